@@ -20,6 +20,10 @@ pub(crate) const ABSURD_ON_HOST: Bytes = Bytes::gib(1536);
 const ABSURD_FACTOR: f64 = 1024.0;
 /// Cached memory of this share of the reserved memory is more than the usual remainder between live blocks.
 const LARGE_CACHE_SHARE: f64 = 0.05;
+/// Figures of a text differ by this factor from what was meant.
+const ROUNDING: f64 = 1.02;
+/// A cache below this part of the request does not explain that it failed.
+const LEAST_OF_REQUEST: f64 = 0.5;
 /// A smaller cache is fragmentation too, if it is this many times the missing bytes …
 const AMPLE_CACHE_FACTOR: f64 = 10.0;
 /// … and worth a setting: this many bytes and this share of the reserved memory.
@@ -78,6 +82,18 @@ impl Shortage {
         cached >= missing && (share >= LARGE_CACHE_SHARE || is_ample)
     }
 
+    /// The same by the figures of a text alone: a cache that is small beside the request is no more than the usual
+    /// remainder, although little may be missing.
+    pub(crate) fn is_fragmented_in_text(&self) -> bool {
+        self.cached.is_some_and(|cached| cached >= self.request.scaled(LEAST_OF_REQUEST))
+            && self.is_fragmented()
+    }
+
+    /// Whether the cache alone would hold the request. Texts round both figures.
+    pub(crate) fn is_cache_enough(&self) -> bool {
+        self.cached.is_some_and(|cached| cached.scaled(ROUNDING) >= self.request)
+    }
+
     /// `live_data_fills_device`, beyond doubt: live memory and the request exceed the device.
     pub(crate) fn live_exceeds_device(&self) -> bool {
         matches!((self.live, self.total), (Some(live), Some(total)) if live + self.request > total)
@@ -119,6 +135,13 @@ mod tests {
         assert!(shortage(260, 250, 40_000, 1700).is_fragmented());
         // The usual remainder between live blocks.
         assert!(!shortage(26, 12, 26_000, 220).is_fragmented());
+        // More than is missing, but less than the request in one piece.
+        assert!(shortage(24, 20, 80, 9).is_fragmented());
+        assert!(!shortage(24, 20, 80, 9).is_fragmented_in_text());
+        assert!(shortage(400, 300, 9000, 1000).is_fragmented_in_text());
+        // Together with free memory the cache would do, alone it would not.
+        assert!(shortage(460, 455, 3500, 330).is_fragmented_in_text());
+        assert!(!shortage(460, 455, 3500, 330).is_cache_enough());
     }
 
     #[test]

@@ -225,3 +225,15 @@ fn ranks_of_one_job_are_not_strangers() {
     assert!(explanation.verdict.summary.contains("ranks of the same job"), "{}", explanation.verdict.summary);
     assert_eq!(explanation.verdict.certainty, Certainty::Likely);
 }
+
+/// A few mebibytes of cache beside a request that is three times as large are not why it failed.
+#[test]
+fn a_cache_far_below_the_request_is_not_fragmentation() {
+    let text = "CUDA out of memory. Tried to allocate 24.00 MiB. GPU 0 has a total capacity of 7.60 GiB of which 20.50 MiB is free. Including non-PyTorch memory, this process has 6.90 GiB memory in use. Of the allocated memory 90.00 MiB is allocated by PyTorch, and 8.10 MiB is reserved by PyTorch but unallocated.";
+    let explanation = explain_text(text);
+    assert!(
+        explanation.causes.iter().all(|finding| finding.cause != Cause::Fragmentation),
+        "{:?}",
+        explanation.causes
+    );
+}

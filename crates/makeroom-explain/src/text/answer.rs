@@ -6,6 +6,7 @@ use makeroom_core::Bytes;
 use regex::Regex;
 
 use super::context::Context;
+use super::cured;
 use super::discussion::is_discussion;
 use super::facts::{Facts, Resource, Severity};
 use super::figures::{find_size, pattern};
@@ -140,6 +141,7 @@ fn explain(log: &Log, found: Found) -> Explanation {
     if causes.first().is_some_and(|finding| finding.certainty <= Certainty::Possible) {
         hypotheses::add(&mut causes, &situation);
     }
+    cured::lead(&mut causes, &situation);
     let deciding = causes[0].clone();
     let (sentence, ranks) = job::note(log, &found.failures).unzip();
     let mut notes: Vec<String> = sentence.into_iter().collect();

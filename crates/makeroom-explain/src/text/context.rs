@@ -18,10 +18,14 @@ pub(crate) struct Context {
     pub(crate) growth: Option<LoggedGrowth>,
     /// A person says that memory grows from step to step.
     pub(crate) is_growth_reported: bool,
+    /// A person says that the failure came only after the program had run for a while.
+    pub(crate) is_late_told: bool,
     /// A person says that processes collect on the GPU.
     pub(crate) is_pile_up_told: bool,
     /// The batch size that the log mentions last before the failure.
     pub(crate) batch: Option<u64>,
+    /// The batch size that a person names in a sentence.
+    pub(crate) batch_told: Option<u64>,
     /// The program's own innermost line in the traceback, `file:line function`.
     pub(crate) site: Option<String>,
 }
@@ -47,6 +51,8 @@ const LEAST_EVEN_FIGURES: usize = 3;
 const TITLE_LINES: usize = 4;
 /// Sentences about a failure stand this near to it.
 const REPORT_LINES: usize = 60;
+/// Longer lines were not typed by a person.
+const LONGEST_SENTENCE: usize = 4096;
 /// A traceback is at most this long.
 const TRACEBACK_LINES: usize = 400;
 
@@ -68,6 +74,22 @@ static GROWS: LazyLock<Regex> = LazyLock::new(|| {
         ",
     )
 });
+/// A sentence about a program that worked for a while: for steps, epochs, requests or hours.
+static LATE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?ix)
+        \bafter \s (?:about\s|around\s|some\s|a\s|~\s?|roughly\s|approximately\s|only\s|running\s(?:for\s)?)* (?:few|several|couple|many|long|\d[\d,.]*k?|hundreds?|thousands?|ten|two|three) \s (?:of\s|more\s|thousands?\s|hundreds?\s|full\s|successful\s|minutes\sor\s)* (?:steps?|iterations?|iters?|epochs?|batch(?:es)?|hours?|hrs?|minutes?|mins?|days?|time|while|requests?|images?|frames?|prompts?|generations?|runs?|files?|queries|rounds?|episodes?|games?|predictions?|inferences?|calls)\b
+      | \bafter \s (?:hours|days|a \s while|some \s time|minutes) \b | \bworks? \s (?:fine\s|well\s|ok\s)? (?:for|at \s first|in \s the \s beginning|initially|the \s first)\b | \bfirst \s (?:few|\d+) \s (?:steps|epochs|iterations|images|requests|runs|prompts) \s (?:are|were|work|run|go) | \bfails? \s (?:in|at|on|during) \s (?:the \s)? (?:second|2nd|third|next) \s (?:run|epoch|image|request|iteration|generation|time|validation)
+      | \bmemory_?\s?(?:usage\s)?builds \s up\b | 跑(?:了)?(?:几|一|\d+)个?(?:小时|epoch|轮|天) | 幾個小時 | 训练(?:到|了)第?\s?\d+\s?(?:个|轮|epoch|step)
+        ",
+    )
+});
+/// A failure that comes at the same place each time depends on the data there.
+static SAME_PLACE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\b(?:exactly (?:at )?\d|always (?:at|on|in) (?:the same|\d|epoch|step)|same (?:sample|image|batch|iteration|percentage))",
+    )
+});
 /// A sentence about processes that collect on one GPU.
 static PILES_UP: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
@@ -85,11 +107,11 @@ impl Context {
         let mut context = Self { site: program_line(log, failure_line), ..Self::default() };
         let mut figures = Vec::new();
         let is_title = failure_line < TITLE_LINES;
-        let end = if is_title { log.len().min(LINES_SEARCHED) } else { failure_line };
+        let end = if is_title { log.len().min(LINES_SEARCHED) } else { (failure_line + 1).min(log.len()) };
         for index in from..end {
             let line = log.line(index);
             figures.extend(memory_in(line));
-            if index >= failure_line {
+            if index > failure_line {
                 continue;
             }
             context.batch = crate::batch::batch_in(line).or(context.batch);
@@ -98,6 +120,14 @@ impl Context {
         let near = failure_line.saturating_sub(REPORT_LINES)..(failure_line + REPORT_LINES).min(log.len());
         context.is_growth_reported =
             near.clone().any(|index| GROWS.is_match(log.line(index)) || growth::is_told(log.line(index)));
+        context.batch_told = near.clone().find_map(|index| crate::batch::batch_told(log.line(index)));
+        let is_near = |words: &Regex| {
+            near.clone().any(|index| {
+                let line = log.line(index);
+                line.len() <= LONGEST_SENTENCE && words.is_match(line)
+            })
+        };
+        context.is_late_told = is_near(&LATE) && !is_near(&SAME_PLACE);
         context.is_pile_up_told = near.into_iter().any(|index| PILES_UP.is_match(log.line(index)));
         context
     }
@@ -208,6 +238,23 @@ Epoch [3][150/900] lr: 0.1, memory: 40519, loss: 1.1";
         let grown = Context::read(&Log::new(text), 0).growth.unwrap();
         assert_eq!((grown.first, grown.last, grown.steps), (Bytes::mib(40100), Bytes::mib(40519), 2));
         assert!(!grown.is_long);
+    }
+
+    #[test]
+    fn a_program_that_ran_for_a_while() {
+        let is_late = |text: &str| {
+            let text = format!("{text}\nCUDA out of memory");
+            Context::read(&Log::new(&text), 1).is_late_told
+        };
+        for text in [
+            "It stops after about 3000 steps.",
+            "After a few hours of serving I get this.",
+            "works fine for the first ten images",
+        ] {
+            assert!(is_late(text), "{text}");
+        }
+        assert!(!is_late("It always fails at the same iteration, after 300 steps."));
+        assert!(!is_late("It fails at the start."));
     }
 
     #[test]

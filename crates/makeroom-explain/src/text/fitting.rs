@@ -17,6 +17,23 @@ const LATER_TORCH: [&str; 7] = [
 ];
 /// What needs root on Linux.
 const ROOT_ON_LINUX: [&str; 5] = ["swapon", "sudo ", "sysctl", "ulimit", "docker run"];
+/// What only a Python program can do.
+const PYTHON_ONLY: [&str; 14] = [
+    "with torch",
+    "torch.cuda",
+    "torch.cat",
+    "torch.load",
+    "torch.nn",
+    "torch.utils",
+    "model.half()",
+    "DataLoader(",
+    "from_pretrained",
+    "bitsandbytes",
+    "gradient_checkpointing_enable",
+    "np.load",
+    "print(",
+    "-- python",
+];
 /// Frameworks whose programs read their data without PyTorch's loader.
 const OWN_LOADERS: [&str; 7] = ["tensorflow", "jax", "mxnet", "paddlepaddle", "theano", "caffe", "darknet"];
 
@@ -28,6 +45,10 @@ pub(crate) fn keep(fixes: &mut Vec<Fix>, situation: &Situation<'_>) {
 fn fits(command: &str, situation: &Situation<'_>) -> bool {
     let has = |words: &[&str]| words.iter().any(|words| command.contains(words));
     if situation.is_early_torch() && has(&LATER_TORCH) {
+        return false;
+    }
+    let is_python_code = has(&PYTHON_ONLY) || command == "batch_size=1";
+    if is_python_code && !situation.language.may_be_python() {
         return false;
     }
     let environment = situation.environment;
@@ -67,6 +88,14 @@ mod tests {
             assert!(!is_kept(early, command), "{command}");
             assert!(is_kept(&later, command), "{command}");
         }
+    }
+
+    #[test]
+    fn other_languages_get_no_python() {
+        let text = "System.Runtime.InteropServices.ExternalException: CUDA out of memory. Tried to allocate 2.00 MiB";
+        assert!(!is_kept(text, "with torch.inference_mode(): …"));
+        assert!(is_kept(text, "GC.Collect();"));
+        assert!(is_kept("RuntimeError: CUDA out of memory", "with torch.inference_mode(): …"));
     }
 
     #[test]

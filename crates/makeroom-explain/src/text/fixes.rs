@@ -4,6 +4,8 @@
 //! is given only where it can help: with settings that exist on the platform and in the version that wrote the
 //! text, and that are not set already.
 
+use std::cell::OnceCell;
+
 use makeroom_core::Bytes;
 
 use super::environment::System;
@@ -12,9 +14,12 @@ use super::fitting;
 use super::general_fixes::{MOST_CHUNKS, general};
 use super::holders::{can_make_room_itself, list_holders};
 use super::host_fixes;
+use super::judge::Account;
+use super::knobs;
 use super::phases;
 use super::programs::{self, Work};
 use super::searched::contains_ignoring_case;
+use super::settings::Settings;
 use super::situation::Situation;
 use super::smaller::{self, is_from_pytorch};
 use super::torch_fixes::allocator_first;
@@ -56,6 +61,9 @@ pub(crate) fn for_cause(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
     if cause == Cause::Fragmentation && fixes.iter().all(|fix| fix.command.is_none()) {
         fixes.splice(0..0, smaller::less_data(situation));
     }
+    if fixes.is_empty() && cause == Cause::LiveDataFillsDevice {
+        fixes.extend(smaller::around_the_gpu(situation));
+    }
     if fixes.is_empty() && cause == Cause::HostMemory {
         fixes.push(host_fixes::less_at_once(situation));
     }
@@ -65,7 +73,8 @@ pub(crate) fn for_cause(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
 /// The steps before those that do not fit are taken out.
 fn proposed(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
     let own = programs::advise(situation, cause);
-    let own = phases::steps(situation, cause).into_iter().chain(own).collect::<Vec<_>>();
+    let mut own = phases::steps(situation, cause).into_iter().chain(own).collect::<Vec<_>>();
+    add_shown(&mut own, situation, cause);
     match cause {
         // The memory is somewhere else; a program's own options only ask for less of the rest.
         Cause::OtherProcesses | Cause::HiddenHolder => {
@@ -103,6 +112,41 @@ fn proposed(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
         }
         _ => own,
     }
+}
+
+/// Adds the setting that the text itself shows to the steps of a known program, behind the best of them.
+fn add_shown(own: &mut Vec<Fix>, situation: &Situation<'_>, cause: Cause) {
+    if own.is_empty() || !matches!(cause, Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice) {
+        return;
+    }
+    let name = |command: &str| {
+        let end = command.find(['=', ':', ' ']).unwrap_or(command.len());
+        command[..end].trim_start_matches('-').to_ascii_lowercase().replace('-', "_")
+    };
+    // All that the program's table has, also what it leaves out because the text shows the least value.
+    let unset = Situation {
+        facts: situation.facts,
+        account: Account::new(situation.facts),
+        context: situation.context,
+        environment: situation.environment,
+        settings: Settings::new(""),
+        program: situation.program,
+        language: situation.language,
+        knobs: OnceCell::new(),
+    };
+    let known: Vec<String> = programs::advise(&unset, cause)
+        .iter()
+        .chain(own.iter())
+        .filter_map(|fix| fix.command.as_deref())
+        .map(|command| command.to_ascii_lowercase().replace('-', "_"))
+        .collect();
+    let is_new = |shown: &Fix| {
+        let shown = shown.command.as_deref().map(name).unwrap_or_default();
+        known.iter().all(|command| !command.contains(&shown))
+    };
+    let shown = knobs::steps(situation).into_iter().find(is_new);
+    let place = own.len().min(1);
+    own.splice(place..place, shown);
 }
 
 /// Whether a request is so much larger than the device that splitting the work is no way out.
@@ -144,7 +188,7 @@ pub(crate) fn wont_help(cause: Cause, situation: &Situation<'_>) -> Vec<String> 
         }
         Cause::LiveDataFillsDevice if situation.environment.maker != Maker::Apple => {
             if let Some(cached) = account.cached.filter(|&cached| {
-                !account.shortage().is_some_and(|shortage| shortage.is_fragmented())
+                !account.shortage().is_some_and(|shortage| shortage.is_fragmented_in_text())
                     && account.missing().is_some_and(|missing| cached < missing)
             }) {
                 attempts

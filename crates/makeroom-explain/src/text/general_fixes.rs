@@ -4,6 +4,7 @@ use makeroom_core::Bytes;
 
 use super::facts::Resource;
 use super::holders;
+use super::leak_fixes;
 use super::own_code;
 use super::situation::Situation;
 use super::smaller::{self, is_from_pytorch, roughly};
@@ -29,7 +30,7 @@ pub(crate) fn general(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
         Cause::NonFrameworkOverhead => overhead(situation),
         Cause::HostMemory => super::host_fixes::steps(situation),
         Cause::SharedMemoryOrKernelResource => kernel(situation),
-        Cause::Leak => leak(situation),
+        Cause::Leak => leak_fixes::steps(situation),
         Cause::IntegerOrShapeBug => shape(situation),
         Cause::CacheHeldByFramework => other_cache(situation),
         Cause::Undetermined | Cause::None => Vec::new(),
@@ -45,7 +46,10 @@ fn shape(situation: &Situation<'_>) -> Vec<Fix> {
         .command("print(x.shape, x.dtype, x.numel() * x.element_size())"),
     ];
     let facts = situation.facts;
-    if own_code::is_own_code(facts) || matches!(facts.framework, "kokkos" | "opencl" | "vulkan" | "sycl") {
+    if own_code::is_own_code(facts)
+        || matches!(facts.framework, "kokkos" | "opencl" | "vulkan" | "sycl")
+        || !situation.language.may_be_python()
+    {
         fixes = vec![
             Fix::new("compute sizes in 64 bits: a product of two ints overflows at 2 GiB")
                 .command("size_t bytes = static_cast<size_t>(rows) * columns * sizeof(float);"),
@@ -60,56 +64,6 @@ fn shape(situation: &Situation<'_>) -> Vec<Fix> {
                 "run it once without asynchronous launches, so that the traceback names the failing call",
             )
             .command(situation.environment.export("CUDA_LAUNCH_BLOCKING=1")),
-        );
-    }
-    fixes
-}
-
-/// Memory that grows from step to step.
-fn leak(situation: &Situation<'_>) -> Vec<Fix> {
-    let facts = situation.facts;
-    let is_native = [".cpp", ".cu", "cudaMalloc", "malloc(", "cudaFree", "chprintf", "C++"]
-        .iter()
-        .any(|words| situation.settings.mentions(words));
-    let is_python = facts.framework.starts_with("pytorch")
-        || ["torch", "epoch", ".py", "python"].iter().any(|words| situation.settings.mentions(words));
-    if facts.framework == "tensorflow" || situation.settings.mentions("keras") {
-        return vec![
-            Fix::new("free the graph of earlier models after each fold or trial")
-                .command("tf.keras.backend.clear_session()"),
-            Fix::new("do not build operations in the training loop: fix the graph before it")
-                .command("tf.compat.v1.get_default_graph().finalize()"),
-        ];
-    }
-    if own_code::is_own_code(facts) || is_native && !is_python {
-        return vec![
-            advice::leak_without_tensors(),
-            Fix::new("list the allocations that are never freed, with their lines")
-                .command("compute-sanitizer --tool memcheck --leak-check full ./program"),
-        ];
-    }
-    if !situation.is_training() {
-        let mut fixes = vec![
-            Fix::new("run the model without gradients, and move results to the CPU before keeping them")
-                .command("with torch.inference_mode(): results.append(model(x).cpu())"),
-        ];
-        fixes.extend(smaller::less_data(situation).into_iter().take(1));
-        fixes.push(
-            Fix::new("record allocations with their lines, and compare two requests")
-                .command("torch.cuda.memory._record_memory_history(max_entries=100000)"),
-        );
-        return fixes;
-    }
-    let mut fixes = advice::leak();
-    if facts.resource == Resource::Host {
-        fixes.push(
-            Fix::new("end the data-loader workers after each epoch: their copies grow")
-                .command("DataLoader(…, num_workers=0, persistent_workers=False)"),
-        );
-    } else {
-        fixes.push(
-            Fix::new("record allocations with their lines, and compare two steps")
-                .command("torch.cuda.memory._record_memory_history(max_entries=100000)"),
         );
     }
     fixes
@@ -271,7 +225,15 @@ fn request_too_large(situation: &Situation<'_>) -> Vec<Fix> {
     if !is_python {
         return split.into_iter().chain(smaller::less_data(situation)).collect();
     }
-    match split {
+    // A user who did not write the program can give it less, or run it on the CPU.
+    let mut around: Vec<Fix> = smaller::smaller_input(situation).into_iter().collect();
+    if situation.environment.maker == Maker::Nvidia && situation.batch().is_none() {
+        around.push(
+            Fix::new("or run it on the CPU, where the machine's memory is the limit")
+                .command(situation.environment.export("CUDA_VISIBLE_DEVICES=-1")),
+        );
+    }
+    let mut fixes = match split {
         Some(split) if parts.is_some_and(|parts| parts <= 2 * MOST_CHUNKS) => vec![split, shape],
         Some(split) => vec![shape, split],
         None => {
@@ -279,7 +241,9 @@ fn request_too_large(situation: &Situation<'_>) -> Vec<Fix> {
             fixes.extend(smaller::less_data(situation));
             fixes
         }
-    }
+    };
+    fixes.extend(around);
+    fixes
 }
 
 fn limit(situation: &Situation<'_>) -> Vec<Fix> {
@@ -386,6 +350,21 @@ fn overhead(situation: &Situation<'_>) -> Vec<Fix> {
         );
     }
     let is_torch = facts.framework.starts_with("pytorch") || is_from_pytorch(facts);
+    // A small part of the memory is better given up than fought for.
+    if let (Some(live), Some(overhead)) = (facts.live, account.overhead())
+        && is_torch
+        && live.get().saturating_mul(4) < overhead.get()
+    {
+        fixes.push(
+            Fix::new(format!(
+                "PyTorch holds only {live} of this process's memory: run its model on the CPU, and leave the GPU to the library that holds the rest"
+            ))
+            .command("model.to('cpu')   (SentenceTransformer(name, device='cpu'))"),
+        );
+        if ["gpt4all", "llama_cpp", "llama.cpp", "gguf", "ggml"].iter().any(|words| says(words)) {
+            fixes.push(Fix::new("or keep the language model's layers in RAM").command("n_gpu_layers=0"));
+        }
+    }
     if is_torch || facts.framework == "nccl" && (says("nccl") || says("torch")) {
         fixes.push(
             Fix::new("leave libraries some memory: cap PyTorch's allocator below the whole GPU")

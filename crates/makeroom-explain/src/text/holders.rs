@@ -9,7 +9,7 @@ use super::environment::System;
 use super::figures::{captured_number, pattern};
 use super::fixes::is_without_cuda;
 use super::judge::Account;
-use super::programs::Work;
+use super::programs::{self, Work};
 use super::situation::Situation;
 use crate::advice::{self, Maker};
 use crate::thresholds::CONTEXT_TYPICAL;
@@ -58,6 +58,9 @@ pub(crate) fn others(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
         fixes.push(see);
     }
     fixes.splice(0..0, second_framework(situation));
+    if account.others.is_empty() {
+        fixes.splice(0..0, programs::one_gpu_per_rank(situation));
+    }
     fixes.extend(another_device(situation));
     fixes
 }
@@ -156,27 +159,26 @@ fn another_device(situation: &Situation<'_>) -> Option<Fix> {
     Some(Fix { command: Some(command), ..any })
 }
 
-/// Whether anything in the text shows more than one GPU.
+/// A number of GPUs above one.
+static SEVERAL: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\b(?:[2-9]|1\d|two|three|four|six|eight|several|multiple|both|other|all|dual)[ -]?(?:x ?)?(?:[\w-]+ ){0,3}(?:GPUs|graphics cards|cards)\b|\b[2-9] ?[x×*] ?(?:NVIDIA |RTX |GTX |Tesla |[AHVP]\d)|\bcuda:[1-9]|\bgpu:[1-9]|\bGPU ?[1-9]\b|_VISIBLE_DEVICES[=:] ?[\x22']?\d|\bmulti-?gpu\b|--gpus? [0-9]\b",
+    )
+});
+/// The program uses all devices that it sees, so that none is left.
+static USES_ALL: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)_VISIBLE_DEVICES[=:] ?[\x22']?\d+,|tensor[-_]parallel|nproc[-_]per[-_]node|torchrun|local_rank|\bDataParallel|DistributedDataParallel|torch\.distributed|deepspeed|device_map|\[rank",
+    )
+});
+
+/// Whether anything in the text shows a GPU besides those in use.
 fn shows_several_devices(situation: &Situation<'_>) -> bool {
-    const SEVERAL: [&str; 14] = [
-        "cuda:1",
-        "gpu:1",
-        "GPU 1",
-        "GPU1",
-        "GPUs",
-        "_VISIBLE_DEVICES",
-        "nproc_per_node",
-        "tensor-parallel",
-        "tensor_parallel",
-        "multi-gpu",
-        "multigpu",
-        "local_rank",
-        "--gpus 0",
-        "DataParallel",
-    ];
-    situation.device_count().is_some_and(|count| count > 1)
-        || situation.facts.device.is_some_and(|device| device.0 > 0)
-        || SEVERAL.iter().any(|words| situation.settings.mentions(words))
+    let matches = |words: &Regex| situation.settings.parts().into_iter().any(|part| words.is_match(part));
+    if situation.device_count().is_some_and(|count| count > 1) {
+        return true;
+    }
+    (situation.facts.device.is_some_and(|device| device.0 > 0) || matches(&SEVERAL)) && !matches(&USES_ALL)
 }
 
 /// One device per rank: in the program's code where its reader wrote it, else in how the program is started.
@@ -233,6 +235,15 @@ pub(crate) fn list_holders(situation: &Situation<'_>) -> Fix {
         }
         _ => advice::list_holders(environment.maker),
     }
+}
+
+/// The command that shows whether the GPU is in use before the program starts.
+pub(crate) fn list_to_check(situation: &Situation<'_>) -> Fix {
+    let list = list_holders(situation);
+    if situation.environment.system == System::Linux && is_notebook(situation) {
+        return list.command("!nvidia-smi");
+    }
+    list
 }
 
 /// Whether the program runs in a notebook, where earlier cells may be the holder.

@@ -4,9 +4,13 @@
 mod limits;
 mod runtimes;
 
+use std::sync::LazyLock;
+
 use makeroom_core::Bytes;
+use regex::Regex;
 
 use super::environment::System;
+use super::figures::pattern;
 use super::fixes::is_without_cuda;
 use super::own_code::is_own_code;
 use super::programs::Work;
@@ -214,7 +218,8 @@ fn less_in_ram(situation: &Situation<'_>) -> Vec<Fix> {
     if fixes.is_empty() && situation.is_training() && settings.mentions("torch") {
         fixes.push(fewer_workers(situation));
     }
-    if fixes.is_empty() && is_python(situation) {
+    if fixes.is_empty() && is_python(situation) && says(&["numpy", "np.", ".npy", ".npz", "array", "dataset"])
+    {
         fixes.push(
             Fix::new("read arrays from disk as they are needed instead of loading them whole")
                 .command("np.load(path, mmap_mode='r')   (torch.load(path, mmap=True))"),
@@ -303,9 +308,26 @@ fn pinned(situation: &Situation<'_>) -> Vec<Fix> {
     fixes
 }
 
+/// A size beside the word for the page file.
+static PAGE_FILE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)(?:page ?-?file|paging ?file|virtual memory)[^\n.]{0,60}?\b(\d{1,3}) ?G|\b(\d{1,3}) ?GB? (?:of )?(?:page ?-?file|paging ?file|virtual memory)",
+    )
+});
+
+/// The largest page file that the text says was tried, in gigabytes.
+pub(crate) fn tried_page_file(situation: &Situation<'_>) -> Option<u64> {
+    let parts = situation.settings.parts();
+    let sizes = parts.into_iter().flat_map(|part| PAGE_FILE.captures_iter(part)).filter_map(|found| {
+        found.get(1).or_else(|| found.get(2)).and_then(|size| size.as_str().parse::<u64>().ok())
+    });
+    sizes.filter(|&size| size <= 512).max()
+}
+
 /// Windows commits memory against RAM and page file together.
 fn page_file(situation: &Situation<'_>) -> Fix {
     let size = situation.facts.request.map_or(64, |request| gigabytes(request.scaled(2.0)).clamp(64, 256));
+    let size = size.max(tried_page_file(situation).map_or(0, |tried| gigabytes(Bytes::gib(tried * 2))));
     Fix::new(format!(
         "enlarge the page file to {size} GB (SystemPropertiesPerformance > Advanced > Virtual memory > Change)"
     ))

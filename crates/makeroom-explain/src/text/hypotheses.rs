@@ -1,13 +1,18 @@
 //! What may be the cause when the text does not decide: ranked hypotheses, each with one check that decides it and
 //! the steps if it is true.
 
+use std::sync::LazyLock;
+
 use makeroom_core::Bytes;
+use regex::Regex;
 
 use super::facts::Resource;
+use super::figures::pattern;
 use super::fixes;
 use super::holders;
 use super::situation::Situation;
 use crate::advice::Maker;
+use crate::library::is_library_file;
 use crate::text::environment::System;
 use crate::{Cause, Certainty, Finding, Fix};
 
@@ -19,20 +24,45 @@ const MOST_STEPS: [usize; 3] = [4, 2, 2];
 const SMALL: Bytes = Bytes::mib(256);
 
 /// Words of texts about GPUs.
-const DEVICE_WORDS: [&str; 8] = ["cuda", "gpu", "vram", "torch", "tensorflow", "rocm", "nvidia", "vulkan"];
+const DEVICE_WORDS: [&str; 10] =
+    ["cuda", "gpu", "vram", "torch", "tensorflow", "rocm", "nvidia", "vulkan", "webgl", "device"];
+/// Words of programs that the system or a scheduler ends.
+const HOST_WORDS: [&str; 9] =
+    ["code 137", "Code:    137", "(137)", "SIGKILL", "OOMKill", "kubernetes", "container", " RAM", "swap"];
+/// Words that place a failure on the GPU where the error itself does not.
+const ON_DEVICE_WORDS: [&str; 9] = [
+    "device:GPU:",
+    "VRAM",
+    "OutOfDeviceMemory",
+    "OUT_OF_DEVICE_MEMORY",
+    "XPU out of memory",
+    "video memory",
+    "CUDA out of memory",
+    "GPU memory",
+    "显存",
+];
+
+/// Whether the text around an error places it on the GPU.
+pub(crate) fn is_on_device(situation: &Situation<'_>) -> bool {
+    ON_DEVICE_WORDS.iter().any(|words| situation.settings.mentions(words))
+}
 
 /// Adds hypotheses to the findings of an open case. The format's own possible causes keep their place before the
 /// general ones.
 pub(crate) fn add(findings: &mut Vec<Finding>, situation: &Situation<'_>) {
     // A process that was killed in a text about no GPU did not run out of GPU memory.
-    let is_host = findings.first().is_some_and(|finding| finding.cause == Cause::HostMemory)
+    let is_killed = situation.facts.resource == Resource::Unknown
+        && HOST_WORDS.iter().any(|words| situation.settings.mentions(words));
+    let is_host = (is_killed || findings.first().is_some_and(|finding| finding.cause == Cause::HostMemory))
         && !DEVICE_WORDS.iter().any(|words| situation.settings.mentions(words));
     for (cause, summary) in general(situation) {
         if is_host && cause != Cause::HostMemory {
             continue;
         }
         let count = findings.iter().filter(|finding| finding.cause != Cause::Undetermined).count();
-        if count >= MOST {
+        // A leak comes in addition: it is the other reading of the same program's memory.
+        let most = MOST + usize::from(situation.context.is_late_told);
+        if count >= most {
             break;
         }
         if findings.iter().all(|finding| finding.cause != cause) {
@@ -46,25 +76,43 @@ pub(crate) fn add(findings: &mut Vec<Finding>, situation: &Situation<'_>) {
         others_first(findings, situation);
     }
     shorten(findings);
-    findings.retain(|finding| finding.cause == Cause::Undetermined || !finding.fixes.is_empty());
     for finding in findings.iter_mut().filter(|finding| finding.certainty <= Certainty::Possible) {
         finding.check = check(finding.cause, situation);
         // A step that only repeats the check is not a fix.
         let checked = finding.check.as_ref().and_then(|check| check.command.clone());
-        for fix in finding.fixes.iter_mut().filter(|fix| checked.is_some() && fix.command == checked) {
-            *fix = stop_listed(situation);
+        if checked.is_some() && finding.fixes.iter().any(|fix| fix.command == checked) {
+            finding.fixes.retain(|fix| fix.command != checked);
+            finding.fixes.extend(stop_earlier_run(situation));
         }
     }
+    findings.retain(|finding| {
+        finding.cause == Cause::Undetermined || !finding.fixes.is_empty() || finding.check.is_some()
+    });
 }
 
-/// How to stop what the check lists.
-fn stop_listed(situation: &Situation<'_>) -> Fix {
-    let fix = Fix::new("stop those of the listed processes that are yours, or wait for them to end");
-    match situation.environment.system {
-        System::Windows => fix.command("taskkill /PID PID /F"),
-        System::MacOs | System::Wsl => fix,
-        System::Linux | System::Jetson => fix.command("kill PID"),
+/// The script that a command line or the outermost frame of a traceback starts.
+static SCRIPT: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r#"\bpython3? (?:-\w+ )*([\w./~-]*[\w-]{3,40}\.py)\b|File "([^"\n]{1,200}\.py)", line \d+, in <module>"#,
+    )
+});
+
+/// How to end an earlier run of the same program, where the text names it: what the check lists has no number yet.
+fn stop_earlier_run(situation: &Situation<'_>) -> Option<Fix> {
+    if !matches!(situation.environment.system, System::Linux | System::Wsl | System::Jetson)
+        || situation.environment.is_hosted
+    {
+        return None;
     }
+    let script = situation.settings.parts().into_iter().find_map(|part| {
+        let scripts = SCRIPT.captures_iter(part).filter_map(|found| found.get(1).or_else(|| found.get(2)));
+        let own = scripts.map(|script| script.as_str()).find(|script| !is_library_file(script))?;
+        own.rsplit('/').next()
+    })?;
+    Some(
+        Fix::new("stop an earlier run that did not exit, if the check shows one")
+            .command(format!("pkill -f {script}")),
+    )
 }
 
 /// Leaves each hypothesis the steps that none before it has, as many as are read.
@@ -115,12 +163,22 @@ fn general(situation: &Situation<'_>) -> Vec<(Cause, String)> {
                 Cause::OtherProcesses,
                 "Another process, or an earlier run that did not exit, holds the GPU.".to_owned(),
             );
+            let leak = (situation.context.is_late_told && facts.resource != Resource::Host).then(|| {
+                (
+                    Cause::Leak,
+                    "The text says that the program ran for a while first: something from every step may stay alive."
+                        .to_owned(),
+                )
+            });
             if is_full_before(situation) {
                 causes.extend([others, own]);
+                causes.extend(leak);
             } else {
-                causes.extend([own, others]);
+                causes.push(own);
+                causes.extend(leak);
+                causes.push(others);
             }
-            if facts.resource == Resource::Unknown {
+            if facts.resource == Resource::Unknown && !is_on_device(situation) {
                 causes
                     .push((Cause::HostMemory, "The machine's own memory ran out, not the GPU's.".to_owned()));
             }
@@ -206,7 +264,7 @@ fn check(cause: Cause, situation: &Situation<'_>) -> Option<Fix> {
         }
         Cause::RequestExceedsDevice => Fix::new("the GPU has less memory than the request").command(total),
         Cause::OtherProcesses | Cause::HiddenHolder => {
-            let list = holders::list_holders(situation);
+            let list = holders::list_to_check(situation);
             Fix { action: "memory is in use before this program starts".to_owned(), ..list }
         }
         Cause::HostMemory => match environment.system {
@@ -221,6 +279,7 @@ fn check(cause: Cause, situation: &Situation<'_>) -> Option<Fix> {
         | Cause::ArtificialLimit => {
             Fix::new("memory use jumps to nearly the whole GPU when the framework starts").command(total)
         }
+        Cause::Leak => Fix::new("memory in use grows while the work per step stays the same").command(total),
         Cause::Fragmentation => Fix::new("reserved memory is far above allocated memory at the failure")
             .command("print(torch.cuda.memory_summary())"),
         _ => return None,

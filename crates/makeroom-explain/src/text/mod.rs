@@ -13,10 +13,11 @@
 //! identifiers.rs    names of branches, files and options that contain an error's words
 //! gpu_names.rs      the size of a GPU that a text only names
 //! judge/            facts in, findings out, by the definitions of crate::thresholds
-//! situation.rs      what advice depends on: settings.rs, environment.rs, programs/
+//! situation.rs      what advice depends on: settings.rs, environment.rs, language.rs, programs/
 //! fixes.rs          steps for a cause: programs/ in a program's own options, else general_fixes.rs, torch_fixes.rs,
-//!                   holders.rs (other processes), host_fixes.rs (host memory), smaller.rs (less data at
-//!                   once), own_code.rs (programs that call the driver)
+//!                   leak_fixes.rs, holders.rs (other processes), host_fixes.rs (host memory), smaller.rs (less data at
+//!                   once), knobs.rs (the text's own settings), own_code.rs (programs that call the driver)
+//! cured.rs          what the text itself says that helped, given as its own first step
 //! hypotheses.rs     possible causes of an open case, each with a check
 //! answer.rs         all of it put together
 //! ```
@@ -24,6 +25,7 @@
 mod answer;
 mod call;
 mod context;
+mod cured;
 mod discussion;
 mod environment;
 mod facts;
@@ -42,6 +44,9 @@ mod hypotheses;
 mod identifiers;
 mod job;
 mod judge;
+mod knobs;
+mod language;
+mod leak_fixes;
 mod lines;
 mod log;
 mod other_failure;

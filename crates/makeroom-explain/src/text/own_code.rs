@@ -4,8 +4,9 @@ use makeroom_core::Bytes;
 
 use super::environment::System;
 use super::facts::{Facts, Resource};
+use super::knobs;
 use super::situation::Situation;
-use super::smaller::{is_from_pytorch, roughly, shown_sizes, without_a_change};
+use super::smaller::{is_from_pytorch, roughly, without_a_change};
 use crate::Fix;
 use crate::advice::Maker;
 use crate::thresholds::CONTEXT_TYPICAL;
@@ -92,7 +93,7 @@ fn is_in_a_library(situation: &Situation<'_>) -> bool {
 pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
     let settings = situation.settings;
     if !shows_source(situation) {
-        let mut fixes = shown_sizes(situation);
+        let mut fixes = knobs::steps(situation);
         if let Some((device, free)) = situation.emptier_device() {
             fixes.push(
                 Fix::new(format!("run it on GPU {device}, which has {free} free"))

@@ -126,8 +126,17 @@ pub(crate) fn smaller_weights(situation: &Situation<'_>) -> Vec<Fix> {
     if !says(&["float16", "fp16", ".half()"]) {
         fixes.push(
             Fix::new("convert the weights to 16 bits before they move to the GPU: half their size")
-                .command("model = model.half().to('cuda')   (from_pretrained(…, torch_dtype=torch.float16))"),
+                .command("model = model.half().to('cuda')"),
         );
+    }
+    let is_transformers =
+        says(&["from_pretrained", "transformers", "llama", "huggingface", "AutoModel", "accelerate"]);
+    if !is_transformers {
+        fixes.push(
+            Fix::new("or keep the model on the CPU, if it only runs")
+                .command(situation.environment.export("CUDA_VISIBLE_DEVICES=-1")),
+        );
+        return fixes;
     }
     if !says(&["4bit", "4-bit", "int4", "gptq", "awq"]) {
         fixes.push(

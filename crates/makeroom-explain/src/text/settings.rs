@@ -42,6 +42,12 @@ static SUGGESTION: LazyLock<Regex> = LazyLock::new(|| {
         r#"(?i)(?:\btry(?:ing)?(?: to)?(?: (?:set|setting|use|using|increas\w+|decreas\w+|reduc\w+|lower\w*|rais\w+|add\w*|pass\w*|with))?|\b(?:consider|recommend|suggest)\w*(?: \w+){0,3}|\brerunning with|\be\.g\.,?|\bfor example|\blike|\bset(?:ting)?|\buse|\byou can|\bshould|\bplease \w+|\bor|\bincreas(?:e|ing)|\bdecreas(?:e|ing)|\breduc(?:e|ing)|\blower(?:ing)?)(?: the)? *[`'"(*-]*$"#,
     )
 });
+/// Words that make "set" a report: the option has the value.
+static DONE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\b(?:have|has|had|i|we|was|been|already|'ve)(?: \w+)? (?:set|use|used)(?: the)? *[`'\x22(*-]*$",
+    )
+});
 /// Before an option this much is looked at for such words.
 const LONGEST_SUGGESTION: usize = 48;
 
@@ -152,13 +158,14 @@ fn is_option(before: &str, is_short: bool) -> bool {
 }
 
 /// Whether the words before an option only suggest it.
-fn is_suggested(before: &str) -> bool {
+pub(crate) fn is_suggested(before: &str) -> bool {
     let mut from = before.len().saturating_sub(LONGEST_SUGGESTION);
     while !before.is_char_boundary(from) {
         from += 1;
     }
     let words = before[from..].trim_end_matches(['`', '\'', '"', '(', '-']);
-    SUGGESTION.is_match(words.rsplit('\n').next().unwrap_or(""))
+    let line = words.rsplit('\n').next().unwrap_or("");
+    SUGGESTION.is_match(line) && !DONE.is_match(line)
 }
 
 /// A number, also with the K or M that people write for thousands and millions, or in GB.
@@ -245,6 +252,14 @@ mod tests {
         ] {
             assert_eq!(settings(text).number(&["gpu_memory_utilization"]), None, "{text}");
         }
+    }
+
+    #[test]
+    fn what_was_set_already_is_no_advice() {
+        for text in ["I have set the samples_per_gpu = 3", "we already set samples_per_gpu=3"] {
+            assert_eq!(settings(text).number(&["samples_per_gpu"]), Some(3.0), "{text}");
+        }
+        assert_eq!(settings("set the samples_per_gpu = 3").number(&["samples_per_gpu"]), None);
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! Everything that advice depends on: the failure, its account, the program, the machine, what is already set.
 
+use std::cell::OnceCell;
+
 use makeroom_core::{Bytes, DeviceIndex};
 
 use super::context::Context;
 use super::environment::Environment;
 use super::facts::Facts;
 use super::judge::Account;
+use super::knobs::Knob;
+use super::language::Language;
 use super::log::Log;
 use super::programs::{self, Program, Work};
 use super::searched::Searched;
@@ -21,6 +25,9 @@ pub(crate) struct Situation<'log> {
     pub(crate) environment: Environment,
     pub(crate) settings: Settings<'log>,
     pub(crate) program: &'static Program,
+    pub(crate) language: Language,
+    /// The text's own settings, read once they are needed.
+    pub(crate) knobs: OnceCell<Vec<Knob>>,
 }
 
 impl<'log> Situation<'log> {
@@ -34,6 +41,8 @@ impl<'log> Situation<'log> {
             environment: Environment::read(text, facts.framework),
             settings: Settings::new(text),
             program: programs::of(text, facts),
+            language: Language::of(text),
+            knobs: OnceCell::new(),
         }
     }
 
@@ -67,7 +76,7 @@ impl<'log> Situation<'log> {
             let batch = self.settings.number(BATCH).or_else(|| self.settings.number(&["samples_per_gpu"]));
             batch.filter(|&batch| batch >= 1.0).map(|batch| batch as u64)
         };
-        self.facts.batch.or(self.context.batch).or_else(option)
+        self.facts.batch.or(self.context.batch).or_else(option).or(self.context.batch_told)
     }
 
     /// Whether PyTorch is older than 1.10, which has no allocator settings. Messages of 1.4 and before say "cached"
@@ -150,7 +159,10 @@ impl<'log> Situation<'log> {
 /// Batches above this are not batches.
 const LARGEST_BATCH: u64 = 1 << 20;
 /// Words of a training loop.
-const TRAINING_WORDS: [&str; 10] = [
+const TRAINING_WORDS: [&str; 13] = [
+    "训练",
+    "微调",
+    "fine tune",
     "backward(",
     "optimizer",
     "trainer",

@@ -4,118 +4,16 @@
 //! repeats its spelling with the value to try; where it does not, the step names the setting of the framework or
 //! the call of the API.
 
-use std::sync::LazyLock;
-
-use aho_corasick::AhoCorasick;
 use makeroom_core::Bytes;
 
 use super::environment::System;
 use super::facts::Facts;
 use super::fixes::is_without_cuda;
+use super::knobs;
 use super::own_code::{self, is_own_code};
 use super::situation::Situation;
 use crate::Fix;
 use crate::advice::Maker;
-
-/// Options that memory grows with, by the words that advice has for them.
-const SIZES: &[Size] = &[
-    Size::count(
-        "pass fewer images per GPU",
-        &[
-            "samples_per_gpu",
-            "imgs_per_gpu",
-            "ims_per_batch",
-            "images_per_gpu",
-            "batch_size_per_gpu",
-            "videos_per_gpu",
-        ],
-    ),
-    Size::count("run fewer environments at once", &["num_envs", "num_environments", "num_agents"]),
-    Size::length("generate fewer frames", &["num_frames", "video_length", "n_frames"], 1),
-    Size::side(
-        "use smaller images",
-        &[
-            "img_size",
-            "image_size",
-            "imgsz",
-            "resolution",
-            "crop_size",
-            "input_size",
-            "imsize",
-            "-img",
-            "load_size",
-            "fine_size",
-            "max_size",
-            "image_height",
-            "train_size",
-        ],
-    ),
-    Size::side("use smaller tiles", &["tile_size", "tilesize", "-tile", "-crop", "-patch"]),
-    Size::length(
-        "shorten the sequences",
-        &[
-            "max_seq_length",
-            "max_seq_len",
-            "seq_length",
-            "seq_len",
-            "cutoff_len",
-            "block_size",
-            "max_length",
-            "max_len",
-            "context_length",
-            "model_max_length",
-            "max_source_length",
-            "max_prompt_length",
-        ],
-        64,
-    ),
-    Size::length("generate fewer tokens", &["max_new_tokens", "max_tokens"], 64),
-    Size::count(
-        "generate fewer results at once",
-        &[
-            "num_images_per_prompt",
-            "num_samples",
-            "num_return_sequences",
-            "num_generations",
-            "num_beams",
-            "beam_size",
-        ],
-    ),
-    Size::length(
-        "process fewer rays or points at once",
-        &[
-            "chunk_size",
-            "netchunk",
-            "-chunk",
-            "N_rand",
-            "num_rays",
-            "num_points",
-            "npoints",
-            "max_points",
-            "n_points",
-        ],
-        1,
-    ),
-    Size::count("sample fewer neighbors", &["num_neighbors", "fanout", "fan_out"]),
-    Size::length(
-        "put fewer tokens or frames in a batch",
-        &[
-            "batch_bins",
-            "max_tokens_per_batch",
-            "tokens_per_batch",
-            "batch_tokens",
-            "batch_frames",
-            "frames_per_batch",
-            "max_frames",
-        ],
-        1,
-    ),
-    Size::length(
-        "compute on a smaller grid",
-        &["grid_x", "grid_y", "grid_size", "grid_resolution", "-nx", "-ny", "-grid", "octree_resolution"],
-        8,
-    ),
-];
 
 /// The batch size under its usual names.
 pub(crate) const BATCH: &[&str] = &[
@@ -131,95 +29,17 @@ pub(crate) const BATCH: &[&str] = &[
     "-b",
 ];
 
-/// One kind of size.
-struct Size {
-    action: &'static str,
-    names: &'static [&'static str],
-    kind: Kind,
-    /// There is no step below this value.
-    least: u64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Count,
-    /// Memory grows with the square.
-    Side,
-}
-
-impl Size {
-    const fn count(action: &'static str, names: &'static [&'static str]) -> Self {
-        Self { action, names, kind: Kind::Count, least: 1 }
-    }
-
-    const fn length(action: &'static str, names: &'static [&'static str], least: u64) -> Self {
-        Self { action, names, kind: Kind::Count, least }
-    }
-
-    const fn side(action: &'static str, names: &'static [&'static str]) -> Self {
-        Self { action, names, kind: Kind::Side, least: 64 }
-    }
-
-    /// The step, where the text shows the option.
-    fn step(&self, situation: &Situation<'_>) -> Option<Fix> {
-        let shown = situation.settings.shown(self.names)?;
-        let is_size = (2.0..1e7).contains(&shown.value) && shown.value.fract() == 0.0;
-        let from = if is_size { shown.value as u64 } else { return None };
-        let factor = situation.shrink_factor().unwrap_or(0.5);
-        let to = match self.kind {
-            // A step that is too small to matter is not worth a run.
-            Kind::Count => (from as f64 * factor.min(0.75)) as u64,
-            // A side below 32 is not a number of pixels; the others are multiples of 32 in most networks.
-            Kind::Side if from < 2 * self.least => return None,
-            Kind::Side => (from as f64 * factor.min(0.75).sqrt()) as u64 / 32 * 32,
-        };
-        let to = rounded(to).max(self.least);
-        (to < from).then(|| Fix::new(format!("{} from {from} to {to}", self.action)).command(shown.with(to)))
-    }
-}
-
-/// Large values are multiples of 64, as lengths usually are.
-fn rounded(value: u64) -> u64 {
-    if value >= 256 { value / 64 * 64 } else { value }
-}
-
-/// All names of all sizes, to look for them in one pass, and the size that each belongs to.
-static NAMES: LazyLock<(Option<AhoCorasick>, Vec<usize>)> = LazyLock::new(|| {
-    let (owners, names): (Vec<usize>, Vec<String>) = SIZES
-        .iter()
-        .enumerate()
-        .flat_map(|(owner, size)| {
-            let words = size.names.iter().map(|name| name.trim_start_matches('-'));
-            words.flat_map(move |name| [(owner, name.to_owned()), (owner, name.replace('_', "-"))])
-        })
-        .unzip();
-    let automaton = AhoCorasick::builder().ascii_case_insensitive(true).build(names);
-    debug_assert!(automaton.is_ok(), "{automaton:?}");
-    (automaton.ok(), owners)
-});
-
-/// The steps for the sizes that the text shows, besides the batch.
-pub(crate) fn shown_sizes(situation: &Situation<'_>) -> Vec<Fix> {
-    let (Some(automaton), owners) = &*NAMES else { return Vec::new() };
-    let mut is_named = vec![false; SIZES.len()];
-    for part in situation.settings.parts() {
-        for found in automaton.find_overlapping_iter(part) {
-            is_named[owners[found.pattern().as_usize()]] = true;
-        }
-    }
-    let named = SIZES.iter().zip(is_named).filter(|(_, is_named)| *is_named);
-    named.filter_map(|(size, _)| size.step(situation)).take(2).collect()
-}
-
 /// Less data at once: a smaller batch, or smaller inputs where the batch is 1 already.
 pub(crate) fn less_data(situation: &Situation<'_>) -> Vec<Fix> {
     if is_own_code(situation.facts) && own_code::shows_source(situation) {
-        return vec![own_code::smaller_buffers(situation)];
+        let mut fixes = knobs::steps(situation);
+        fixes.push(own_code::smaller_buffers(situation));
+        return fixes;
     }
     match situation.batch() {
         Some(batch) if batch > 1 => vec![batch_from(situation, batch)],
         Some(_) => {
-            let mut fixes = shown_sizes(situation);
+            let mut fixes = knobs::steps(situation);
             if fixes.is_empty() {
                 fixes.extend(smaller_input(situation));
             }
@@ -229,47 +49,53 @@ pub(crate) fn less_data(situation: &Situation<'_>) -> Vec<Fix> {
             fixes
         }
         None => {
-            let mut fixes = shown_sizes(situation);
-            if !has_batches(situation) {
-                let is_cuda = situation.settings.mentions("cuda");
-                if fixes.is_empty() && is_cuda {
-                    fixes.extend(without_a_change(situation));
-                }
-                if fixes.is_empty() {
-                    fixes.push(Fix::new(
-                        "give the program less at once: smaller inputs, a lower resolution or quality setting, fewer jobs side by side",
-                    ));
-                }
-            } else if fixes.is_empty() || situation.is_training() {
-                fixes.push(batch_of_one(situation));
+            let mut fixes: Vec<Fix> = knobs::batch_step(situation).into_iter().collect();
+            fixes.extend(knobs::steps(situation));
+            if !fixes.is_empty() {
+                return fixes;
+            }
+            if has_batches(situation) && !is_whole_graph(situation) {
+                return vec![batch_of_one(situation)];
+            }
+            fixes.extend(smaller_input(situation).filter(|_| situation.language.may_be_python()));
+            if fixes.is_empty() && situation.settings.mentions("cuda") && !is_python(situation) {
+                fixes.extend(without_a_change(situation));
+            }
+            if fixes.is_empty() && !is_python(situation) {
+                fixes.push(Fix::new(
+                    "give the program less at once: smaller inputs, a lower resolution or quality setting, fewer jobs side by side",
+                ));
             }
             fixes
         }
     }
 }
 
-/// Whether anything shows a network, which works on batches: another program has none to make smaller.
-fn has_batches(situation: &Situation<'_>) -> bool {
-    const NETWORKS: [&str; 14] = [
-        "batch",
-        "train",
-        "epoch",
-        "torch",
-        "tensor",
-        "model",
-        "keras",
-        "inference",
-        "gradient",
-        "network",
-        "cudnn",
-        "predict",
-        "embedding",
-        "jax",
-    ];
-    let framework = situation.facts.framework;
-    let is_learning = framework.starts_with("pytorch")
-        || ["tensorflow", "jax", "paddlepaddle", "mxnet", "onnxruntime"].contains(&framework);
-    is_learning || NETWORKS.iter().any(|word| situation.settings.mentions(word))
+/// Whether the program is written in Python, or on a framework that is used from Python.
+pub(crate) fn is_python(situation: &Situation<'_>) -> bool {
+    situation.language.is_python()
+}
+
+/// Whether the program trains on a graph, which is one sample.
+fn is_whole_graph(situation: &Situation<'_>) -> bool {
+    let says = |words: &[&str]| words.iter().any(|word| situation.settings.mentions(word));
+    says(&["gcn", "graphsage", "edge_index", "adjacency", "gnn"]) && !says(&["batch_size", "NeighborLoader"])
+}
+
+/// Whether anything shows that the program works on batches: another one has none to make smaller.
+pub(crate) fn has_batches(situation: &Situation<'_>) -> bool {
+    let says = |words: &[&str]| words.iter().any(|word| situation.settings.mentions(word));
+    situation.language.may_be_python()
+        && (situation.is_training() && !situation.settings.mentions("full batch")
+            || says(&[
+                "batch_size",
+                "batchsize",
+                "batch size",
+                "minibatch",
+                "mini-batch",
+                "DataLoader",
+                "collate",
+            ]))
 }
 
 /// The batch size from its present value to one that fits.
@@ -285,6 +111,12 @@ fn batch_from(situation: &Situation<'_>, batch: u64) -> Fix {
         String::new()
     };
     let shown = situation.settings.shown(BATCH).filter(|shown| shown.value as u64 == batch);
+    // The option has another name, and perhaps counts the batches of several GPUs.
+    if shown.is_none()
+        && let Some(fix) = knobs::batch_step(situation)
+    {
+        return fix;
+    }
     let option = shown.map_or_else(|| format!("batch_size={smaller}"), |shown| shown.with(smaller));
     Fix::new(format!("reduce the batch size from {batch} to {smaller}{accumulate}")).command(option)
 }
@@ -341,34 +173,97 @@ pub(crate) fn without_a_change(situation: &Situation<'_>) -> Option<Fix> {
     })
 }
 
+/// What is left where nothing can be made smaller: memory of the machine, or the CPU.
+pub(crate) fn around_the_gpu(situation: &Situation<'_>) -> Option<Fix> {
+    let environment = situation.environment;
+    without_a_change(situation).or_else(|| {
+        (environment.maker == Maker::Nvidia && !is_without_cuda(situation.facts)).then(|| {
+            Fix::new("run it on the CPU, if the program can")
+                .command(environment.export("CUDA_VISIBLE_DEVICES=-1"))
+        })
+    })
+}
+
 /// More than this in host memory is slower than the CPU.
 const MOST_SPILLED: u64 = 64;
 
-/// A smaller input where nothing shows its size: by what the network reads.
-fn smaller_input(situation: &Situation<'_>) -> Option<Fix> {
-    let mentions = |words: &[&str]| words.iter().any(|word| situation.settings.mentions(word));
-    if mentions(&[
-        "tokenizer",
-        "input_ids",
-        "bert",
-        "llama",
-        "gpt",
-        "seq_len",
-        "self_attn",
-        "decoder_layer",
-        "lm_head",
-    ]) {
-        return Some(
-            Fix::new("truncate the sequences: memory grows with their length")
-                .command("tokenizer(texts, truncation=True, max_length=512)"),
-        );
-    }
-    mentions(&["conv2d", "image", "img", "resnet", "unet", "vae", "segmentation", "backbone", "pixel"]).then(
-        || {
-            Fix::new("halve the sides of the images: a quarter of the activations")
-                .command("x = torch.nn.functional.interpolate(x, scale_factor=0.5)")
-        },
-    )
+/// What a program reads, by words in the text, and the step that makes it smaller. The first that fits is given.
+const INPUTS: &[(&[&str], &str, &str)] = &[
+    (
+        &[".mp4", "video", "ffmpeg", ".avi", ".mov"],
+        "halve the sides of the video, or cut it into parts: all frames of a part are on the GPU together",
+        "ffmpeg -i in.mp4 -t 5 -vf scale=iw/2:-2 out.mp4",
+    ),
+    (
+        &[".wav", ".mp3", "audio", "asr", "speech", "transcri", "diariz"],
+        "split the recording into pieces of 30 seconds",
+        "ffmpeg -i in.wav -f segment -segment_time 30 part%03d.wav",
+    ),
+    (
+        &[
+            "nifti",
+            ".nii",
+            "cbct",
+            "dicom",
+            "monai",
+            "ct scan",
+            " mri",
+            "volume rendering",
+            "3d slicer",
+            "slicer",
+        ],
+        "crop the volume to the region of interest, or resample it to half the resolution",
+        "scipy.ndimage.zoom(volume, 0.5, order=1)",
+    ),
+    (
+        &["gcn", "graphsage", "edge_index", "gnn", "torch_geometric", "pyg", "dgl", "adjacency", " adj"],
+        "train on sampled neighborhoods instead of the whole graph, with a sparse adjacency",
+        "NeighborLoader(data, num_neighbors=[10, 5], batch_size=1024)   (adj = adj.to_sparse())",
+    ),
+    (
+        &["point cloud", "pointnet", "lidar", "kitti", ".ply", ".las"],
+        "sample fewer points of each cloud",
+        "points = points[np.random.choice(len(points), 4096, replace=False)]",
+    ),
+    (
+        &[
+            "tokenizer",
+            "input_ids",
+            "bert",
+            "llama",
+            "gpt",
+            "seq_len",
+            "self_attn",
+            "decoder_layer",
+            "lm_head",
+        ],
+        "truncate the sequences: memory grows with their length",
+        "tokenizer(texts, truncation=True, max_length=512)",
+    ),
+    (
+        &[
+            "conv2d",
+            "image",
+            "img",
+            "resnet",
+            "unet",
+            "vae",
+            "segmentation",
+            "backbone",
+            "pixel",
+            ".png",
+            ".jpg",
+        ],
+        "halve the sides of the images: a quarter of the activations",
+        "image = image.resize((image.width // 2, image.height // 2))",
+    ),
+];
+
+/// A smaller input where nothing shows its size: by what the program reads.
+pub(crate) fn smaller_input(situation: &Situation<'_>) -> Option<Fix> {
+    let (_, action, command) =
+        INPUTS.iter().find(|(words, ..)| words.iter().any(|word| situation.settings.mentions(word)))?;
+    Some(Fix::new(*action).command(*command))
 }
 
 /// A size without more precision than a step needs: to a tenth of a gibibyte, or to 50 MiB, rounded up.
@@ -419,7 +314,7 @@ mod tests {
     #[test]
     fn the_texts_own_options_get_values() {
         assert!(steps(&format!("python train.py --bs 24\n{TORCH}"))[0].ends_with("| --bs 12"));
-        assert!(steps(&format!("python demo.py --img_size 1024\n{TORCH}"))[0].ends_with("| --img_size 704"));
+        assert!(steps(&format!("python demo.py --img_size 1024\n{TORCH}"))[0].ends_with("| --img_size 768"));
         assert!(
             steps(&format!("batch_size=1, max_seq_length=2048\n{TORCH}"))[0]
                 .ends_with("| max_seq_length=1024")
@@ -430,8 +325,9 @@ mod tests {
     #[test]
     fn without_options_the_least_batch() {
         assert!(steps(&format!("python train.py\n{TORCH}"))[0].ends_with("batch_size=1)"));
-        assert!(steps(TORCH)[0].ends_with("| batch_size=1"));
+        assert!(steps(&format!("the batch size does not matter\n{TORCH}"))[0].ends_with("| batch_size=1"));
+        assert!(steps(TORCH).iter().all(|step| !step.contains("batch_size")), "{:?}", steps(TORCH));
         let images = steps(&format!("batch_size=1\nin Conv2d forward\n{TORCH}"));
-        assert!(images[0].contains("already 1") && images[0].contains("scale_factor=0.5"), "{images:?}");
+        assert!(images[0].contains("already 1") && images[0].contains("image.width // 2"), "{images:?}");
     }
 }

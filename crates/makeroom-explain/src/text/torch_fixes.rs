@@ -163,7 +163,15 @@ pub(crate) fn training_steps(situation: &Situation<'_>) -> Vec<Fix> {
         "use_checkpoint",
         "--use_checkpoint",
     ]) {
-        fixes.push(advice::checkpointing());
+        let has_method = ["transformers", "accelerate", "peft", "huggingface", "diffusers", "sft", "lora"]
+            .iter()
+            .any(|words| settings.mentions(words));
+        fixes.push(if has_method {
+            advice::checkpointing()
+        } else {
+            advice::checkpointing()
+                .command("x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)")
+        });
     }
     let is_half = settings.is_on(&["--fp16", "--bf16", "fp16", "bf16", "--amp", "--use_amp"])
         || [
@@ -193,6 +201,9 @@ pub(crate) fn training_steps(situation: &Situation<'_>) -> Vec<Fix> {
     }
     if !["8bit", "8-bit", "adafactor", "paged_adam", "bnb"].iter().any(|words| settings.mentions(words))
         && situation.environment.maker == Maker::Nvidia
+        && ["adam", "transformers", "llama", "lora", "bert", "gpt"]
+            .iter()
+            .any(|words| settings.mentions(words))
     {
         fixes.push(
             Fix::new("keep the optimizer state in 8 bits, a quarter of AdamW's size")

@@ -7,6 +7,7 @@ use regex::Regex;
 
 use super::facts::{Facts, Resource};
 use super::figures::pattern;
+use super::hypotheses;
 use super::situation::Situation;
 use crate::advice::Maker;
 use crate::{Cause, Certainty, Finding};
@@ -45,10 +46,11 @@ pub(crate) fn finding(facts: &Facts, situation: &Situation<'_>) -> Finding {
 
 /// Memory ran out and the text does not give the request.
 fn without_request(facts: &Facts, situation: &Situation<'_>) -> String {
+    let is_device = is_device(facts) || hypotheses::is_on_device(situation);
     let what = match (facts.resource, situation.environment.maker) {
         (Resource::Host, _) => "Host memory",
         (Resource::Device, Maker::Apple) => "Memory for the GPU",
-        (Resource::Device | Resource::Unknown, _) if is_device(facts) => "GPU memory",
+        (Resource::Device | Resource::Unknown, _) if is_device => "GPU memory",
         (Resource::Device, _) => "GPU memory",
         _ => "Memory",
     };
@@ -71,7 +73,7 @@ fn without_request(facts: &Facts, situation: &Situation<'_>) -> String {
             sizes.join(", ")
         );
     }
-    if facts.resource == Resource::Unknown && !is_device(facts) {
+    if facts.resource == Resource::Unknown && !is_device {
         return format!(
             "{what} ran out; the error gives no sizes and does not say whether it was the GPU's or the machine's."
         );

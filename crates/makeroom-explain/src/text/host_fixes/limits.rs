@@ -75,26 +75,7 @@ pub(super) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
                 .command(format!("#$ -l h_vmem={aim}G")),
         );
     }
-    if says(&[
-        "OOMKill",
-        "OOM Killed\",",
-        "CrashLoopBackOff",
-        "lastFailureInfo",
-        "lastState",
-        "kubectl",
-        "kubelet",
-        "kubepods",
-        "kubernetes",
-        "restartCount",
-        "argo/",
-        " pods ",
-        "pod/",
-    ]) {
-        fixes.push(
-            Fix::new(format!("raise the container's memory limit{from}"))
-                .command(format!("resources: {{limits: {{memory: {aim}Gi}}}}")),
-        );
-    }
+    fixes.extend(kubernetes(situation, aim, present));
     let is_in_cgroup = says(&["memory cgroup", "mem_cgroup", "CONSTRAINT_MEMCG", "docker", "container"])
         && !says(&["CONSTRAINT_NONE", "global_oom"]);
     if fixes.is_empty() && is_in_cgroup {
@@ -102,7 +83,7 @@ pub(super) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
             Fix::new(format!(
                 "raise the container's memory limit{from} (Docker Desktop: Settings > Resources > Memory)"
             ))
-            .command(format!("docker run --memory={aim}g …")),
+            .command(format!("docker run --memory={}g …", container_aim(situation, aim, present))),
         );
     }
     if fixes.is_empty()
@@ -125,6 +106,58 @@ pub(super) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
         );
     }
     fixes
+}
+
+/// Words of a pod.
+const POD: &[&str] = &[
+    "OOMKill",
+    "OOM Killed\",",
+    "CrashLoopBackOff",
+    "lastFailureInfo",
+    "lastState",
+    "kubectl",
+    "kubelet",
+    "kubepods",
+    "kubernetes",
+    "restartCount",
+    "argo/",
+    " pods ",
+    " pod ",
+    "pod/",
+    "minikube",
+    "k8s",
+    "Last State:",
+];
+
+/// The limit of a pod, and of the machine that a local cluster runs on.
+fn kubernetes(situation: &Situation<'_>, aim: u64, present: Option<Bytes>) -> Vec<Fix> {
+    if !POD.iter().any(|words| situation.settings.mentions(words)) {
+        return Vec::new();
+    }
+    let from = present.map_or(String::new(), |limit| format!(" from {limit}"));
+    let limit = container_aim(situation, aim, present);
+    let mut fixes = vec![
+        Fix::new(format!("raise the container's memory limit{from}"))
+            .command(format!("resources: {{limits: {{memory: {limit}Gi}}}}")),
+    ];
+    if situation.settings.mentions("minikube") {
+        fixes
+            .push(Fix::new("give the cluster's machine more memory").command("minikube start --memory=8192"));
+    }
+    fixes
+}
+
+/// The limit of a service without a GPU, in gibibytes, where the text shows none.
+const SMALL_CONTAINER: u64 = 8;
+
+/// The limit of a container, in gibibytes: services without a GPU have less than jobs with one.
+fn container_aim(situation: &Situation<'_>, aim: u64, present: Option<Bytes>) -> u64 {
+    let has_gpu = ["gpu", "cuda", "torch", "nvidia"].iter().any(|words| situation.settings.mentions(words));
+    match present {
+        Some(limit) if limit < Bytes::gib(2) && !has_gpu => limit.scaled(4.0).get().div_ceil(1 << 30),
+        None if !has_gpu && needed(situation).is_none() => SMALL_CONTAINER,
+        _ => aim,
+    }
 }
 
 /// The limit that the text shows.

@@ -201,14 +201,19 @@ fn array(situation: &Situation<'_>) -> Vec<Fix> {
                 "array.astype(np.{smaller})   (or dtype=np.{smaller} where it is created)"
             )));
     }
+    fixes.splice(0..0, sparse(situation));
     if let Some(rows) = rows.filter(|&rows| rows >= 8) {
-        let part = rows.div_ceil(8);
-        let size = situation
-            .facts
-            .request
-            .map_or(String::new(), |bytes| format!(", {} each", Bytes::new(bytes.get() / 8)));
+        // Parts that any machine has room for.
+        let request = situation.facts.request.unwrap_or_default();
+        let parts = request.get().div_ceil(4 << 30).clamp(8, rows);
+        let part = rows.div_ceil(parts);
+        let size = if request.is_zero() {
+            String::new()
+        } else {
+            format!(", {} each", Bytes::new(request.get() / parts))
+        };
         fixes.push(
-            Fix::new(format!("process the {rows} rows in 8 parts{size}")).command(format!(
+            Fix::new(format!("process the {rows} rows in {parts} parts{size}")).command(format!(
                 "for start in range(0, {rows}, {part}): process(data[start:start + {part}])"
             )),
         );
@@ -218,6 +223,37 @@ fn array(situation: &Situation<'_>) -> Vec<Fix> {
             .command(format!("np.memmap(path, dtype=np.{kind}, mode='w+', shape=shape)")),
     );
     fixes
+}
+
+/// Count matrices are nearly all zeros: what makes them dense is the mistake.
+fn sparse(situation: &Situation<'_>) -> Vec<Fix> {
+    let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
+    if says(&["scanpy", "anndata", "h5ad", "10x", "barcode", "single-cell", "scrna", "sc.pp"]) {
+        return vec![
+            Fix::new("keep the counts sparse, and drop empty droplets before anything makes them dense")
+                .command(
+                    "adata.X = scipy.sparse.csr_matrix(adata.X); sc.pp.filter_cells(adata, min_genes=200)",
+                ),
+            Fix::new("read the filtered matrix: the raw one has a row for every barcode")
+                .command("sc.read_10x_mtx('filtered_feature_bc_matrix/')"),
+        ];
+    }
+    if says(&[
+        "toarray()",
+        "todense()",
+        "sparse",
+        "tfidf",
+        "one-hot",
+        "get_dummies",
+        "CountVectorizer",
+        "OneHotEncoder",
+    ]) {
+        return vec![
+            Fix::new("keep the matrix sparse: drop the call that makes it dense")
+                .command("x = scipy.sparse.csr_matrix(x)   (instead of x.toarray())"),
+        ];
+    }
+    Vec::new()
 }
 
 fn ray(situation: &Situation<'_>) -> Vec<Fix> {

@@ -164,8 +164,16 @@ fn sibling_ranks(account: &Account<'_>, missing: Bytes) -> Option<Finding> {
 pub(super) fn fragmentation(account: &Account<'_>) -> Option<Finding> {
     let facts = account.facts;
     let (request, cached, reserved) = (facts.request?, account.cached?, account.reserved?);
-    if !account.shortage()?.is_fragmented() {
+    if !account.shortage()?.is_fragmented_in_text() {
         return None;
+    }
+    let shortage = account.shortage()?;
+    if !shortage.is_cache_enough() {
+        let free = facts.free.unwrap_or(Bytes::ZERO);
+        let summary = format!(
+            "{request} failed although {free} is free and {cached} cached, together more than the request: the cache is in pieces that cannot be returned to the driver."
+        );
+        return Some(Finding::new(Cause::Fragmentation, Certainty::Likely, summary).bytes(cached));
     }
     // PyTorch returns every whole unused segment before it fails, so the rest of the cache then sits in segments
     // with live neighbors.
@@ -207,7 +215,7 @@ pub(super) fn live_data_fills_device(account: &Account<'_>) -> Option<Finding> {
     let is_main_holder =
         live.share_of(total) >= MAIN_HOLDER || live >= account.unlisted().unwrap_or(Bytes::ZERO);
     if !is_full
-        || shortage.is_fragmented()
+        || shortage.is_fragmented_in_text()
         || account.is_own_process_unclear
         || live.is_zero()
         || !is_main_holder

@@ -12,7 +12,7 @@ use super::{Program, Work};
 use crate::text::environment::System;
 use crate::text::figures::{captured_number, pattern};
 use crate::text::situation::Situation;
-use crate::text::smaller;
+use crate::text::{knobs, smaller};
 use crate::{Cause, Fix};
 
 pub(super) const FALLBACK: &[&Program] = &[&SYCL, &METAL, &DIRECTML, &DIRECT3D, &ASCEND];
@@ -62,7 +62,7 @@ fn metal(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     if !matches!(cause, Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice | Cause::ArtificialLimit) {
         return Vec::new();
     }
-    let mut fixes = smaller::shown_sizes(situation);
+    let mut fixes = knobs::steps(situation);
     // No limit on RAM serves a request beyond any machine.
     let is_absurd = situation.facts.request.is_some_and(|request| request > Bytes::gib(512));
     if !situation.settings.mentions("iogpu.wired_limit_mb") && !is_absurd {

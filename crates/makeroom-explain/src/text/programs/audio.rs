@@ -233,7 +233,7 @@ mod tests {
             "Coqui TTS",
             &torch("TTS/bin/train_tts.py: training"),
             "\"batch_size\": 1",
-            ("\"max_audio_len\": 80000", "max_audio_len"),
+            ("\"mixed_precision\": true", "mixed_precision"),
         );
     }
 }

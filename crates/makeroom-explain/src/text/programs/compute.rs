@@ -4,9 +4,9 @@ use super::lever::{self, Lever};
 use super::{Program, Work};
 use makeroom_core::Bytes;
 
+use crate::text::knobs;
 use crate::text::own_code;
 use crate::text::situation::Situation;
-use crate::text::smaller;
 use crate::{Cause, Fix};
 
 pub(super) const APPLICATIONS: &[&Program] = &[&HAMI, &OPENCV, &PARSEC];
@@ -138,7 +138,7 @@ const OPENCL: Program = Program {
     work: Work::Other,
     advise: |situation, cause| match cause {
         Cause::LiveDataFillsDevice if !own_code::shows_opencl_source(situation) => {
-            let mut fixes = smaller::shown_sizes(situation);
+            let mut fixes = knobs::steps(situation);
             fixes.extend(lever::steps(situation, cause, OPENCL_USER_LEVERS));
             fixes
         }

@@ -90,7 +90,13 @@ const YOLOX_LEVERS: &[Lever] = &[
 const DETECTRON: Program = Program {
     name: "detectron2",
     frameworks: &[],
-    marks: &["detectron2", "maskrcnn_benchmark", "IMS_PER_BATCH"],
+    marks: &[
+        "detectron2",
+        "maskrcnn_benchmark",
+        "IMS_PER_BATCH",
+        "BATCH_SIZE_PER_IMAGE",
+        "tools/train_net.py",
+    ],
     work: Work::Training,
     advise: |situation, cause| lever::steps(situation, cause, DETECTRON_LEVERS),
 };

@@ -3,6 +3,7 @@
 use super::lever::{self, Lever};
 use super::{Program, Work};
 use crate::text::situation::Situation;
+use crate::text::smaller;
 use crate::{Cause, Fix};
 
 /// The only program that writes its format.
@@ -12,7 +13,7 @@ pub(super) const PROGRAMS: &[&Program] = &[&PADDLE, &MXNET, &CAFFE, &THEANO, &JU
 const PADDLE: Program = Program {
     name: "PaddlePaddle",
     frameworks: &["paddlepaddle"],
-    marks: &["paddle/fluid", "paddle/phi", "import paddle", "paddlepaddle", "paddlex"],
+    marks: &["paddle/fluid", "paddle/phi", "import paddle", "paddlepaddle", "paddlex", "paddlespeech"],
     work: Work::Other,
     advise: paddle,
 };
@@ -35,6 +36,9 @@ fn paddle(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         ],
         _ => {
             let mut fixes = lever::steps(situation, cause, PADDLE_LEVERS);
+            if cause == Cause::LiveDataFillsDevice && !situation.is_training() {
+                fixes.splice(0..0, smaller::smaller_input(situation));
+            }
             let share = situation
                 .settings
                 .number(&["FLAGS_fraction_of_gpu_memory_to_use is", "FLAGS_fraction_of_gpu_memory_to_use"]);
@@ -48,6 +52,10 @@ fn paddle(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             fixes
         }
     }
+}
+
+fn is_training(situation: &Situation<'_>) -> bool {
+    situation.is_training()
 }
 
 fn paddle_share(situation: &Situation<'_>) -> u64 {
@@ -64,17 +72,20 @@ const PADDLE_LEVERS: &[Lever] = &[
         "lower the batch size{from}",
         "batch_size={to}",
         &["batch_size", "--batch_size", "batch_size_per_card", "train_batch_size"],
-    ),
-    Lever::new("train in 16 bits", "with paddle.amp.auto_cast(level='O2'): …").unless_said(&[
-        "auto_cast",
-        "--amp",
-        "use_amp",
-    ]),
+    )
+    .only(smaller::has_batches),
+    Lever::new("train in 16 bits", "with paddle.amp.auto_cast(level='O2'): …")
+        .unless_said(&["auto_cast", "--amp", "use_amp"])
+        .only(is_training),
+    Lever::new("run the model without gradients", "with paddle.no_grad(): …")
+        .unless_said(&["no_grad"])
+        .only(|situation| !situation.is_training()),
     Lever::new(
         "recompute activations instead of keeping them",
         "paddle.distributed.fleet.utils.recompute(block, x)",
     )
-    .unless_said(&["recompute"]),
+    .unless_said(&["recompute"])
+    .only(is_training),
     Lever::lower("shorten the sequences{from}", "max_seq_len={to}", &["max_seq_len", "max_seq_length"], 0)
         .at_least(64, 64),
     Lever::new("release unused blocks between steps", "paddle.device.cuda.empty_cache()")
@@ -355,7 +366,7 @@ mod tests {
     fn each_program_is_found_and_names_its_own_options() {
         let paddle = "ResourceExhaustedError: Out of memory error on GPU 0. Cannot allocate 98.5MB memory on GPU 0, 7.25GB memory has been allocated and available memory is only 15.2MB.";
         for (name, log, first, set) in [
-            ("PaddlePaddle", paddle.to_owned(), "batch_size=1", ("paddle.amp.auto_cast(", "auto_cast")),
+            ("PaddlePaddle", format!("epoch 3\n{paddle}"), "batch_size=1", ("paddle.amp.auto_cast(", "auto_cast")),
             ("MXNet", "mxnet.base.MXNetError: src/storage/./pooled_storage_manager.h:108: cudaMalloc failed: out of memory".to_owned(), "--batch-size 1", ("export MXNET_BACKWARD_DO_MIRROR=1", "MIRROR")),
             ("Darknet", "CUDA Error: out of memory\ndarknet: ./src/cuda.c:36: check_error: Assertion `0' failed.".to_owned(), "subdivisions=64", ("random=0\n", "random=0")),
             ("Caffe", "F0101 syncedmem.cpp:56] Check failed: error == cudaSuccess (2 vs. 0)  out of memory".to_owned(), "batch_size: 1", ("I0101 cudnn_conv_layer.cpp", "USE_CUDNN")),

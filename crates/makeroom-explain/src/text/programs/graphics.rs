@@ -3,6 +3,7 @@
 use super::lever::{self, Lever};
 use super::{Program, Work};
 use crate::text::environment::System;
+use crate::text::language::Language;
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 
@@ -192,11 +193,11 @@ const DXVK_LEVERS: &[Lever] = &[
 
 const UNREAL: Program = Program {
     name: "Unreal Engine",
-    frameworks: &[],
+    frameworks: &["unreal"],
     marks: &[
         "LogD3D",
         "D3D12RHI",
-        "Out of video memory trying to allocate a rendering resource",
+        "Out of video memory trying to allocate a",
         "UE4Editor",
         "UnrealEditor",
         "VulkanRHI",
@@ -279,14 +280,22 @@ const WGPU: Program = Program {
     work: Work::Other,
     advise: |situation, cause| {
         let is_rust = !is_about_textures(situation)
-            && ["wgpu-rs", "leak", "every frame", "device.poll"]
-                .iter()
-                .any(|words| situation.settings.mentions(words));
+            && (situation.language == Language::Rust
+                || ["wgpu-rs", "leak", "every frame", "device.poll"]
+                    .iter()
+                    .any(|words| situation.settings.mentions(words)));
         lever::steps(situation, cause, if is_rust { WGPU_RUST_LEVERS } else { WGPU_LEVERS })
     },
 };
 
 const WGPU_RUST_LEVERS: &[Lever] = &[
+    Lever::new(
+        "split the buffer that failed in parts of at most 128 MiB, and draw them one after the other",
+        "for part in vertices.chunks((128 << 20) / std::mem::size_of::<Vertex>()) { device.create_buffer_init(…); }",
+    )
+    .only(|situation| {
+        ["create_buffer", "Vertex Buffer", "Buffer is too"].iter().any(|words| situation.settings.mentions(words))
+    }),
     Lever::new(
         "let wgpu free dropped buffers and textures: it does so only when the device is polled",
         "device.poll(wgpu::Maintain::Wait);",
@@ -330,10 +339,36 @@ const WGPU_LEVERS: &[Lever] = &[
 const VULKAN: Program = Program {
     name: "the Vulkan program",
     frameworks: &[],
-    marks: &["VK_ERROR_OUT_OF_DEVICE_MEMORY", "vkAllocateMemory", "ErrorOutOfDeviceMemory", "vulkan buffer"],
+    marks: &[
+        "VK_ERROR_OUT_OF_DEVICE_MEMORY",
+        "vkAllocateMemory",
+        "ErrorOutOfDeviceMemory",
+        "OomError(OutOfDeviceMemory",
+        "vmaAllocateMemory",
+        "vmaCreateImage",
+        "vmaCreateBuffer",
+        "vulkan buffer",
+    ],
     work: Work::Other,
-    advise: |situation, cause| lever::steps(situation, cause, VULKAN_LEVERS),
+    advise: |situation, cause| {
+        let shows_source = situation.language == Language::Rust;
+        lever::steps(situation, cause, if shows_source { VULKAN_SOURCE_LEVERS } else { VULKAN_LEVERS })
+    },
 };
+
+/// For the author of a program.
+const VULKAN_SOURCE_LEVERS: &[Lever] = &[
+    Lever::new(
+        "create images with one sample: each further sample is a copy of the image",
+        "samples: SampleCount::Sample1   (nannou: .msaa_samples(1))",
+    ),
+    Lever::new("open a smaller window", ".size(1280, 720)"),
+    Lever::new(
+        "run on the discrete GPU, if the machine has one: an integrated one has a small heap",
+        "VK_DRIVER_FILES=/usr/share/vulkan/icd.d/nvidia_icd.json",
+    )
+    .variable(),
+];
 
 const VULKAN_LEVERS: &[Lever] = &[
     Lever::new(

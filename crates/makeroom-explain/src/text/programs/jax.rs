@@ -12,7 +12,7 @@ use crate::advice::Maker;
 use crate::text::environment::System;
 use crate::text::figures::{binary_size, captured_number, pattern};
 use crate::text::situation::Situation;
-use crate::text::smaller;
+use crate::text::{knobs, smaller};
 use crate::{Cause, Fix};
 
 pub(super) const APPLICATIONS: &[&Program] = &[&COLABFOLD, &ALPHAFOLD, &TPU];
@@ -99,7 +99,8 @@ const JAX_LEVERS: &[Lever] = &[
         "lower the batch size{from}",
         "batch_size = {to}",
         &["batch_size", "--batch_size", "per_device_batch_size"],
-    ),
+    )
+    .only(smaller::has_batches),
     Lever::new(
         "let results reuse the memory of arguments that are not needed afterward",
         "jax.jit(step, donate_argnums=(0,))",
@@ -160,7 +161,7 @@ pub(crate) fn add_unified_memory(fixes: &mut Vec<Fix>, situation: &Situation<'_>
 const TPU: Program = Program {
     name: "XLA on TPU",
     frameworks: &[],
-    marks: &["memory space hbm", "CompileTimeHbmOom", "hbm capacity", "XLA:TPU"],
+    marks: &["memory space hbm", "CompileTimeHbmOom", "hbm capacity", "XLA:TPU", "_HBM0"],
     work: Work::Other,
     advise: tpu,
 };
@@ -194,7 +195,7 @@ fn tpu(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             );
         }
     }
-    fixes.extend(smaller::shown_sizes(situation));
+    fixes.extend(knobs::steps(situation));
     let ratio = parts.iter().find_map(|part| {
         let found = HBM.captures(part)?;
         let (used, limit) = (binary_size(&found[1], &found[2])?, binary_size(&found[3], &found[4])?);
@@ -305,7 +306,7 @@ mod tests {
     #[test]
     fn each_program_is_found_and_names_its_own_options() {
         for (name, line, first, set) in [
-            ("JAX", "", "batch_size = 1", ("f = jax.checkpoint(f)", "jax.checkpoint")),
+            ("JAX", "epoch 1", "batch_size = 1", ("f = jax.checkpoint(f)", "jax.checkpoint")),
             (
                 "AlphaFold",
                 r#"  File "/app/alphafold/run_alphafold.py", line 3"#,

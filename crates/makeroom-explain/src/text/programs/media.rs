@@ -1,10 +1,15 @@
 //! Encoding, mining and password recovery.
 
+use std::sync::LazyLock;
+
 use makeroom_core::Bytes;
+use regex::Regex;
 
 use super::lever::{self, Lever};
 use super::{Program, Work};
 use crate::text::environment::System;
+use crate::text::figures::{captured_number, pattern};
+use crate::text::host_fixes;
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 
@@ -155,6 +160,20 @@ fn is_linux(situation: &Situation<'_>) -> bool {
         .any(|words| situation.settings.mentions(words))
 }
 
+/// Cards with their number and their memory: "3x 1080 8GB", "2 x RTX 3060 12 GB".
+static CARDS: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)\b(\d{1,2}) ?[x×] ?(?:[\w-]+ ){0,3}?[\w-]+ (\d{1,2}) ?GB?\b"));
+
+/// The memory of all cards that the text names, in gigabytes.
+fn cards_by_name(situation: &Situation<'_>) -> Option<u64> {
+    let parts = situation.settings.parts();
+    let sizes = parts
+        .into_iter()
+        .flat_map(|part| CARDS.captures_iter(part))
+        .filter_map(|found| Some(captured_number::<u64>(&found, 1)? * captured_number::<u64>(&found, 2)?));
+    Some(sizes.take(16).sum()).filter(|&sum| sum > 0)
+}
+
 /// Windows backs the memory of all GPUs with the page file: a miner with many fails at the last of them.
 fn pages_for_all(situation: &Situation<'_>) -> Option<Fix> {
     let settings = situation.settings;
@@ -169,7 +188,9 @@ fn pages_for_all(situation: &Situation<'_>) -> Option<Fix> {
         .any(|words| settings.mentions(words))
     });
     let each = situation.facts.total.map_or(8, |total| (total.get() >> 30).max(2) + 1);
-    let size = (shown.unwrap_or(1) as u64 * each).max(16);
+    let named = cards_by_name(situation).map(|sum| sum.div_ceil(4) * 4 + 4);
+    let tried = host_fixes::tried_page_file(situation).map_or(0, |tried| tried * 2);
+    let size = named.unwrap_or(shown.unwrap_or(1) as u64 * each).max(tried).max(16);
     (!is_linux(situation)).then(|| {
         Fix::new(format!(
             "on Windows: enlarge the page file to {size} GB, the sum of all cards' memory (SystemPropertiesPerformance > Advanced > Virtual memory > Change)"

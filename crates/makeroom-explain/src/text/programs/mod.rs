@@ -28,6 +28,7 @@ mod graphics;
 mod image_training;
 mod images;
 mod jax;
+mod languages;
 mod learning;
 mod lever;
 mod llama_cpp;
@@ -51,6 +52,7 @@ mod vision;
 mod web_ui;
 
 pub(crate) use jax::add_unified_memory;
+pub(crate) use languages::{leak as leak_in_its_language, one_gpu_per_rank};
 
 use super::facts::Facts;
 use super::searched::Searched;
@@ -156,7 +158,9 @@ fn all() -> impl Iterator<Item = &'static Program> {
 
 /// The steps of a situation's program for a cause, in its own options also where the engine inside it failed.
 pub(crate) fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
-    serving::hosted(situation, cause).unwrap_or_else(|| (situation.program.advise)(situation, cause))
+    serving::hosted(situation, cause)
+        .or_else(|| languages::advise(situation, cause))
+        .unwrap_or_else(|| (situation.program.advise)(situation, cause))
 }
 
 /// Formats that other programs write too, and the words without which the text is not this program's.

@@ -7,7 +7,7 @@ use super::{Program, Work};
 use crate::advice::Maker;
 use crate::text::phases::{self, Phase};
 use crate::text::situation::Situation;
-use crate::text::{smaller, torch_fixes};
+use crate::text::{knobs, smaller, torch_fixes};
 use crate::{Cause, Fix};
 
 pub(super) const APPLICATIONS: &[&Program] = &[&TRANSFORMERS];
@@ -52,9 +52,9 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     }
     if situation.is_training() {
         fixes.extend(torch_fixes::training_steps(situation));
-        fixes.extend(smaller::shown_sizes(situation));
+        fixes.extend(knobs::steps(situation));
     } else if situation.is_inference() {
-        fixes.extend(smaller::shown_sizes(situation));
+        fixes.extend(knobs::steps(situation));
         fixes.extend(lever::steps(situation, cause, INFERENCE_LEVERS));
     } else {
         fixes.extend(lever::steps(situation, cause, OPEN_LEVERS));
@@ -65,6 +65,12 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 
 /// Where nothing shows whether the program trains.
 const OPEN_LEVERS: &[Lever] = &[
+    Lever::new(
+        "if the weights alone fill the GPU: load them in 4 bits",
+        "from_pretrained(…, load_in_4bit=True)   (many programs: --quant 4 or --load-in-4bit)",
+    )
+    .unless_said(&["4bit", "4-bit", "int4", "gptq", "awq"])
+    .only(weights_fill_gpu),
     Lever::new(
         "if it only runs the model: without gradients, and in 16 bits",
         "with torch.inference_mode(), torch.autocast('cuda', dtype=torch.float16): …",
@@ -83,8 +89,19 @@ const OPEN_LEVERS: &[Lever] = &[
         "if it trains: recompute activations instead of keeping them",
         "model.gradient_checkpointing_enable()   (or torch.utils.checkpoint.checkpoint(block, x))",
     )
-    .unless_said(&["checkpoint("]),
+    .unless_said(&["checkpoint("])
+    .only(|situation| situation.settings.mentions("train")),
 ];
+
+/// Whether weights of some size fill the GPU to the last: activations would leave more of it.
+fn weights_fill_gpu(situation: &Situation<'_>) -> bool {
+    let facts = situation.facts;
+    matches!((facts.live, facts.total), (Some(live), Some(total)) if total >= Bytes::gib(12) && live.share_of(total) >= FULL_OF_WEIGHTS)
+        && facts.request.is_some_and(|request| request <= Bytes::mib(256))
+}
+
+/// A model that loads layer by layer fails with this share of the GPU in use.
+const FULL_OF_WEIGHTS: f64 = 0.96;
 
 const INFERENCE_LEVERS: &[Lever] = &[
     Lever::new("turn off gradients, so that no activations are kept", "with torch.inference_mode(): …")
@@ -209,7 +226,7 @@ mod tests {
         let commands =
             |text: &str| -> String { format!("{:?}", advice(&torch(text), Cause::LiveDataFillsDevice).1) };
         assert!(commands("python train.py --crop_size 512").contains("--crop_size 3"));
-        assert!(commands("python train.py").contains("gradient_checkpointing"));
+        assert!(commands("python train.py").contains("checkpoint.checkpoint("));
         assert!(!commands("python demo.py inference").contains("gradient_checkpointing"));
     }
 }

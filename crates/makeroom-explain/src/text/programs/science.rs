@@ -25,6 +25,7 @@ const LAMMPS: Program = Program {
         "lmp -",
         "lmp_mpi",
         "lmp_kokkos",
+        "pair_style",
     ],
     work: Work::Other,
     advise: |situation, cause| lever::steps(situation, cause, LAMMPS_LEVERS),
@@ -195,7 +196,7 @@ const AMREX_LEVERS: &[Lever] = &[
 const KOKKOS: Program = Program {
     name: "the Kokkos program",
     frameworks: &["kokkos"],
-    marks: &["Kokkos::", "Kokkos_"],
+    marks: &["Kokkos::", "Kokkos_", "Kokkos ERROR", "Kokkos failed"],
     work: Work::Other,
     advise: |situation, cause| lever::steps(situation, cause, KOKKOS_LEVERS),
 };

@@ -5,7 +5,7 @@ use super::lever::{self, Lever};
 use super::{Program, Work};
 
 pub(super) const PROGRAMS: &[&Program] =
-    &[&BUZZ, &WHISPER_X, &WHISPER, &FAIRSEQ, &ESPNET, &NEMO, &SPEECH_BRAIN, &RETURNN];
+    &[&BUZZ, &WHISPER_X, &FAST_WHISPER, &WHISPER, &FAIRSEQ, &ESPNET, &NEMO, &SPEECH_BRAIN, &RETURNN];
 
 const BUZZ: Program = Program {
     name: "Buzz",
@@ -60,6 +60,25 @@ const WHISPER_LEVERS: &[Lever] = &[
         "or use faster-whisper, with 8-bit weights",
         "WhisperModel(\"large-v3\", compute_type=\"int8_float16\")",
     ),
+];
+
+const FAST_WHISPER: Program = Program {
+    name: "insanely-fast-whisper",
+    frameworks: &[],
+    marks: &["insanely-fast-whisper", "insanely_fast_whisper"],
+    work: Work::Inference,
+    advise: |situation, cause| lever::steps(situation, cause, FAST_WHISPER_LEVERS),
+};
+
+const FAST_WHISPER_LEVERS: &[Lever] = &[
+    Lever::lower(
+        "transcribe fewer pieces at once{from| (default 24)}",
+        "insanely-fast-whisper --batch-size {to}",
+        &["--batch-size", "batch_size"],
+        4,
+    ),
+    Lever::switch("use Flash Attention 2", "--flash True", &["--flash"]),
+    Lever::new("use a smaller model", "--model-name distil-whisper/large-v2").unless_said(&["distil"]),
 ];
 
 const WHISPER_X: Program = Program {

@@ -19,7 +19,7 @@ pub(super) const PROGRAMS: &[&Program] = &[&TENSORFLOW];
 const TENSORFLOW: Program = Program {
     name: "TensorFlow",
     frameworks: &["tensorflow"],
-    marks: &["tensorflow/", "tf.keras", "import tensorflow", "keras/"],
+    marks: &["tensorflow/", "tf.keras", "import tensorflow", "keras/", "OOM when allocating tensor"],
     work: Work::Other,
     advise: tensorflow,
 };
@@ -100,7 +100,9 @@ fn first_side(situation: &Situation<'_>) -> Option<u64> {
     // The weights of a convolution have four sides too: two of them are the few pixels of its kernel.
     let has_image = third >= KERNEL && (second >= KERNEL || fourth >= KERNEL);
     let is_kernel = batch == second && batch <= KERNEL;
-    Some(batch).filter(|batch| (2..=1024).contains(batch) && has_image && !is_kernel)
+    // Two equal sides are channels.
+    let is_square = batch == second && batch >= 64;
+    Some(batch).filter(|batch| (2..=1024).contains(batch) && has_image && !is_kernel && !is_square)
 }
 
 /// Kernels of convolutions are smaller than this.
@@ -108,7 +110,8 @@ const KERNEL: u64 = 12;
 
 /// Whether the text comes from TensorFlow 1: sessions, its wording, or its years.
 fn is_first(situation: &Situation<'_>) -> bool {
-    const MARKS: [&str; 7] = [
+    const MARKS: [&str; 8] = [
+        "[[Node:",
         "tf.Session",
         "(see above for traceback)",
         "client/session.py",
@@ -118,9 +121,16 @@ fn is_first(situation: &Situation<'_>) -> bool {
         "tf.contrib",
     ];
     MARKS.iter().any(|mark| situation.settings.mentions(mark))
-        || situation.settings.parts().iter().any(|part| YEARS.is_match(part) || WITHOUT_TIMES.is_match(part))
+        || situation
+            .settings
+            .parts()
+            .iter()
+            .any(|part| YEARS.is_match(part) || WITHOUT_TIMES.is_match(part) || VERSION_1.is_match(part))
 }
 
+/// A version in words: "tensorflow is 1.4.0", "tensorflow-gpu 1.12".
+static VERSION_1: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)\btensorflow(?:[-_]gpu)?(?: version)?(?: is|:|=|==)? ?v?1\.\d"));
 static YEARS: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?m)^\W{0,4}20(?:1[5-9]|20)-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWEF] "));
 

@@ -48,7 +48,7 @@ const PADDLE_OCR_LEVERS: &[Lever] = &[
 const TORCH7: Program = Program {
     name: "Torch7",
     frameworks: &[],
-    marks: &["cutorch", "torch/install", "luajit", ".lua:"],
+    marks: &["cutorch", "torch/install", "luajit", ".lua:", "train.lua", "main.lua", "neural_style.lua"],
     work: Work::Training,
     advise: |situation, cause| lever::steps(situation, cause, TORCH7_LEVERS),
 };

@@ -145,7 +145,7 @@ const TOTAL_SEGMENTATOR_LEVERS: &[Lever] = &[
 const MONAI: Program = Program {
     name: "MONAI",
     frameworks: &[],
-    marks: &["monai"],
+    marks: &["monai", "monailabel"],
     work: Work::Other,
     advise: |situation, cause| lever::steps(situation, cause, MONAI_LEVERS),
 };

@@ -30,7 +30,84 @@ pub(in crate::text::programs) const PROGRAMS: &[&Program] = &[
     &UNITY,
     &MINECRAFT,
     &PADDLE_DETECTION,
+    &KILOSORT,
+    &MASK_RCNN,
+    &LLM_FOUNDRY,
 ];
+
+program!(
+    KILOSORT,
+    "Kilosort",
+    Other,
+    &["kilosort", "fullMPMU", "fitTemplates", "run_kilosort", "ops.NT"],
+    &[
+        Lever::new(
+            "sort in shorter batches (Kilosort 4: half of the default 60000 samples)",
+            "run_kilosort(settings={'n_chan_bin': 385, 'batch_size': 30000}, clear_cache=True)"
+        )
+        .only(|situation| situation.language.is_python()),
+        Lever::new(
+            "sort in shorter batches: half of the usual 64*1024 samples (config file)",
+            "ops.NT = 32*1024 + ops.ntbuff;"
+        )
+        .only(|situation| !situation.language.is_python()),
+        Lever::new(
+            "fit fewer templates: a multiple of 32, 2 to 4 per channel (config file)",
+            "ops.Nfilt = 512;"
+        )
+        .only(|situation| !situation.language.is_python()),
+        Lever::new("clear the GPU before the run", "gpuDevice(1);   % resets it")
+            .unless_said(&["gpuDevice(1)"])
+            .only(|situation| !situation.language.is_python()),
+    ]
+);
+
+program!(
+    MASK_RCNN,
+    "Mask R-CNN",
+    Training,
+    &["mrcnn/", "mrcnn_", "Mask_RCNN", "IMAGES_PER_GPU"],
+    &[
+        Lever::batch(
+            "lower the number of images per GPU{from}",
+            "IMAGES_PER_GPU = {to}",
+            &["IMAGES_PER_GPU"]
+        ),
+        Lever::side(
+            "use smaller images{from} (a multiple of 64)",
+            "IMAGE_MAX_DIM = {to}; IMAGE_MIN_DIM = {to}",
+            &["IMAGE_MAX_DIM"],
+            512,
+            (128, 64)
+        ),
+        Lever::lower(
+            "train on fewer regions per image{from|, default 200}",
+            "TRAIN_ROIS_PER_IMAGE = {to}",
+            &["TRAIN_ROIS_PER_IMAGE"],
+            32
+        ),
+        Lever::new("use a smaller backbone", "BACKBONE = \"resnet50\"").unless_said(&["resnet50"]),
+    ]
+);
+
+program!(
+    LLM_FOUNDRY,
+    "LLM Foundry",
+    Training,
+    &["llm-foundry", "llmfoundry", "device_train_microbatch_size"],
+    &[
+        Lever::lower(
+            "run smaller microbatches{from}: the global batch stays",
+            "device_train_microbatch_size: {to}",
+            &["device_train_microbatch_size"],
+            1
+        ),
+        Lever::new("shard the model over all GPUs, and recompute activations", "fsdp_config: {sharding_strategy: FULL_SHARD, mixed_precision: PURE, activation_checkpointing: true}")
+            .unless_said(&["activation_checkpointing: true"]),
+        Lever::lower("shorten the sequences{from|, default 2048}", "max_seq_len: {to}", &["max_seq_len"], 1024)
+            .at_least(256, 256),
+    ]
+);
 
 program!(
     OPEN_FOLD,

@@ -281,6 +281,12 @@ fn host(situation: &Situation<'_>) -> Vec<Fix> {
                 .command("--swap-space 1"),
         );
     }
+    let swap = settings.number(&["swap_space"]);
+    if fixes.is_empty() && swap.is_none_or(|swap| swap > 0.0) {
+        fixes.push(
+            Fix::new("reserve no RAM as swap space (default 4 GiB for each GPU)").command("--swap-space 0"),
+        );
+    }
     if let Some(offloaded) = settings.number(&["cpu_offload_gb"]).filter(|&size| size > 0.0) {
         fixes.push(
             Fix::new("keep fewer weights in RAM")
