@@ -72,7 +72,7 @@ fn a_refusal_that_the_device_did_not_make_is_the_limits_of_the_run() {
     assert_eq!(verdict.cause, Cause::ArtificialLimit);
     assert!(verdict.summary.contains("failed because of `makeroom run --limit`, not the GPU"), "{verdict:?}");
     assert!(!verdict.summary.contains("PyTorch"), "{}", verdict.summary);
-    assert_eq!(commands(&explanation), ["makeroom run --limit 18433MiB -- …"]);
+    assert_eq!(commands(&explanation), ["makeroom run … --limit 18433MiB -- …"]);
     let ledger = explanation.ledger.unwrap();
     assert_eq!((ledger.total(), ledger.unaccounted()), (Some(Bytes::gib(16)), 0));
     let listed = |what: &str| ledger.lines().iter().find(|line| line.what() == what).map(LedgerLine::bytes);

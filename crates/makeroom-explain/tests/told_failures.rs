@@ -73,3 +73,28 @@ fn a_large_pinned_buffer_that_was_refused_is_not_certainly_harmless() {
     let text = "ggml_cuda_host_malloc: failed to allocate 900.00 MiB of pinned memory: out of memory\nllm_load_tensors: CPU model buffer size = 900.00 MiB";
     assert_eq!((verdict(text).0, verdict(text).1), (Cause::None, Certainty::Certain));
 }
+
+#[test]
+fn errors_that_were_caught_and_changes_of_code_are_no_failures() {
+    for text in [
+        "INFO planner: Caught error (out of memory errors are expected here): CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 11.00 GiB total capacity; 9.00 GiB already allocated; 1.00 GiB free; 9.40 GiB reserved in total by PyTorch)\nINFO planner: trying the next plan\nINFO planner: plan 2 fits",
+        "# Restart failed pods only by their reason\n```diff\n-    if phase == \"Failed\":\n+    if phase == \"Failed\" and reason == \"OOMKilled\":\n```",
+        "# Mention the size in MemoryError\n\nIt would be helpful to include the shape that was asked for.",
+        "Recovering from OOM error; New batch size: 4\nRecovering from OOM error; New batch size: 2\nRuntimeError: CUDA error: an illegal memory access was encountered",
+        "# Is this a memory leak?\n[E:onnxruntime] Failed to load library libonnxruntime_providers_cuda.so with error: libcublas.so.12: cannot open shared object file",
+    ] {
+        assert_eq!(verdict(text).0, Cause::None, "{text}");
+    }
+}
+
+#[test]
+fn errors_that_are_cut_or_quoted_in_a_sentence_count() {
+    let cut = "M when allocating tensor with shape[64,256,32,32] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc";
+    assert_eq!(verdict(cut).0, Cause::Undetermined);
+    let quoted = "it stops with another photo (\"Check failed: error == cudaSuccess (2 vs. 0)  out of memory\"). Is it the size?";
+    assert_eq!(verdict(quoted).0, Cause::Undetermined);
+    assert_eq!(
+        verdict("# Out of CPU memory in the demo\nOffloading is on, and loading takes it all.").0,
+        Cause::HostMemory
+    );
+}

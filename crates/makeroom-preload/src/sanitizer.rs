@@ -19,7 +19,7 @@ const RUNTIMES: [(&CStr, &str); 4] = [
 ];
 
 /// The sanitizer runtime in this process, if any. A statically linked one may be visible only by the C library
-/// functions it replaces and by the callbacks it offers. (LeakSanitizer and UBSan are harmless, and replace no
+/// functions it replaces and by the callbacks it offers. (`LeakSanitizer` and `UBSan` are harmless, and replace no
 /// `memcpy`.)
 pub(crate) fn present() -> Option<&'static str> {
     let runtime = RUNTIMES.iter().find(|(initializer, _)| lookup::is_defined_at_start(initializer));

@@ -15,7 +15,7 @@ const LINES_SEARCHED: usize = 100;
 /// The title of a commit or of a pull request.
 static CHANGE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"^#? ?(?:\[[^\]]*\]\s*)*(?:[\w./-]+(?:\([\w-]+\))?: )?(?i:fix|add|avoid|prevent|reduce|improve|refactor|support|remove|update|bump|skip|check for|handle|implement|enable|allow|limit|revert|disable|lower|introduce|expose|document|describe|report|detect|replace|print|trigger)(?:e?s|e?d|ing)? \S|^[a-z][\w./-]*(?:\([\w-]+\))?!?: (?:free|flush|release|drop|use|make|move|keep|stop|cache|reuse|return|clear)s? [a-z]",
+        r"^#? ?(?:\[[^\]]*\]\s*)*(?:[\w./-]+(?:\([\w-]+\))?: )?(?i:fix|add|avoid|prevent|reduce|improve|refactor|support|remove|update|bump|skip|check for|handle|implement|enable|allow|limit|revert|disable|lower|introduce|expose|document|describe|report|detect|replace|print|trigger|indicate|mention|clarify|only (?:relaunch|restart|retry|log|report))(?:e?s|e?d|ing)? \S|^[a-z][\w./-]*(?:\([\w-]+\))?!?: (?:free|flush|release|drop|use|make|move|keep|stop|cache|reuse|return|clear)s? [a-z]",
     )
 });
 /// The title of a request, a question or a document.
@@ -56,6 +56,7 @@ static HANDLING: LazyLock<Regex> = LazyLock::new(|| {
       | (?:\bon | \bupon | \bhits | \bcatch(?:es)? | \bafter) \s (?:an? \s | each \s | every \s)? (?:[\w.]*OutOfMemory\w* | (?:cuda \s | gpu \s)? (?:oom | out[\s-]of[\s-]memory)) \b [^.]{0,60} \b(?:now \s \w+s | halves | retries | repeats | is \s (?:destroyed|reduced|restarted|halved) | are \s (?:freed|reduced) | resubmits | restarts \s with)\b
       | \b(?:to|in|of) \s my \s (?:pull \s request|pr|patch|fork|branch)\b
       | \bI (?:['’]ve|\s have)? \s implemented \b [^.]{0,60} \b(?:in \s case|whenever|when|if) \b [^.]{0,60} (?:\boom\b | out[\s-]of[\s-]memory)
+      | \bit \s would \s be \s (?:helpful|nice|useful|great|good) \s (?:to \s (?:include|add|show|support|allow|mention|print|report|log|document)|if \s (?:the \s (?:error|message|tool|library)|makeroom))\b
       | ^\W{0,6} (?:new|added) \s (?:env(?:ironment)? \s (?:var\w*)|flag|option|parameter|setting|log \s blocks?)\b
       | (?:\booms? | out[\s-]of[\s-]memory) (?:\s (?:errors?|kills?|events?))? \s (?:is|are) \s not \s (?:\w+ly \s)? (?:reported|shown|handled|propagated|detected|surfaced|logged)\b
       | 捕获\s?[\w.]*(?:oom|OutOfMemory) | oom自动 | 本次更新 | (?:显存|内存)不足时.{0,4}自动 | \bdesign (?:\s (?:doc|note)s?)? :

@@ -50,7 +50,7 @@ pub(crate) struct Environment {
 
 static WINDOWS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)\b[A-Z]:\\{1,2}[\w. ()+-]+\\|\bWinError\b|\bWindows-1[01]|\bMicrosoft Windows\b|\bwin32\b|\.\.\\c10\\|\.exe\b|\.bat\b|\.dll\b|\bWindows (?:1[01]|Server)\b|Allocator: not enough memory: you tried",
+        r"(?i)\b[A-Z]:\\{1,2}[\w. ()+-]+\\|\bWinError\b|\bWindows-1[01]|\bMicrosoft Windows\b|\bwin32\b|\.\.\\c10\\|\.exe\b|\.bat\b|\.dll\b|\bWindows (?:XP|7|8|1[01]|Server)\b|\bCreateProcess[AW]?\b|\b(?:os )?error\W{0,3}1455\b|\bpag(?:e|ing) ?file\b|\bDDERR_|\bD3D1[12]\b|\bTask Manager\b|Allocator: not enough memory: you tried",
     )
 });
 static WSL: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\bwsl2?\b|microsoft-standard|/mnt/[c-f]/"));

@@ -11,7 +11,7 @@ use super::figures::pattern;
 use super::fixes;
 use super::holders;
 use super::situation::Situation;
-use crate::advice::Maker;
+use crate::advice::{self, Maker};
 use crate::library::is_library_file;
 use crate::text::environment::System;
 use crate::{Cause, Certainty, Finding, Fix};
@@ -66,10 +66,15 @@ pub(crate) fn add(findings: &mut Vec<Finding>, situation: &Situation<'_>) {
             break;
         }
         if findings.iter().all(|finding| finding.cause != cause) {
-            findings.push(Finding {
-                fixes: fixes::for_cause(cause, situation),
-                ..Finding::new(cause, Certainty::Possible, summary)
-            });
+            let mut steps = fixes::for_cause(cause, situation);
+            let environment = situation.environment;
+            if steps.is_empty()
+                && cause == Cause::OtherProcesses
+                && (environment.system, environment.maker) == (System::Linux, Maker::Nvidia)
+            {
+                steps.push(advice::find_hidden_holders());
+            }
+            findings.push(Finding { fixes: steps, ..Finding::new(cause, Certainty::Possible, summary) });
         }
     }
     if is_full_before(situation) {

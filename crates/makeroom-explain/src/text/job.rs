@@ -75,8 +75,9 @@ fn listed(ranks: &BTreeSet<u64>) -> String {
 
 /// The rank that a line's prefix names.
 fn rank_of(line: &str) -> Option<Rank> {
-    let (writer, _) = split_prefix(line);
-    let writer = writer?;
+    let (writer, body) = split_prefix(line);
+    // Stack traces number their frames: `3: 0x55d4c8`.
+    let writer = writer.filter(|_| !body.trim_start().starts_with("0x"))?;
     let found = RANK.captures(writer)?;
     let number = (1..=4).find_map(|group| captured_number(&found, group))?;
     Some(Rank { number, host: HOST.captures(writer).map(|host| host[1].to_owned()) })

@@ -53,7 +53,7 @@ static MARKS: LazyLock<[(Language, Regex); 9]> = LazyLock::new(|| {
         (
             Language::Julia,
             pattern(
-                r"\bCUDA\.jl\b|\bjulia> |\bCuArray\b|\w\.jl:\d+|\bFlux\.jl\b|\bLux\.jl\b|@ CUDA |\busing CUDA\b|\bERROR: LoadError:",
+                r"\bCUDA\.jl\b|\bjulia> |\bCuArray\b|\w\.jl:\d+|\bFlux\.jl\b|\bLux\.jl\b|@ CUDA |(?m)^\s*using CUDA\s*(?:,|$)|\bERROR: LoadError:",
             ),
         ),
         (

@@ -17,7 +17,7 @@ static ERROR: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r#"(?x)
         (?i: \w*(?:Error|Exception|Fault|Failure)\b['\x60")\]>]*\s*[:(\[] )
-      | \w+Error\b | \w+Exception\b
+      | \w+Error\b | \w+Exception\b | \bCheck \s failed: \s
       | (?i: \b(?:error|fatal|critical|abort|panic(?:ked)?)\b \W{0,3}: )
       | \bERROR\b | \bFATAL\b | \bCRITICAL\b | \bError\s\d+\b | ^\s*E\s? \d{4}\b | \[E\] | \bE\s tensorflow
       | (?i: CUDA (?:\s driver|\s runtime)? \s error | CUDA \s failure | CUDA \s out \s of \s memory \. | HIP \s out \s of | XPU \s out \s of | MPS \s backend )
@@ -78,7 +78,7 @@ static SOURCE: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Words for running out of memory.
-const MEMORY_WORDS: &str = r"(?:out[ _-]?of[ _-]?(?:\w+[ _-])?(?:memory|vram|ram)|(?-u:\b)oom(?-u:\b)|resource_?exhausted|memory (?:error|overflow|allocation)|爆显存|显存不足|内存不足)";
+const MEMORY_WORDS: &str = r"(?:(?:cuda|gpu) (?:of out|out off|out) memory|out[ _-]?of[ _-]?(?:\w+[ _-])?(?:memory|vram|ram)|(?-u:\b)oom(?-u:\b)|resource_?exhausted|memory (?:error|overflow|allocation)|爆显存|显存不足|内存不足)";
 
 /// Denials, conditions, fixes: nothing ran out.
 static DENIAL: LazyLock<Regex> = LazyLock::new(|| {
@@ -90,7 +90,7 @@ static DENIAL: LazyLock<Regex> = LazyLock::new(|| {
 /// A person reports that memory ran out.
 static REPORT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(&format!(
-        r"(?i)\b(?:get|got|gets|getting|receiv\w+|encounter\w*|hit|hits|hitting|fac(?:e|es|ed|ing)|have|having|had|throws?|raises?|report\w*|fail\w*|crash\w*|die[sd]?|keeps?|kept|goes|going|went|still|always|then|finally|immediately|error|killed|(?:ends?|ended|results?|resulted|resulting|exits?|stops?) (?:up )?(?:in|with)|(?:leads?|led) to|caus(?:es?|ed|ing)|trigger\w*|says?|said|shows?|prints?|报|出现|提示|runs?|ran|running)\b.{{0,80}}{MEMORY_WORDS}|{MEMORY_WORDS}.{{0,40}}\b(?:error|occur\w*|happen\w*|when|while|during|after|on|at|with|exception|killed)\b|(?:报|出现|提示|导致|就|总是|经常|一直|每次).{{0,40}}{MEMORY_WORDS}|\b(?:gpu|graphics|video|system|computer)\b.{{0,24}}\bmemory is (?:full|exhausted|low|not enough|insufficient|not sufficient)\b|\b(?:gpus?|cards?|device|cuda|machine|colab) (?:is|are|was|were|goes|ran|runs) {MEMORY_WORDS}|\b(?:way around|get around|get rid of|deal with|solve|resolve|solution (?:to|for)|workaround for)\b.{{0,40}}{MEMORY_WORDS}|\b(?:gpu|card|device|computer|machine|system)\b.{{0,24}}\b(?:does|do)(?:n['’]t| not) have (?:enough|sufficient) (?:\w+ ){{0,2}}(?:memory|v?ram)\b|\b(?:could not|cannot|can['’]t|unable to|failed to|fails? to)\b.{{0,60}}\b(?:because|since|as)\b.{{0,24}}\b(?:not enough|insufficient) (?:\w+ ){{0,2}}(?:memory|v?ram)\b|\b(?:computer|system|machine) is (?:running )?low on memory\b|\b(?:fails?|crash\w*|dies|stops)\b.{{0,40}}\bmemory (?:in use|usage|use)\b.{{0,24}}\b(?:gets|reaches|hits|exceeds)\b"
+        r"(?i)\b(?:get|got|gets|getting|receiv\w+|encounter\w*|hit|hits|hitting|fac(?:e|es|ed|ing)|have|having|had|throws?|raises?|report\w*|fail\w*|crash\w*|die[sd]?|keeps?|kept|goes|going|went|still|always|then|finally|immediately|error|killed|(?:ends?|ended|results?|resulted|resulting|exits?|stops?) (?:up )?(?:in|with)|(?:leads?|led) to|caus(?:es?|ed|ing)|trigger\w*|says?|said|shows?|prints?|报|出现|提示|runs?|ran|running)\b.{{0,80}}{MEMORY_WORDS}|{MEMORY_WORDS}.{{0,40}}\b(?:error|occur\w*|happen\w*|when|while|during|after|on|at|with|exception|killed)\b|(?:报|出现|提示|导致|就|总是|经常|一直|每次).{{0,40}}{MEMORY_WORDS}|\b(?:gpu|graphics|video|system|computer)\b.{{0,24}}\bmemory is (?:full|exhausted|low|not enough|insufficient|not sufficient)\b|\b(?:gpus?|cards?|device|cuda|machine|colab) (?:is|are|was|were|goes|ran|runs) {MEMORY_WORDS}|\b(?:but|and|then|still|always) (?:it|that|this|training) (?:is |was |gets )?{MEMORY_WORDS}|\b(?:way around|get around|get rid of|deal with|solve|resolve|solution (?:to|for)|workaround for)\b.{{0,40}}{MEMORY_WORDS}|\b(?:gpu|card|device|computer|machine|system)\b.{{0,24}}\b(?:does|do)(?:n['’]t| not) have (?:enough|sufficient) (?:\w+ ){{0,2}}(?:memory|v?ram)\b|\b(?:could not|cannot|can['’]t|unable to|failed to|fails? to)\b.{{0,60}}\b(?:because|since|as)\b.{{0,24}}\b(?:not enough|insufficient) (?:\w+ ){{0,2}}(?:memory|v?ram)\b|\b(?:computer|system|machine) is (?:running )?low on memory\b|\b(?:fails?|crash\w*|dies|stops)\b.{{0,40}}\bmemory (?:in use|usage|use)\b.{{0,24}}\b(?:gets|reaches|hits|exceeds)\b"
     ))
 });
 
@@ -99,7 +99,7 @@ static REPORT: LazyLock<Regex> = LazyLock::new(|| {
 static HANDLED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?ix)
-        \bretrying\b | \bretried\b | \bwill \s (?:retry|try \s again|continue|skip|fall \s back) | \bfalling \s back\b | \bfell \s back\b | \bfallback \s to\b | \bas \s (?:a \s)? fallback\b
+        \bretrying\b | \bretried\b | \brecovering \s from\b | \bcaught \s (?:an? \s)? (?:error|exception|oom|out)\b | \b(?:do \s not|don['’]t) \s worry\b | \bwill \s (?:retry|try \s again|continue|skip|fall \s back) | \bfalling \s back\b | \bfell \s back\b | \bfallback \s to\b | \bas \s (?:a \s)? fallback\b
       | \bskipp(?:ing|ed) \s (?:this |the |that |current |over |tactic|batch|sample|image|step|file|frame|it\b) | \bskipping \s batch
       | \btrying \s (?:again|with \s (?:a \s)?(?:smaller|lower|less|reduced)|to \s recover|smaller|a \s smaller|lower) | \battempting \s to \s recover | \brecovered \s from\b
       | \breduc(?:ing|ed) \s (?:the \s)? (?:\w+ \s)? (?:batch|chunk|tile|resolution) (?:[\s_] size)? \s (?:to|from|by)\b | \bswitching \s to \s (?:tiled|cpu|slow|low|smaller)

@@ -104,6 +104,12 @@ const KNOWN: &[Known] = &[
         command: Some("export NCCL_DEBUG=INFO"),
     },
     Known {
+        words: r"cannot open shared object file|DLL load failed|LoadLibrary failed with error|Library not loaded:|undefined symbol: ",
+        what: "a shared library is missing or has another version",
+        action: "install the library in the version that the program was built with, and make its directory known",
+        command: Some("ldd LIBRARY | grep 'not found'; echo $LD_LIBRARY_PATH"),
+    },
+    Known {
         words: r"INTERNAL ASSERT FAILED",
         what: "PyTorch failed one of its own assertions",
         action: "update PyTorch, and report the assertion if it persists",

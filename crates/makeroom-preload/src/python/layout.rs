@@ -1,4 +1,4 @@
-//! Offsets in CPython's structures, by version: 64-bit builds with the GIL, taken from each version's headers. Tested
+//! Offsets in `CPython`'s structures, by version: 64-bit builds with the GIL, taken from each version's headers. Tested
 //! with the interpreters named in `tests/python.rs`.
 
 /// `ob_type` of any object.

@@ -1,4 +1,4 @@
-//! Maps an instruction to its line, in CPython's three line table formats.
+//! Maps an instruction to its line, in `CPython`'s three line table formats.
 
 use super::layout::LineTable;
 

@@ -315,8 +315,10 @@ pub(super) const ROWS: &[Phrase] = &[
             "CPU RAM",
             "CPU OOM",
             "out of host memory",
+            "out of host RAM",
+            "out of CPU RAM",
         ],
-        r"(?:in|un)sufficient (?:system )?RAM\b|not enough (?:system |free |CPU )?RAM\b|(?:run|runs|ran|running) out of (?:system |CPU |host )?(?:RAM|system memory|CPU memory|host memory)\b|OOM[^.]{0,24}\bCPU RAM|CPU OOM\b",
+        r"(?:in|un)sufficient (?:system )?RAM\b|not enough (?:system |free |CPU )?RAM\b|(?:run|runs|ran|running) out of (?:system |CPU |host )?(?:RAM|system memory|CPU memory|host memory)\b|\bout of (?:CPU|system|host) (?:memory|RAM)\b|OOM[^.]{0,24}\bCPU RAM|CPU OOM\b",
     )
     .leads(HostMemory, "The text names the machine's own memory (RAM), not the GPU's."),
     Phrase::host(

@@ -286,7 +286,8 @@ pub(super) fn read(
 
 /// Whether the line is one that a patch adds or removes.
 pub(super) fn is_in_patch(passage: &Passage<'_>) -> bool {
-    static PATCH: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(?:```diff|diff --git|@@ -\d|\+\+\+ )"));
+    static PATCH: LazyLock<Regex> =
+        LazyLock::new(|| pattern(r"^(?:(?:```)?diff$|diff --git|@@ -\d|\+\+\+ )"));
     passage.line().starts_with(['+', '-']) && passage.before().any(|line| PATCH.is_match(line))
 }
 

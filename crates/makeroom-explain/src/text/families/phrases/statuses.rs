@@ -14,7 +14,7 @@
 //! | NVIDIA's kernel module | 0x51 (`NV_ERR_NO_MEMORY`) |
 
 use super::{Phrase, family};
-use crate::Cause::{ArtificialLimit, NonFrameworkOverhead};
+use crate::Cause::{ArtificialLimit, NonFrameworkOverhead, RequestExceedsDevice};
 
 const WORKSPACE: &str = "The library found no memory for its handle, plan or workspace, which it allocates outside the framework's pool; the text does not show what holds the rest.";
 
@@ -38,6 +38,16 @@ pub(super) const ROWS: &[Phrase] = &[
         r"CU(?:SOLVER|SPARSE|DNN)_STATUS_SUCCESS \(2 vs|\b(?:cusolver|cusparse|cudnn)\w*Create\w*\b.{0,60}?\b(?:error|code|status|returned|failed)\b\W{0,4}(?:(?:with|code|status|error)\W{1,3}){0,2}2\b|\bcus(?:olver|parse) (?:error|status)\W{1,3}2\b",
     )
     .possible(NonFrameworkOverhead, WORKSPACE),
+    // MATLAB limits a single array to what the device can address.
+    Phrase::device(
+        "matlab",
+        &["variable size"],
+        r"\bMaximum (?:gpuArray )?variable size (?:allowed on (?:the|this) device )?(?:is |was )?exceeded",
+    )
+    .possible(
+        RequestExceedsDevice,
+        "One array is larger than MATLAB allows on this GPU, however much memory is free.",
+    ),
     // The cache of an engine, which is sized when it starts.
     Phrase::device(
         "",

@@ -22,13 +22,18 @@ use crate::text::log::Passage;
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {
-    anchors: &["OOM when allocating tensor", "ResourceExhaustedError", "failed to allocate memory"],
+    anchors: &[
+        "when allocating tensor with shape",
+        "OOM when allocating tensor",
+        "ResourceExhaustedError",
+        "failed to allocate memory",
+    ],
     read,
 };
 
 static TENSOR: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)OOM when allocating tensor (?:with|of) shape ?\[([-\d, ]*)\](?: and type (\w+))?(?: on (\S+))?(?: by allocator (\w+))?",
+        r"(?i)(?:OOM|^O?M) when allocating tensor (?:with|of) shape ?\[([-\d, ]*)\](?: and type (\w+))?(?: on (\S+))?(?: by allocator (\w+))?",
     )
 });
 static DEVICE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)/(?:device:)?GPU:(\d+)"));
