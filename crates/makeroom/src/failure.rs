@@ -136,7 +136,7 @@ pub(crate) enum Failure {
         /// The error from the system.
         error: std::io::Error,
     },
-    /// The summary would overwrite the program or one of its files.
+    /// The recording or the summary would overwrite the program or one of its files.
     #[error("{name} is the program or one of its files: it would be overwritten")]
     OverProgram {
         /// The file, as the user named it.
@@ -285,7 +285,7 @@ impl Failure {
             Self::ListenToView { .. } => Some("omit --port to use a free one".to_owned()),
             Self::BinaryToTerminal => Some("write to a file with -o FILE, or to a pipe".to_owned()),
             Self::OverInput { .. } => Some("write to another file with -o".to_owned()),
-            Self::OverProgram { .. } => Some("write to another file: --summary PATH".to_owned()),
+            Self::OverProgram { .. } => Some("write to another file with -o or --summary".to_owned()),
             Self::NotReplaced { .. } => Some("write to another file with -o, or remove this one first".to_owned()),
             Self::View(refusal) => Some(refusal.hint.clone()),
             Self::Driver(error) => Some(error.hint().to_owned()),

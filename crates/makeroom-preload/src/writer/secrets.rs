@@ -8,9 +8,11 @@
 const MASK: &[u8] = b"***";
 
 /// Suffixes of secrets' names: `--hf-token`, `DB_PASSWORD`, `"client_secret"`.
-const NAMES: [&[u8]; 16] = [
+const NAMES: [&[u8]; 18] = [
     b"password",
     b"passwd",
+    b"pwd",
+    b"auth",
     b"passphrase",
     b"pass",
     b"secret",
@@ -207,6 +209,7 @@ mod tests {
             ("x|AKIAIOSFODNN7EXAMPLE", "x|***"),
             ("x|key:hf_abcdefghijklmnopqrstuv,", "x|key:***,"),
             ("x|--dbPassword|S3", "x|--dbPassword|***"),
+            ("x|--pwd=S3|--auth|S3", "x|--pwd=***|--auth|***"),
             ("x|--wandb_api_key=S3", "x|--wandb_api_key=***"),
         ];
         for (words, expected) in cases {

@@ -40,6 +40,18 @@ fn only_a_recording_is_replaced() {
     }
 }
 
+#[test]
+fn a_recording_that_the_program_reads_is_not_replaced() {
+    let stage = Stage::new("read");
+    assert_eq!(stage.run("in.room", "alloc 10 exit 3").status.code(), Some(3));
+    let before = fs::read(stage.path("in.room")).unwrap();
+    let output = stage.command(&["run", "-o", "in.room", "--", "wc", "-c", "in.room"]).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("one of its files") && said.contains("\nhint: "), "{said}");
+    assert_eq!(fs::read(stage.path("in.room")).unwrap(), before);
+}
+
 /// These files have the names of the demonstrations' recordings.
 #[test]
 fn a_demonstration_replaces_only_recordings() {

@@ -46,8 +46,12 @@ pub(crate) fn run(command: &mut Command, screen: &Screen) -> io::Result<End> {
     let forwarder = receiver.forward_to(pid, witness);
     wait_for_end(pid, screen);
     screen.pause();
-    forwarder.end();
-    Ok(end_of(child.wait()?))
+    let late = forwarder.end();
+    let end = end_of(child.wait()?);
+    if let Some(signal) = late.and_then(Signal::from_named_raw) {
+        let _ = kill_process(getpid(), signal);
+    }
+    Ok(end)
 }
 
 /// Waits until the program has ended, without reaping it. When the program stops, this command stops too, so that the

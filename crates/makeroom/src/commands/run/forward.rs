@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::fs::{OFlags, fcntl_setfl};
-use rustix::process::{getpid, getsid};
+use rustix::process::{Pid, WaitId, WaitIdOptions, getpid, getsid, waitid};
 use signal_hook::consts::{
     SIGBUS, SIGCHLD, SIGCONT, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGQUIT, SIGSEGV, SIGSTOP, SIGSYS,
     SIGTRAP, SIGTSTP, SIGTTIN, SIGTTOU, SIGWINCH, SIGXCPU,
@@ -102,13 +102,17 @@ impl Receiver {
         let mut origin = Origin { child, witness };
         let thread = std::thread::spawn(move || {
             let mut bytes = [0; Received::SIZE];
+            let mut late = None;
             while reader.read_exact(&mut bytes).is_ok() {
                 match Received::from_bytes(bytes) {
-                    Received::OVER => return,
-                    received if origin.concerns_child(received) => pass_on(child, received),
-                    _ => {}
+                    Received::OVER => break,
+                    received if !origin.concerns_child(received) => {}
+                    // The program has ended, so the signal is for this command.
+                    received if has_ended(child) => late = Some(received.signal),
+                    received => pass_on(child, received),
                 }
             }
+            late
         });
         Forwarder { signals: self.signals, writer: self.writer, thread: Some(thread) }
     }
@@ -123,19 +127,17 @@ impl Receiver {
 pub(crate) struct Forwarder {
     signals: Vec<i32>,
     writer: PipeWriter,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Option<i32>>>,
 }
 
 impl Forwarder {
-    /// Restores the previous signal actions. Called after the program has ended and before it is reaped, so that its
-    /// PID is not reused yet.
-    pub(crate) fn end(mut self) {
+    /// Restores the previous signal actions and returns the signal that came after the program's end, if one did. Called
+    /// after the program has ended and before it is reaped, so that its PID is not reused yet.
+    pub(crate) fn end(mut self) -> Option<i32> {
         self.signals.iter().copied().for_each(restore_inherited);
         let is_told = self.writer.write_all(&Received::OVER.to_bytes()).is_ok();
-        if let Some(thread) = self.thread.take().filter(|_| is_told) {
-            // A panic in the thread does not affect the program.
-            let _ = thread.join();
-        }
+        // A panic in the thread does not affect the program.
+        self.thread.take().filter(|_| is_told)?.join().ok().flatten()
     }
 }
 
@@ -170,6 +172,13 @@ fn is_of_terminal(signal: i32) -> bool {
     OF_TERMINAL.contains(&signal) || [SIGHUP, SIGCONT].contains(&signal) && !is_leader()
 }
 
+/// Whether the program has ended; it is not reaped.
+fn has_ended(child: i32) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    let child = Pid::from_raw(child).map(WaitId::Pid);
+    child.is_some_and(|child| waitid(child, options).is_ok_and(|status| status.is_some()))
+}
+
 fn pass_on(child: i32, received: Received) {
     // A program that is already gone needs no signal.
     // SAFETY: neither call accesses memory of this process; the child is not reaped before the thread ends.
@@ -186,6 +195,18 @@ fn pass_on(child: i32, received: Received) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_that_has_ended_is_recognized_before_it_is_reaped() {
+        let mut running = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = running.id().cast_signed();
+        assert!(!has_ended(pid));
+        running.kill().unwrap();
+        let exited = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(Pid::from_raw(pid).unwrap()), exited).unwrap();
+        assert!(has_ended(pid));
+        running.wait().unwrap();
+    }
 
     #[test]
     fn signals_survive_the_pipe() {

@@ -57,7 +57,12 @@ struct Recorder {
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let (program, words) = arguments.command.split_first().ok_or(Failure::NoProgram)?;
     if let Some(path) = &arguments.summary {
-        spare_program(path, &arguments.command)?;
+        let program = obstacle::search(program);
+        spare(path, program.into_iter().chain(words.iter().map(PathBuf::from)).collect())?;
+    }
+    // The program itself is no recording, so `-o` does not replace it.
+    if let Some(path) = &arguments.output {
+        spare(path, words.iter().map(PathBuf::from).collect())?;
     }
     let is_watched = !arguments.no_status && status::is_possible();
     let screen = Screen::default();
@@ -160,12 +165,10 @@ fn is_proc_mounted() -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::NotFound, "/proc is not mounted"))
 }
 
-/// Returns an error if the summary would overwrite the program or a file on its command line.
-fn spare_program(summary: &Path, command: &[OsString]) -> Result<(), Failure> {
-    let program = command.first().and_then(|program| obstacle::search(program));
-    let files: Vec<PathBuf> = program.into_iter().chain(command.iter().skip(1).map(PathBuf::from)).collect();
-    let failure = |_| Failure::OverProgram { name: summary.display().to_string() };
-    place::beside(summary, &files).map_err(failure)
+/// Returns an error if an output would overwrite one of these files of the program.
+fn spare(output: &Path, files: Vec<PathBuf>) -> Result<(), Failure> {
+    let failure = |_| Failure::OverProgram { name: output.display().to_string() };
+    place::beside(output, &files).map_err(failure)
 }
 
 fn write_summary(path: &Path, recordings: &[Ended]) -> io::Result<()> {
