@@ -7,6 +7,7 @@ use super::handles::HandleId;
 use super::lists::Zone;
 use super::policy::Policy;
 use super::streams::{EVERYBODY, StreamIndex};
+use super::tiles::{NONE, TileId};
 use super::window::{Gap, Window};
 
 /// A handle is at most this part of the block it was made for: one that a later, smaller block shares cannot move,
@@ -53,6 +54,8 @@ pub(super) struct Donor {
     pub(super) address: u64,
     /// The size of the free memory in which it lies.
     pub(super) hole: u64,
+    /// The tile of that memory; none where it is mapped nowhere.
+    pub(super) tile: TileId,
 }
 
 impl Policy {
@@ -67,10 +70,15 @@ impl Policy {
     ) -> Vec<Donor> {
         let mut donors: Vec<Donor> = Vec::new();
         for &handle in &self.handles.spare {
-            donors.push(Donor { handle, size: self.handles.get(handle).piece.size, address: 0, hole: 0 });
+            donors.push(Donor {
+                handle,
+                size: self.handles.get(handle).piece.size,
+                address: 0,
+                hole: 0,
+                tile: NONE,
+            });
         }
-        let streams = if moving == Moving::Refused { EVERYBODY } else { self.streams.count() };
-        for stream in EVERYBODY..streams {
+        for stream in self.donating(for_stream, moving) {
             for zone in Zone::ALL {
                 for id in self.bins[zone.free(stream) as usize].at_least(&self.tiles, PAGE) {
                     let tile = &self.tiles[id];
@@ -90,6 +98,7 @@ impl Policy {
                                 size: held.piece.size,
                                 address: held.address,
                                 hole: tile.size,
+                                tile: id,
                             });
                         }
                     }
@@ -105,10 +114,27 @@ impl Policy {
     }
 }
 
+impl Policy {
+    /// The streams whose handles may be asked to move, in order.
+    fn donating(&mut self, for_stream: StreamIndex, moving: Moving) -> Vec<StreamIndex> {
+        let mut streams = match moving {
+            Moving::Refused => return Vec::new(),
+            Moving::Needed => return self.all_filled(),
+            Moving::Sparing | Moving::Allowed | Moving::Idle => {
+                Zone::ALL.map(|zone| self.others(zone, for_stream)).concat()
+            }
+        };
+        streams.extend([EVERYBODY, for_stream]);
+        streams.sort_unstable();
+        streams.dedup();
+        streams
+    }
+}
+
 /// What comes into a gap.
 pub(super) struct Filling {
     /// Handles that move there.
-    pub(super) handles: Vec<HandleId>,
+    pub(super) handles: Vec<Donor>,
     /// What they leave for new ones.
     pub(super) missing: u64,
 }
@@ -128,7 +154,7 @@ pub(super) fn choose(donors: &mut Vec<Donor>, gap: &Gap, allowance: &mut u64) ->
             None => break,
         };
         let donor = donors.remove(place);
-        handles.push(donor.handle);
+        handles.push(donor);
         missing = missing.saturating_sub(donor.size);
         room -= donor.size;
     }

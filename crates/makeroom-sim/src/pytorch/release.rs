@@ -52,18 +52,16 @@ impl Pytorch {
     }
 
     fn release_unused<D: Driver>(&mut self, driver: &mut D, pool: u32) {
-        let unused: Vec<BlockId> = self.blocks.unused(pool).collect();
-        let mut expandable = Vec::new();
-        for id in unused {
-            let block = self.blocks.get(id);
-            if block.is_expandable {
-                expandable.push(id);
-            } else if !block.is_split() {
-                self.release(driver, id);
-            }
+        let whole: Vec<BlockId> = self.blocks.whole(pool).collect();
+        for id in whole {
+            self.release(driver, id);
         }
-        for id in expandable {
-            self.unmap(driver, id);
+        if self.blocks.has_expandable {
+            let expandable: Vec<BlockId> = self.blocks.expandable(pool).collect();
+            for id in expandable {
+                self.unmap(driver, id);
+            }
+            self.blocks.forget_streams(pool);
         }
     }
 
@@ -124,12 +122,8 @@ impl Pytorch {
         let mut reclaimed = 0_u64;
         loop {
             let searches = self.blocks.pools[pool as usize].searches;
-            let ages: Vec<(BlockId, u64)> = self
-                .blocks
-                .unused(pool)
-                .filter(|&id| !self.blocks.get(id).is_split() && !self.blocks.get(id).is_expandable)
-                .map(|id| (id, searches - self.blocks.get(id).age_base))
-                .collect();
+            let age = |id: BlockId| searches - self.blocks.get(id).age_base;
+            let ages: Vec<(BlockId, u64)> = self.blocks.whole(pool).map(|id| (id, age(id))).collect();
             if ages.is_empty() || reclaimed >= target {
                 return;
             }
