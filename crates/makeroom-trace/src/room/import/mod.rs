@@ -3,6 +3,7 @@
 //! ```text
 //! definitions.rs  names, frames and stacks into the trace's own tables
 //! collect.rs      one pass over the file: rows of device memory, and everything else
+//! rows.rs         these rows, packed
 //! refusals.rs     which refused requests were only a first attempt
 //! segments.rs     which driver memory a framework cuts its tensors out of
 //! devices.rs      rows in the order of time into the events of each device
@@ -27,6 +28,7 @@ mod keeps;
 mod pending;
 mod process;
 mod refusals;
+mod rows;
 mod segments;
 
 use std::io::Read;
@@ -60,7 +62,7 @@ pub(crate) fn read(stream: impl Read) -> Result<Trace, Error> {
     let name_text = |name| trace.stacks.name_text(name).to_owned();
     let (mut process, ended) = process::assemble(reader.header(), clock, &mut collected, name_text);
     process.unread = reader.unread().map_or(Bytes::ZERO, |unread| unread.bytes);
-    devices::assemble(&mut trace, clock, &collected, &ended, &mut process);
+    devices::assemble(&mut trace, clock, &mut collected, &ended, &mut process);
     trace.notes.extend(notes(&collected, &process));
     trace.process = Some(process);
     Ok(trace)

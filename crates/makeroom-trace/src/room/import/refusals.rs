@@ -4,12 +4,11 @@
 //! and where the framework itself says that it gives up, that counts instead of the driver's answers before it. A program
 //! without such an allocator that asks for the same again at the same place, having given nothing back, was refused twice.
 
-use std::collections::HashSet;
-
-use makeroom_core::{FastHasher, FastMap, StackId};
+use makeroom_core::{FastMap, StackId};
 
 use super::collect::{Role, Row};
 use super::definitions::Asker;
+use super::rows::{RowSet, Rows};
 use super::segments::is_tensor;
 use crate::room::EventKind;
 
@@ -17,22 +16,22 @@ use crate::room::EventKind;
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     /// Positions of rows.
-    silenced: HashSet<usize, FastHasher>,
+    silenced: RowSet,
     /// A framework's refusals of its own that follow one of the driver.
-    asked: HashSet<usize, FastHasher>,
+    asked: RowSet,
     /// How many of them were served when they were made again.
     pub(super) served: u64,
 }
 
 impl Attempts {
     /// Looks at the rows in the order of time.
-    pub(super) fn find(rows: &[Row]) -> Self {
+    pub(super) fn find(rows: &Rows) -> Self {
         let mut attempts = Self::default();
-        let has_framework = rows.iter().any(is_tensor);
+        let has_framework = rows.iter().any(|(_, row)| is_tensor(&row));
         // The last refusal of each thread, while it may still be made again.
         let mut open: FastMap<u32, usize> = FastMap::default();
         let mut last_gift: FastMap<u32, usize> = FastMap::default();
-        for (index, row) in rows.iter().enumerate() {
+        for (index, row) in rows.iter() {
             if row.role == Role::Give {
                 last_gift.insert(row.thread, index);
             }
@@ -40,13 +39,14 @@ impl Attempts {
                 continue;
             }
             if let Some(before) = open.remove(&row.thread)
-                && is_again(&rows[before], row)
+                && let refused = rows.get(before)
+                && is_again(&refused, &row)
                 && (has_framework
                     || last_gift.get(&row.thread).is_some_and(|&gift| gift > before)
-                    || !is_repeated(&rows[before], row))
+                    || !is_repeated(&refused, &row))
             {
                 attempts.silenced.insert(before);
-                if !is_tensor(&rows[before]) || attempts.asked.contains(&before) {
+                if !is_tensor(&refused) || attempts.asked.contains(before) {
                     attempts.asked.insert(index);
                 }
                 attempts.served += u64::from(!row.is_refused);
@@ -60,12 +60,12 @@ impl Attempts {
 
     /// Whether a framework refused by itself what stands at a position, without asking the driver for it.
     pub(super) fn is_unasked(&self, index: usize, row: &Row) -> bool {
-        is_tensor(row) && !self.asked.contains(&index)
+        is_tensor(row) && !self.asked.contains(index)
     }
 
     /// Whether the refusal at a position counts.
     pub(super) fn counts(&self, index: usize) -> bool {
-        !self.silenced.contains(&index)
+        !self.silenced.contains(index)
     }
 }
 
