@@ -1,6 +1,6 @@
 //! Programs that train, written down for tests: what PyTorch's allocator would see of them.
 
-use makeroom_core::{PoolId, StackId};
+use makeroom_core::StackId;
 use makeroom_sim::{Allocation, Program, Step};
 
 use crate::probe::Probe;
@@ -35,7 +35,7 @@ impl Writer {
         self.program.allocations.push(Allocation {
             size,
             stream: 0,
-            pool: PoolId::DEFAULT,
+            pool: 0,
             address: 0,
             stack: StackId::NONE,
         });

@@ -11,7 +11,7 @@ use super::streams::StreamIndex;
 use super::tiles::{State, TileId};
 
 /// How many blocks that wait for streams a request looks at. Real programs have far fewer.
-const MOST_WAITING: usize = 1024;
+const MOST_WAITING: usize = 256;
 
 /// A freed block, and what it waits for.
 #[derive(Clone, Debug)]

@@ -102,6 +102,12 @@ impl Policy {
         cause: Cause,
     ) -> Result<TileId, Cause> {
         let mut came = self.collect(backing, Patience::Wait) > 0;
+        // One stream's memory is waited for before that of all of them, which takes as long as there is memory.
+        if self.filled[zone as usize].len() > MOST_OTHERS
+            && let Some(found) = self.lent_late(backing, size, zone, stream)
+        {
+            return Ok(found);
+        }
         for zone in Zone::ALL {
             // Also where the block cannot lie: a handle shared by two streams' free memory can move only then.
             came |= self.adopt(backing, zone, stream, Patience::Wait);
@@ -170,6 +176,21 @@ impl Policy {
         })?;
         let (_, after) = self.freed_after(found);
         self.streams.wait(backing, stream, after, Patience::WaitBriefly).is_ok().then_some(found)
+    }
+
+    /// Other streams' free memory that is large enough, waited for as long as that may take.
+    fn lent_late(
+        &mut self,
+        backing: &mut impl Backing,
+        size: u64,
+        zone: Zone,
+        stream: StreamIndex,
+    ) -> Option<TileId> {
+        self.others(zone, stream).into_iter().find_map(|other| {
+            let found = self.bins[zone.free(other) as usize].find(&self.tiles, size)?;
+            let (_, after) = self.freed_after(found);
+            self.streams.wait(backing, other, after, Patience::Wait).is_ok().then_some(found)
+        })
     }
 
     /// Makes other streams' free memory this stream's, as far as the GPU is done with it; whether anything came.
@@ -342,7 +363,9 @@ impl Policy {
         }
         let pieces: Vec<Piece> = handles.iter().map(|&handle| self.handles.get(handle).piece).collect();
         backing.map(Address(gap.start), &pieces).map_err(|_| Cause::Device)?;
-        self.handles.spare.retain(|spare| !handles.contains(spare));
+        let mut mapped = handles.to_vec();
+        mapped.sort_unstable();
+        self.handles.spare.retain(|spare| mapped.binary_search(spare).is_err());
         self.done.mapped += handles.len() as u64;
         let mut at = gap.start;
         for &handle in handles {

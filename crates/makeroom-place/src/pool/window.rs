@@ -10,8 +10,8 @@ use super::policy::Policy;
 use super::streams::{EVERYBODY, StreamIndex};
 use super::tiles::{NONE, State, TileId};
 
-/// How many holes of a kind a request looks at. Real programs have some hundreds.
-const MOST_HOLES: usize = 4096;
+/// How many holes of a kind a request looks at. The recordings in `traces` have up to 52.
+pub(super) const MOST_HOLES: usize = 512;
 
 /// Addresses in a window without memory.
 #[derive(Clone, Copy, Debug)]

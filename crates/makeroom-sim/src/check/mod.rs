@@ -175,8 +175,7 @@ impl Run<'_> {
     }
 
     fn allocate(&mut self, number: u32, event: usize) {
-        let allocation = self.program.allocations[number as usize];
-        let request = Request { size: allocation.size, stream: allocation.stream, pool: allocation.pool };
+        let request = self.program.request(number);
         self.recording.open(event);
         self.let_pools_go();
         self.recording.attempt.check.allocations += 1;

@@ -91,6 +91,13 @@ impl Queues {
 
     fn push(&mut self, stream: Stream, queued: Queued) {
         let queue = self.streams.entry(stream).or_default();
+        // Memory that is freed again without having been handed out: only the last free counts.
+        if queue.len() > 1
+            && let Some(last) = queue.back_mut().filter(|last| (last.1, last.2) == (queued.1, queued.2))
+        {
+            *last = queued;
+            return;
+        }
         queue.push_back(queued);
         if queue.len() == 1
             && let Some(context) = self.context_of(stream)
