@@ -23,7 +23,7 @@ const WALK: u32 = 8;
 #[derive(Clone, Debug)]
 pub(crate) struct Bins {
     /// By doubling, up to the last that ever held a tile.
-    bins: Vec<Option<Box<Doubling>>>,
+    by_doubling: Vec<Option<Box<Doubling>>>,
     /// Which doublings hold a tile.
     doublings: u64,
     /// No tile here was freed after an earlier mark: the least figure that was hung in since [`Bins::measure`].
@@ -42,7 +42,7 @@ struct Doubling {
 
 impl Default for Bins {
     fn default() -> Self {
-        Self { bins: Vec::new(), doublings: 0, oldest: u64::MAX, newest: (0, 0) }
+        Self { by_doubling: Vec::new(), doublings: 0, oldest: u64::MAX, newest: (0, 0) }
     }
 }
 
@@ -135,15 +135,15 @@ impl Bins {
 
     fn doubling_mut(&mut self, doubling: u32) -> &mut Doubling {
         let place = doubling as usize;
-        if self.bins.len() <= place {
-            self.bins.resize_with(place + 1, || None);
+        if self.by_doubling.len() <= place {
+            self.by_doubling.resize_with(place + 1, || None);
         }
-        self.bins[place]
+        self.by_doubling[place]
             .get_or_insert_with(|| Box::new(Doubling { heads: [NONE; PER_DOUBLING as usize], filled: 0 }))
     }
 
     fn doubling(&self, doubling: u32) -> Option<&Doubling> {
-        self.bins.get(doubling as usize)?.as_deref()
+        self.by_doubling.get(doubling as usize)?.as_deref()
     }
 
     /// Which bins of a doubling hold a tile.

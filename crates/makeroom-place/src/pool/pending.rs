@@ -102,7 +102,7 @@ impl Policy {
     pub fn collect(&mut self, backing: &mut impl Backing, patience: Patience) -> u64 {
         self.end_rest();
         let mut collected = 0;
-        for free in self.to_look_at(patience) {
+        for free in self.frees_in_turn(patience) {
             let Some(waiting) = self.pending.waiting.get_mut(&free) else { continue };
             waiting
                 .uses
@@ -119,7 +119,7 @@ impl Policy {
     }
 
     /// The frees to look at, in order: all of them, or, where there are many and none is waited for, some by turns.
-    fn to_look_at(&mut self, patience: Patience) -> Vec<u64> {
+    fn frees_in_turn(&mut self, patience: Patience) -> Vec<u64> {
         let waiting = &self.pending.waiting;
         if patience == Patience::Wait || waiting.len() <= MOST_WAITING {
             return waiting.keys().copied().collect();

@@ -284,7 +284,7 @@ impl SnapshotHeap {
         for (device, runs) in &runs_by_device {
             let flag = self.of_device(overflowed, *device).map(|flag| flag != 0);
             // Without a flag, a recorder that had room left has lost nothing.
-            let count: u64 = runs.iter().map(Run::len).sum();
+            let count: u64 = runs.iter().map(|run| run.len()).sum();
             let room = self.of_device(most, *device);
             let had_room = room.is_some_and(|room| count < room);
             device_at(devices, *device as u32).overflowed = flag.or(had_room.then_some(false));
@@ -292,7 +292,7 @@ impl SnapshotHeap {
         // The pickle's own objects are not needed any more, and the copies below need room.
         let mut all = std::mem::take(&mut self.events);
         drop(self);
-        let named: u64 = runs_by_device.iter().flat_map(|(_, runs)| runs).map(Run::len).sum();
+        let named: u64 = runs_by_device.iter().flat_map(|(_, runs)| runs).map(|run| run.len()).sum();
         let mut once = (named > all.len() as u64).then(|| Once::new(all.len()));
         for (device, runs) in runs_by_device {
             device_at(devices, device as u32).events = select(&mut all, &runs, once.as_mut());

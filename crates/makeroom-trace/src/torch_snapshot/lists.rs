@@ -20,7 +20,7 @@ pub(super) struct Run {
 
 impl Run {
     /// How many rows it has.
-    pub(super) fn len(&self) -> u64 {
+    pub(super) fn len(self) -> u64 {
         u64::from(self.end - self.start)
     }
 }

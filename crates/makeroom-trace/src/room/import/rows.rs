@@ -94,14 +94,13 @@ impl Rows {
             asker: row.asker,
             is_refused: row.is_refused,
         };
-        match self.chunks.last_mut().filter(|chunk| chunk.len() < CHUNK) {
-            Some(chunk) => chunk.push(packed),
-            None => {
-                // A small file needs no whole chunk.
-                let mut chunk = Vec::with_capacity(if self.chunks.is_empty() { 0 } else { CHUNK });
-                chunk.push(packed);
-                self.chunks.push(chunk);
-            }
+        if let Some(chunk) = self.chunks.last_mut().filter(|chunk| chunk.len() < CHUNK) {
+            chunk.push(packed);
+        } else {
+            // A small file needs no whole chunk.
+            let mut chunk = Vec::with_capacity(if self.chunks.is_empty() { 0 } else { CHUNK });
+            chunk.push(packed);
+            self.chunks.push(chunk);
         }
         self.len += 1;
     }
@@ -239,12 +238,12 @@ mod tests {
         let mut rows = Rows::default();
         let mut expected = Vec::new();
         for number in 0..1_500_000_u64 {
-            let since_ns = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50) as i64;
+            let since_ns = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50).cast_signed();
             rows.push(&row(since_ns, number));
             expected.push((since_ns, number));
         }
         rows.sort();
-        expected.sort();
+        expected.sort_unstable();
         assert_eq!(rows.len(), expected.len());
         for (position, found) in rows.iter() {
             let (since_ns, address) = expected[position];
