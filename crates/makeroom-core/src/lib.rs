@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+mod column;
 mod hash;
 mod ids;
 mod lifetimes;

@@ -1,8 +1,9 @@
 //! A recording in memory: the GPU memory operations of one process, in order.
 //!
-//! Events are stored in columns: ten million events take about 330 MB instead of several GB, and a pass over one
-//! column touches only that column. Values that a file does not contain are `None`, never guessed.
+//! Events are columns, not structs: a recording of ten million events is then some 250 MB instead of several GB,
+//! and a pass over one column touches only that column. What a file did not say is `None`, never a guess.
 
+use crate::column::Column;
 use crate::{Address, Bytes, DeviceIndex, FastMap, PoolId, ProcessRecord, StackId, Stacks, StreamId};
 
 /// The source of a trace, which determines the meaning of its events.
@@ -103,12 +104,12 @@ impl Event {
 pub struct Events {
     actions: Vec<Action>,
     addresses: Vec<u64>,
-    sizes: Vec<u64>,
-    /// Indices into `stream_ids`: programs have few streams, so four bytes are enough.
+    sizes: Column,
+    /// Positions in `stream_ids`: a program has few streams, so four bytes are plenty.
     streams: Vec<u32>,
     stream_ids: Vec<StreamId>,
     stream_positions: FastMap<StreamId, u32>,
-    times: Vec<u64>,
+    times: Column,
     stacks: Vec<StackId>,
     /// The private pool of each event; empty if the recorder does not write pools.
     pools: Vec<PoolId>,
@@ -162,9 +163,9 @@ impl Events {
         Some(Event {
             action: *self.actions.get(index)?,
             address: Address(*self.addresses.get(index)?),
-            size: Bytes::new(*self.sizes.get(index)?),
+            size: Bytes::new(self.sizes.get(index)?),
             stream: *self.stream_ids.get(*self.streams.get(index)? as usize)?,
-            time_us: *self.times.get(index)?,
+            time_us: self.times.get(index)?,
             stack: *self.stacks.get(index)?,
         })
     }
@@ -179,9 +180,9 @@ impl Events {
         (0..self.len()).map(|index| Event {
             action: self.actions[index],
             address: Address(self.addresses[index]),
-            size: Bytes::new(self.sizes[index]),
+            size: Bytes::new(self.sizes.at(index)),
             stream: self.stream_ids[self.streams[index] as usize],
-            time_us: self.times[index],
+            time_us: self.times.at(index),
             stack: self.stacks[index],
         })
     }

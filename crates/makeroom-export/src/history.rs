@@ -4,7 +4,11 @@
 use makeroom_core::{Action, DeviceTrace, Event, FrameId, StackId, Start, Trace};
 use makeroom_explain::{Allocation, Allocations, Places};
 
-/// The history of one device.
+/// Bytes of a stack as a text. Rows repeat it, so a file with one long stack and many events would otherwise become as
+/// large as their product.
+const LONGEST_STACK: usize = 8 << 10;
+
+/// One device, read once.
 pub(crate) struct History<'trace> {
     pub(crate) device: &'trace DeviceTrace,
     pub(crate) start: Start,
@@ -12,9 +16,10 @@ pub(crate) struct History<'trace> {
 }
 
 impl<'trace> History<'trace> {
-    pub(crate) fn new(trace: &Trace, device: &'trace DeviceTrace) -> Self {
+    pub(crate) fn new(device: &'trace DeviceTrace) -> Self {
         let start = Start::new(device);
-        let allocations = Allocations::new(device, &start, trace.stacks.len());
+        // Sums by stack are not needed; for every device they would take as much as there are stacks.
+        let allocations = Allocations::new(device, &start, 0);
         Self { device, start, allocations }
     }
 
@@ -119,12 +124,23 @@ impl<'trace> Names<'trace> {
         self.sites[stack.index()].get_or_insert_with(name)
     }
 
-    /// All frames of a stack, outermost first, separated by semicolons.
+    /// The frames of a stack, the outermost first, with semicolons between: all of them, or the innermost where they are
+    /// longer than [`LONGEST_STACK`].
     pub(crate) fn stack(&mut self, stack: StackId) -> &str {
         let (trace, places) = (self.trace, self.places);
         self.stacks[stack.index()].get_or_insert_with(|| {
-            let frames = trace.stacks.frames_of(stack).iter().rev();
-            let names: Vec<String> = frames.map(|&frame| places.describe(frame).replace(';', ",")).collect();
+            let mut names: Vec<String> = Vec::new();
+            let mut length = 0;
+            for &frame in trace.stacks.frames_of(stack) {
+                let name = places.describe(frame).replace(';', ",");
+                length += name.len() + 1;
+                if length > LONGEST_STACK {
+                    names.push("…".to_owned());
+                    break;
+                }
+                names.push(name);
+            }
+            names.reverse();
             names.join(";")
         })
     }

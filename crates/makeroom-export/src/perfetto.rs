@@ -29,7 +29,7 @@ pub(crate) fn write(trace: &Trace, to: impl Write) -> Result<Option<String>, Exp
     let mut left_out = 0;
     file.to.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n")?;
     for (index, device) in trace.devices.iter().enumerate() {
-        let history = History::new(trace, device);
+        let history = History::new(device);
         let process = index + 1;
         file.add(&json!({ "ph": "M", "name": "process_name", "pid": process,
             "args": { "name": format!("GPU {}", device.device) } }))?;

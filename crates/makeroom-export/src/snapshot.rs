@@ -13,6 +13,9 @@ use makeroom_pickle::{Memo, Pickle, Pickling};
 
 use crate::history::name;
 
+/// No machine has more devices.
+const MOST_DEVICES: usize = 1024;
+
 pub(crate) fn write(trace: &Trace, to: impl Write) -> io::Result<()> {
     let pickle = Pickle::new(to)?;
     let mut writer = Writer { trace, pickle, stacks: HashMap::new(), frames: HashMap::new() };
@@ -38,9 +41,7 @@ impl<W: Write> Writer<'_, W> {
                 .flat_map(|device| device.segments.iter().map(move |segment| (device, segment)));
             this.list(segments, |this, (device, segment)| this.segment(device, segment))?;
             this.pickle.key("device_traces")?;
-            let count = trace.devices.iter().map(|device| device.device.0 + 1).max().unwrap_or(0);
-            this.list(0..count, |this, number| {
-                let device = trace.devices.iter().find(|device| device.device.0 == number);
+            this.list(places(trace), |this, device| {
                 let events = device
                     .into_iter()
                     .flat_map(|device| (0..device.events.len()).map(move |index| (device, index)));
@@ -186,6 +187,26 @@ impl<W: Write> Pickling for Writer<'_, W> {
     fn pickle(&mut self) -> &mut Pickle<W> {
         &mut self.pickle
     }
+}
+
+/// The device of each place of `device_traces`: its number is its place. Numbers that no machine has would make the file
+/// as long as they are large; such devices follow the others.
+fn places(trace: &Trace) -> Vec<Option<&DeviceTrace>> {
+    let mut places = Vec::new();
+    let mut others = Vec::new();
+    for device in &trace.devices {
+        let place = device.device.0 as usize;
+        if place >= MOST_DEVICES {
+            others.push(Some(device));
+            continue;
+        }
+        if places.len() <= place {
+            places.resize(place + 1, None);
+        }
+        places[place] = Some(device);
+    }
+    places.extend(others);
+    places
 }
 
 fn requested(block: &Block) -> u64 {

@@ -19,7 +19,7 @@ pub(crate) fn write(trace: &Trace, mut to: impl Write) -> Result<(), ExportError
     let mut frames = Frames { names, numbers: FastMap::default(), list: Vec::new() };
     let mut profiles = Vec::new();
     for device in &trace.devices {
-        let history = History::new(trace, device);
+        let history = History::new(device);
         for (name, position) in moments(&history) {
             profiles.push(profile(
                 &history,

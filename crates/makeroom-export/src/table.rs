@@ -112,7 +112,7 @@ impl TableKind {
         let mut pieces = Pieces { piece, tell };
         let mut names = Names::new(trace);
         for device in &trace.devices {
-            let history = History::new(trace, device);
+            let history = History::new(device);
             match self {
                 Self::Events => events(&history, &mut names, &mut pieces)?,
                 Self::Allocations => allocations(&history, &mut names, &mut pieces)?,

@@ -4,7 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use makeroom_core::{Trace, TraceKind};
+use makeroom_core::{
+    Action, Address, Bytes, DeviceIndex, DeviceTrace, Event, Frame, StreamId, Trace, TraceKind,
+};
 use makeroom_explain::{TraceQuestion, explain_trace};
 use makeroom_export::{Form, TableKind, export};
 use makeroom_trace::Input;
@@ -190,4 +192,43 @@ fn what_was_reserved_is_told_though_nothing_is_at_the_end() {
     trace.devices[0].segments.clear();
     let most = most(&trace);
     assert!(most.is_some_and(|bytes| bytes > 300 << 20), "{most:?}");
+}
+
+/// One event on a device with this number, and as many more of one deep stack.
+fn crowded(device: u32, frames: usize, events: u64) -> Trace {
+    let mut trace = Trace::new(TraceKind::Room);
+    let function = trace.stacks.name(&"f".repeat(100));
+    let frame = trace.stacks.frame(Frame { function, line: 7, ..Frame::default() });
+    let stack = trace.stacks.stack(&vec![frame; frames]);
+    let mut found = DeviceTrace { device: DeviceIndex(device), ..DeviceTrace::default() };
+    for number in 0..events {
+        found.events.push(Event {
+            action: Action::Alloc,
+            address: Address(512 * number),
+            size: Bytes::new(512),
+            stream: StreamId(0),
+            time_us: 0,
+            stack,
+        });
+    }
+    trace.devices.push(found);
+    trace
+}
+
+#[test]
+fn a_device_with_an_absurd_number_does_not_make_a_snapshot_large() {
+    let bytes = written(&crowded(u32::MAX, 1, 1), Form::Snapshot);
+    assert!(bytes.len() < 10_000, "{}", bytes.len());
+    let Input::Trace(again) = makeroom_trace::read(&bytes[..]).unwrap() else { panic!("a snapshot") };
+    assert_eq!(again.event_count(), 1);
+}
+
+#[test]
+fn a_deep_stack_is_cut_where_rows_repeat_it() {
+    let trace = crowded(0, 10_000, 100);
+    for form in [Form::Csv(TableKind::Events), Form::Csv(TableKind::Allocations), Form::Perfetto] {
+        let bytes = written(&trace, form);
+        assert!(bytes.len() < 100 * (9 << 10), "{form:?}: {}", bytes.len());
+        assert!(String::from_utf8_lossy(&bytes).contains("…;"), "{form:?}");
+    }
 }

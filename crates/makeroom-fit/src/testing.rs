@@ -1,6 +1,6 @@
 //! Training programs for tests, as PyTorch's allocator sees them.
 
-use makeroom_core::{PoolId, StackId};
+use makeroom_core::StackId;
 use makeroom_sim::{Allocation, Program, Step};
 
 use crate::probe::Probe;
@@ -35,7 +35,7 @@ impl Writer {
         self.program.allocations.push(Allocation {
             size,
             stream: 0,
-            pool: PoolId::DEFAULT,
+            pool: 0,
             address: 0,
             stack: StackId::NONE,
         });

@@ -2,7 +2,8 @@
 //!
 //! A plain tree over all holes is deep where it matters, since a program that fragments has thousands of them. So
 //! sizes are cut into 128 bins, four per power of two, each with a tree of its own; a word with one bit per bin
-//! finds the next one that has anything. The order is that of one tree: bins ascend with the sizes in them.
+//! finds the next one that has anything. The order is that of one tree: bins ascend with the sizes in them. Models have
+//! a map for every stream, so bins are allocated in groups, when they are first used.
 //!
 //! ```text
 //! bin     0         1         2         3         4         …   127
@@ -18,10 +19,16 @@ const LEAST_POWER: u32 = 8;
 /// Two to this is how many bins a power of two has.
 const PARTS_POWER: u32 = 2;
 
+/// How many bins are allocated at once.
+const GROUP: usize = 8;
+
+/// A bin: values by size and address.
+type Bin<T> = BTreeMap<(u64, u64), T>;
+
 /// Values by size and address.
 #[derive(Clone, Debug)]
 pub struct SizeMap<T> {
-    bins: Box<[BTreeMap<(u64, u64), T>; COUNT]>,
+    groups: Vec<Option<Box<[Bin<T>; GROUP]>>>,
     /// Bit `b` is set if bin `b` has anything.
     filled: u128,
     len: usize,
@@ -29,7 +36,7 @@ pub struct SizeMap<T> {
 
 impl<T> Default for SizeMap<T> {
     fn default() -> Self {
-        Self { bins: Box::new(std::array::from_fn(|_| BTreeMap::new())), filled: 0, len: 0 }
+        Self { groups: Vec::new(), filled: 0, len: 0 }
     }
 }
 
@@ -45,17 +52,35 @@ impl<T: Copy> SizeMap<T> {
     pub fn insert(&mut self, size: u64, address: u64, value: T) {
         let bin = bin_of(size);
         self.filled |= 1 << bin;
-        if self.bins[bin].insert((size, address), value).is_none() {
+        if self.bin_mut(bin).insert((size, address), value).is_none() {
             self.len += 1;
         }
+    }
+
+    fn bin_mut(&mut self, bin: usize) -> &mut Bin<T> {
+        let group = bin / GROUP;
+        if self.groups.len() <= group {
+            self.groups.resize_with(group + 1, || None);
+        }
+        let bins = self.groups[group].get_or_insert_with(|| Box::new(std::array::from_fn(|_| Bin::new())));
+        &mut bins[bin % GROUP]
+    }
+
+    fn bin(&self, bin: usize) -> Option<&Bin<T>> {
+        self.groups.get(bin / GROUP)?.as_deref().map(|bins| &bins[bin % GROUP])
     }
 
     /// Takes a value out.
     pub fn remove(&mut self, size: u64, address: u64) -> Option<T> {
         let bin = bin_of(size);
-        let removed = self.bins[bin].remove(&(size, address))?;
+        if self.filled >> bin & 1 == 0 {
+            return None;
+        }
+        let values = self.bin_mut(bin);
+        let removed = values.remove(&(size, address))?;
+        let is_empty = values.is_empty();
         self.len -= 1;
-        if self.bins[bin].is_empty() {
+        if is_empty {
             self.filled &= !(1 << bin);
         }
         Some(removed)
@@ -64,10 +89,10 @@ impl<T: Copy> SizeMap<T> {
     /// The first entry at or behind a size and address.
     pub fn first_from(&self, size: u64, address: u64) -> Option<(u64, u64, T)> {
         let bin = bin_of(size);
-        let within = self.bins[bin].range((size, address)..).next();
+        let within = self.bin(bin).and_then(|values| values.range((size, address)..).next());
         let found = within.or_else(|| {
             let above = self.filled.checked_shr(bin as u32 + 1).filter(|&above| above != 0)?;
-            self.bins[bin + 1 + above.trailing_zeros() as usize].first_key_value()
+            self.bin(bin + 1 + above.trailing_zeros() as usize)?.first_key_value()
         })?;
         let (&(size, address), &value) = found;
         Some((size, address, value))
@@ -87,13 +112,14 @@ impl<T: Copy> SizeMap<T> {
 
     /// All entries, descending.
     pub fn iter_descending(&self) -> impl Iterator<Item = (u64, u64, T)> + '_ {
-        let entries = self.bins.iter().rev().flat_map(|bin| bin.iter().rev());
+        let bins = self.groups.iter().rev().flatten().flat_map(|bins| bins.iter().rev());
+        let entries = bins.flat_map(|bin| bin.iter().rev());
         entries.map(|(&(size, address), &value)| (size, address, value))
     }
 
     /// The largest size, 0 where there is nothing.
     pub fn largest(&self) -> u64 {
-        let last = self.filled.checked_ilog2().and_then(|bin| self.bins[bin as usize].last_key_value());
+        let last = self.filled.checked_ilog2().and_then(|bin| self.bin(bin as usize)?.last_key_value());
         last.map_or(0, |(&(size, _), _)| size)
     }
 

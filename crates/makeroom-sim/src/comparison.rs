@@ -1,6 +1,6 @@
 //! Runs one recording under several allocators.
 
-use makeroom_core::{Bytes, CallCount, DeviceTrace, Stacks, Start, Trace};
+use makeroom_core::{Bytes, CallCount, DeviceIndex, DeviceTrace, Stacks, Start, Trace};
 
 use crate::allocators::{AllocatorSpec, recorded_allocator, usual_allocators};
 use crate::check::{Check, check};
@@ -9,6 +9,9 @@ use crate::program::Program;
 use crate::pytorch::{Pytorch, Settings};
 use crate::replay::{Outcome, replay_from_start};
 use crate::smallest::smallest_memory;
+
+/// Allocations that are planned without being asked to: the planner takes some 350 bytes for each.
+const MOST_PLANNED: usize = 250_000;
 
 /// The memory available to the runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,18 +75,57 @@ impl Comparing {
 
     /// Runs a device of a recording under all of them. `tell` is called with the name of each step before it starts.
     pub fn run(&self, trace: &Trace, device: &DeviceTrace, mut tell: impl FnMut(&str)) -> Comparison {
-        let check = self.checks.then(|| {
+        let check = self.check(trace, device, &mut tell);
+        let workload = Workload::new(device, &trace.stacks);
+        self.compare(trace, &workload, check, tell)
+    }
+
+    /// The same for a recording that is not needed any more: its events make room for the models. `None` if it does not
+    /// have the device.
+    pub fn run_last(
+        &self,
+        mut trace: Trace,
+        device: DeviceIndex,
+        mut tell: impl FnMut(&str),
+    ) -> Option<Comparison> {
+        let found = trace.device(Some(device))?;
+        let check = self.check(&trace, found, &mut tell);
+        let workload = Workload::new(found, &trace.stacks);
+        trace.devices.clear();
+        trace.stacks = Stacks::default();
+        Some(self.compare(&trace, &workload, check, tell))
+    }
+
+    fn check(&self, trace: &Trace, device: &DeviceTrace, tell: &mut impl FnMut(&str)) -> Option<Check> {
+        self.checks.then(|| {
             tell("checking the model");
             check(device, &trace.stacks, Settings::recorded(&trace.settings), self.memory.bytes)
-        });
-        let workload = Workload::new(device, &trace.stacks);
+        })
+    }
+
+    fn compare(
+        &self,
+        trace: &Trace,
+        workload: &Workload,
+        check: Option<Check>,
+        mut tell: impl FnMut(&str),
+    ) -> Comparison {
         let mut runs = Vec::new();
         if let Some(spec) = self.recorded(trace) {
             tell(spec.name());
             runs.push(workload.run_recorded(&spec, self.memory, self.finds_smallest));
         }
+        let mut notes = workload.notes(trace);
         for spec in self.others(trace) {
             tell(spec.name());
+            if self.allocators.is_empty() && spec.plans() && workload.program.allocations.len() > MOST_PLANNED
+            {
+                notes.push(format!(
+                    "`{0}` is left out: it takes much memory for more than {MOST_PLANNED} allocations; `--allocator {0}` includes it",
+                    spec.name()
+                ));
+                continue;
+            }
             runs.push(workload.run(&spec, self.memory, self.finds_smallest));
         }
         Comparison {
@@ -94,7 +136,7 @@ impl Comparing {
             calls: trace.process.as_ref().map(|process| process.calls.clone()).unwrap_or_default(),
             check,
             runs,
-            notes: workload.notes(trace),
+            notes,
         }
     }
 }

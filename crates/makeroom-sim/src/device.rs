@@ -4,6 +4,10 @@
 //! blocks of equal size, the one with the lower address is used, so a run can differ from the real one in which block
 //! it picks, but not in any size. To predict a particular run, use addresses placed as the driver does (`addresses`).
 
+use std::collections::HashSet;
+
+use makeroom_core::FastHasher;
+
 use crate::addresses::Addresses;
 use crate::costs;
 use crate::driver::{Driver, Refused};
@@ -12,8 +16,9 @@ use crate::driver::{Driver, Refused};
 pub const PAGE: u64 = 2 << 20;
 /// The first address.
 const FIRST_ADDRESS: u64 = 0x7f00_0000_0000;
-/// The size of the address space on today's machines; a device without a capacity has this much memory.
-const ALL_ADDRESSES: u64 = 1 << 47;
+/// What a device without a capacity has: far more than any GPU, and little enough that the pages a model keeps track of
+/// fit into memory.
+const ALL_ADDRESSES: u64 = 1 << 44;
 /// The distance between reserved ranges.
 const RESERVATION: u64 = 1 << 47;
 
@@ -29,8 +34,10 @@ pub struct Device {
     next_reservation: u64,
     calls: u64,
     nanoseconds: u64,
-    /// Allocations whose free is pending on a stream, in order of request.
+    /// Allocations whose free is pending on a stream, in order of request, and some that are complete.
     pending: Vec<u32>,
+    /// Those in `pending` that are complete.
+    completed: HashSet<u32, FastHasher>,
 }
 
 impl Device {
@@ -46,6 +53,7 @@ impl Device {
             calls: 0,
             nanoseconds: 0,
             pending: Vec::new(),
+            completed: HashSet::default(),
         }
     }
 
@@ -83,7 +91,15 @@ impl Device {
 
     /// Notes that an allocation's free is complete.
     pub(crate) fn complete(&mut self, allocation: u32) {
-        self.pending.retain(|&waiting| waiting != allocation);
+        self.completed.insert(allocation);
+        if 2 * self.completed.len() > self.pending.len() {
+            self.forget_completed();
+        }
+    }
+
+    fn forget_completed(&mut self) {
+        self.pending.retain(|waiting| !self.completed.contains(waiting));
+        self.completed.clear();
     }
 
     /// Frees memory without a driver call.
@@ -147,6 +163,7 @@ impl Driver for Device {
     }
 
     fn synchronize(&mut self) -> Vec<u32> {
+        self.forget_completed();
         std::mem::take(&mut self.pending)
     }
 }

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use makeroom_core::{Action, DeviceTrace, FastHasher, FastMap, PoolId, StackId, Stacks, Start};
 
 use crate::homes::{Homes, PoolFinder};
+use crate::pytorch::Request;
 use crate::releases::empty_cache_calls;
 
 /// An allocation of the program.
@@ -17,8 +18,8 @@ pub struct Allocation {
     pub size: u64,
     /// The stream.
     pub stream: u64,
-    /// The memory pool.
-    pub pool: PoolId,
+    /// The memory pool, as a position in [`Program::pools`].
+    pub pool: u32,
     /// The address in the recording.
     pub address: u64,
     /// The stack of the request.
@@ -43,8 +44,12 @@ pub enum Step {
 }
 
 /// A program on one device.
+///
+/// An allocation and its free take 32 + 2 × 12 bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
+    /// The memory pools, the default one first; empty if there is no other.
+    pub pools: Vec<PoolId>,
     /// All allocations, including failed ones, indexed by number. Those older than the recording come first.
     pub allocations: Vec<Allocation>,
     /// The number of allocations older than the recording.
@@ -75,6 +80,7 @@ impl Program {
             program: Self::default(),
             at: FastMap::default(),
             pools: PoolFinder::new(homes),
+            pool_positions: FastMap::default(),
         };
         reader.read(start)
     }
@@ -123,6 +129,13 @@ impl Program {
         })
     }
 
+    /// The request for an allocation.
+    pub fn request(&self, number: u32) -> Request {
+        let Allocation { size, stream, pool, .. } = self.allocations[number as usize];
+        let pool = self.pools.get(pool as usize).copied().unwrap_or(PoolId::DEFAULT);
+        Request { size, stream, pool }
+    }
+
     /// The size of an allocation.
     pub fn size(&self, number: u32) -> u64 {
         self.allocations[number as usize].size
@@ -136,6 +149,7 @@ struct Reader<'trace> {
     /// The live allocation at an address.
     at: FastMap<u64, u32>,
     pools: PoolFinder<'trace>,
+    pool_positions: FastMap<PoolId, u32>,
 }
 
 impl Reader<'_> {
@@ -149,6 +163,7 @@ impl Reader<'_> {
                 Action::Alloc => {
                     let pool =
                         self.device.events.pool(index).unwrap_or_else(|| self.pools.pool_of(event.address.0));
+                    let pool = self.position(pool);
                     let number = self.add(Allocation {
                         size: event.size.get(),
                         stream: event.stream.0,
@@ -164,10 +179,11 @@ impl Reader<'_> {
                     self.push(event_index, Step::Allocate(number));
                 }
                 Action::OutOfMemory => {
+                    let pool = self.position(self.device.events.pool(index).unwrap_or(PoolId::DEFAULT));
                     let number = self.add(Allocation {
                         size: event.size.get(),
                         stream: event.stream.0,
-                        pool: self.device.events.pool(index).unwrap_or(PoolId::DEFAULT),
+                        pool,
                         address: 0,
                         stack: event.stack,
                     });
@@ -209,15 +225,31 @@ impl Reader<'_> {
     fn read_older(&mut self, start: &Start) {
         self.program.older = start.blocks.len() as u32;
         for block in &start.blocks {
+            let pool = self.position(self.pools.pool_of(block.address.0));
             let number = self.add(Allocation {
                 size: block.requested.get(),
                 stream: block.stream.0,
-                pool: self.pools.pool_of(block.address.0),
+                pool,
                 address: block.address.0,
                 stack: block.stack,
             });
             self.at.insert(block.address.0, number);
         }
+    }
+
+    /// The position of a pool in the program's list.
+    fn position(&mut self, pool: PoolId) -> u32 {
+        if pool == PoolId::DEFAULT {
+            return 0;
+        }
+        let pools = &mut self.program.pools;
+        *self.pool_positions.entry(pool).or_insert_with(|| {
+            if pools.is_empty() {
+                pools.push(PoolId::DEFAULT);
+            }
+            pools.push(pool);
+            pools.len() as u32 - 1
+        })
     }
 
     fn add(&mut self, allocation: Allocation) -> u32 {
@@ -258,7 +290,7 @@ mod tests {
         };
         device.events.push_in_pool(event, PoolId(0, 4));
         let program = Program::new(&device, &Stacks::default(), &Start::new(&device));
-        assert_eq!(program.allocations[0].pool, PoolId(0, 4));
+        assert_eq!(program.request(0).pool, PoolId(0, 4));
         assert_eq!(program.steps, [Step::AllocateRefused(0)]);
     }
 }

@@ -2,8 +2,7 @@
 
 use crate::device::Device;
 use crate::model::Model;
-use crate::program::{Allocation, Program, Step};
-use crate::pytorch::Request;
+use crate::program::{Program, Step};
 
 /// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -120,8 +119,9 @@ impl<M: Model + ?Sized> Run<'_, M> {
     }
 
     fn allocate(&mut self, number: u32) -> bool {
-        let Allocation { size, stream, pool, .. } = self.program.allocations[number as usize];
-        let is_served = self.model.allocate(self.device, number, Request { size, stream, pool }).is_ok();
+        let request = self.program.request(number);
+        let size = request.size;
+        let is_served = self.model.allocate(self.device, number, request).is_ok();
         if is_served {
             self.live = self.live.saturating_add(size);
             self.outcome.peak_live = self.outcome.peak_live.max(self.live);

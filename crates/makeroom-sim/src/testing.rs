@@ -1,6 +1,6 @@
 //! Programs for tests, written by hand.
 
-use makeroom_core::{PoolId, StackId};
+use makeroom_core::StackId;
 
 use crate::program::{Allocation, Program, Step};
 
@@ -17,7 +17,7 @@ impl Script {
     }
 
     pub(crate) fn allocate_on(&mut self, size: u64, stream: u64) -> u32 {
-        let allocation = Allocation { size, stream, pool: PoolId::DEFAULT, address: 0, stack: StackId::NONE };
+        let allocation = Allocation { size, stream, pool: 0, address: 0, stack: StackId::NONE };
         self.program.allocations.push(allocation);
         let number = self.program.allocations.len() as u32 - 1;
         self.step(Step::Allocate(number));

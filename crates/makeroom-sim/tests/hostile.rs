@@ -141,7 +141,7 @@ fn absurd_sizes_overflow_in_no_allocator() {
 
 #[test]
 fn live_bytes_beyond_all_numbers_stop_at_the_last() {
-    let (pool, stack) = (PoolId::DEFAULT, StackId::NONE);
+    let (pool, stack) = (0, StackId::NONE);
     let allocation = Allocation { size: 1 << 63, stream: 0, pool, address: 0, stack };
     let program = Program { allocations: vec![allocation; 2], older: 2, ..Program::default() };
     let mut model = Pytorch::new(Settings::default(), None);
@@ -171,7 +171,7 @@ fn a_pool_for_every_segment_takes_no_longer_than_one_for_all() {
         }
         let workload = Workload::new(&device, &Stacks::default());
         assert_eq!(workload.program.allocations.len(), 15_000);
-        assert_eq!(workload.program.allocations[7].pool, PoolId(1, 14));
+        assert_eq!(workload.program.request(7).pool, PoolId(1, 14));
         check(&device, &Stacks::default(), Settings::default(), None);
     }
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());

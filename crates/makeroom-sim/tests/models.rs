@@ -1,6 +1,6 @@
 //! What holds for every allocator, whatever its rules, on random programs.
 
-use makeroom_core::{PoolId, StackId};
+use makeroom_core::StackId;
 use makeroom_sim::{Allocation, AllocatorSpec, PAGE, Program, Step, parse, smallest_memory};
 use proptest::prelude::*;
 
@@ -47,7 +47,7 @@ fn program(actions: &[Action]) -> Program {
         match *action {
             Action::Allocate { size, stream } => {
                 let number = program.allocations.len() as u32;
-                let (pool, stack) = (PoolId::DEFAULT, StackId::NONE);
+                let (pool, stack) = (0, StackId::NONE);
                 program.allocations.push(Allocation { size, stream, pool, address: 0, stack });
                 program.steps.push(Step::Allocate(number));
                 live.push(number);

@@ -53,8 +53,8 @@ pub struct Allocations {
     died: Vec<u32>,
     /// By event: the allocation it is about.
     of_event: Vec<u32>,
-    /// Allocations that ended because their address was handed out again, by that event.
-    replaced: FastMap<u32, u32>,
+    /// Events that handed an address out again, and the allocations that ended with that. Ascends.
+    replaced: Vec<(u32, u32)>,
     checkpoints: Vec<Checkpoint>,
     /// By stack: all that was ever asked for.
     pub asked_by_stack: Vec<u64>,
@@ -105,7 +105,7 @@ impl Allocations {
                     if let Some(lost) = live_at.insert(address, number) {
                         live = live.saturating_sub(table.size_of(lost, device, start));
                         table.died[lost as usize] = index as u32;
-                        table.replaced.insert(index as u32, lost);
+                        table.replaced.push((index as u32, lost));
                     }
                     live = live.saturating_add(event.size.get());
                     if let Some(asked) = table.asked_by_stack.get_mut(event.stack.index()) {
@@ -199,8 +199,8 @@ impl Allocations {
 
     /// The allocation that an event ended by handing its address out again.
     pub fn replaced_by(&self, event: usize) -> Option<u32> {
-        // Nearly every recording has none.
-        if self.replaced.is_empty() { None } else { self.replaced.get(&(event as u32)).copied() }
+        let place = self.replaced.binary_search_by_key(&(event as u32), |&(event, _)| event).ok()?;
+        self.replaced.get(place).map(|&(_, lost)| lost)
     }
 
     /// The numbers of those that are live at a position, ascending.

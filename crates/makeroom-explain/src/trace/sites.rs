@@ -6,8 +6,6 @@
 //! that go down to the driver, the one that the program itself called. A node with one child that matters is merged
 //! with it, so that `<module>` and `main` do not fill the screen.
 
-use std::collections::BTreeMap;
-
 use makeroom_core::{Bytes, FastMap, Frame, FrameId, StackId, Stacks, Trace};
 
 use super::choice::framework;
@@ -76,11 +74,10 @@ impl<'trace> Places<'trace> {
     /// The tree of places, largest first, and the bytes of those left out.
     pub(crate) fn tree(self, held: &HeldByStack) -> (Vec<Site>, Bytes) {
         let whole: Bytes = held.values().map(|entry| entry.bytes).sum();
-        let mut root = Node::default();
-        for (&stack, &entry) in held {
-            root.add(&self.path(stack), entry);
-        }
-        let sites = root.into_sites(self, whole.scaled(LEAST_SHARE));
+        let mut paths: Vec<(Vec<Step>, Held)> =
+            held.iter().map(|(&stack, &entry)| (self.path(stack), entry)).collect();
+        paths.sort_unstable_by(|(first, _), (second, _)| first.cmp(second));
+        let sites = Node::new(&paths, 0).sites(self, whole.scaled(LEAST_SHARE));
         let shown: Bytes = sites.iter().map(|site| site.bytes).sum();
         (sites, whole - shown)
     }
@@ -240,10 +237,14 @@ fn clip(text: &str) -> String {
     text.chars().take(LONGEST_PLACE).collect()
 }
 
-#[derive(Default)]
-struct Node {
+/// A node of the tree: all paths that begin alike, sorted. Children are looked for when they are shown; most nodes of a
+/// large tree hold too little for that.
+#[derive(Clone, Copy)]
+struct Node<'paths> {
+    paths: &'paths [(Vec<Step>, Held)],
+    /// How many steps they share.
+    depth: usize,
     held: Held,
-    children: BTreeMap<Step, Self>,
 }
 
 /// One step down the tree.
@@ -257,31 +258,39 @@ enum Step {
     Unknown,
 }
 
-impl Node {
-    fn add(&mut self, path: &[Step], entry: Held) {
-        self.held.bytes += entry.bytes;
-        self.held.blocks += entry.blocks;
-        if let Some((step, rest)) = path.split_first() {
-            self.children.entry(*step).or_default().add(rest, entry);
+impl<'paths> Node<'paths> {
+    fn new(paths: &'paths [(Vec<Step>, Held)], depth: usize) -> Self {
+        let mut held = Held::default();
+        for (_, entry) in paths {
+            held.bytes += entry.bytes;
+            held.blocks += entry.blocks;
         }
+        Self { paths, depth, held }
     }
 
-    fn into_sites(self, places: Places<'_>, least: Bytes) -> Vec<Site> {
-        let mut sites: Vec<Site> = self
-            .children
-            .into_iter()
-            .filter(|(_, child)| child.held.bytes >= least)
-            .map(|(step, child)| child.into_site(places, step, least))
-            .collect();
+    /// The children that hold enough to be shown, in the order of their steps.
+    fn children(self, least: Bytes) -> impl Iterator<Item = (Step, Self)> {
+        let step = move |path: &[Step]| path.get(self.depth).copied();
+        let groups = self.paths.chunk_by(move |(first, _), (second, _)| step(first) == step(second));
+        let children = groups.filter_map(move |paths| {
+            let (first, _) = paths.first()?;
+            Some((step(first)?, Self::new(paths, self.depth + 1)))
+        });
+        children.filter(move |(_, child)| child.held.bytes >= least)
+    }
+
+    fn sites(self, places: Places<'_>, least: Bytes) -> Vec<Site> {
+        let mut sites: Vec<Site> =
+            self.children(least).map(|(step, child)| child.site(places, step, least)).collect();
         sites.sort_by_key(|site| std::cmp::Reverse(site.bytes));
         sites.truncate(MOST_CALLEES);
         sites
     }
 
-    fn into_site(mut self, places: Places<'_>, mut step: Step, least: Bytes) -> Site {
+    fn site(mut self, places: Places<'_>, mut step: Step, least: Bytes) -> Site {
         let (mut caller, mut through) = (None, None);
         // Where nearly everything comes from one callee, the callee says it all.
-        while let Some((only, child)) = self.take_main_child(least) {
+        while let Some((only, child)) = self.main_child(least) {
             match only {
                 Step::Own(below) => {
                     caller = places.compiled_caller(step, below).or(caller);
@@ -305,17 +314,13 @@ impl Node {
             through,
             bytes: held.bytes,
             blocks: held.blocks,
-            callees: self.into_sites(places, least),
+            callees: self.sites(places, least),
         }
     }
-}
 
-impl Node {
     /// The child that holds nearly all of this node, if there is one.
-    fn take_main_child(&mut self, least: Bytes) -> Option<(Step, Self)> {
-        self.children.retain(|_, child| child.held.bytes >= least);
+    fn main_child(self, least: Bytes) -> Option<(Step, Self)> {
         let is_main = |child: &Self| child.held.bytes.share_of(self.held.bytes) >= MAIN_SHARE;
-        let step = self.children.iter().find(|(_, child)| is_main(child)).map(|(&step, _)| step)?;
-        self.children.remove_entry(&step)
+        self.children(least).find(|(_, child)| is_main(child))
     }
 }

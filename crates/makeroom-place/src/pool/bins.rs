@@ -1,8 +1,12 @@
 //! Free tiles by size: bins, thirty-two to each doubling, and bitmaps of those that hold something.
 //!
 //! A search costs two bit scans and a short walk: the smallest tile that fits in the request's own bin, and else the
-//! smallest of the next bin that holds any, which is best fit to within a walk's length. Nothing is allocated.
+//! smallest of the next bin that holds any, which is best fit to within a walk's length.
+//!
+//! A program may have thousands of streams with two lists each, so the bins of a doubling are allocated when they get
+//! their first tile, and kept.
 
+use super::backing::Mark;
 use super::tiles::{NONE, Tile, TileId, Tiles};
 
 /// The grain of blocks: sizes and addresses are multiples of it.
@@ -18,20 +22,27 @@ const WALK: u32 = 8;
 /// The free tiles of one list.
 #[derive(Clone, Debug)]
 pub(crate) struct Bins {
-    heads: Box<[TileId]>,
+    /// By doubling, up to the last that ever held a tile.
+    by_doubling: Vec<Option<Box<Doubling>>>,
     /// Which doublings hold a tile.
     doublings: u64,
-    /// Which bins of a doubling do.
-    within: [u32; DOUBLINGS as usize],
+    /// No tile here was freed after an earlier mark: the least figure that was hung in since [`Bins::measure`].
+    oldest: u64,
+    /// The largest figure that was hung in since then, and how many tiles have it.
+    newest: (u64, usize),
+}
+
+/// The bins of a doubling.
+#[derive(Clone, Debug)]
+struct Doubling {
+    heads: [TileId; PER_DOUBLING as usize],
+    /// Which of them hold a tile.
+    filled: u32,
 }
 
 impl Default for Bins {
     fn default() -> Self {
-        Self {
-            heads: vec![NONE; (DOUBLINGS * PER_DOUBLING) as usize].into(),
-            doublings: 0,
-            within: [0; DOUBLINGS as usize],
-        }
+        Self { by_doubling: Vec::new(), doublings: 0, oldest: u64::MAX, newest: (0, 0) }
     }
 }
 
@@ -56,12 +67,18 @@ fn ones(mut bits: u64) -> impl Iterator<Item = u32> {
 }
 
 impl Bins {
+    /// Whether there are no tiles.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.doublings == 0
+    }
+
     /// Hangs a tile in.
     pub(crate) fn insert(&mut self, tiles: &mut Tiles, id: TileId) {
-        let size = tiles[id].size;
+        let Tile { size, figure, .. } = tiles[id];
         let (doubling, within) = place(size);
-        let head = &mut self.heads[(doubling * PER_DOUBLING + within) as usize];
-        let first = std::mem::replace(head, id);
+        let bins = self.doubling_mut(doubling);
+        let first = std::mem::replace(&mut bins.heads[within as usize], id);
+        bins.filled |= 1 << within;
         let tile = &mut tiles[id];
         tile.bin_previous = NONE;
         tile.bin_next = first;
@@ -69,12 +86,17 @@ impl Bins {
             tiles[first].bin_previous = id;
         }
         self.doublings |= 1 << doubling;
-        self.within[doubling as usize] |= 1 << within;
+        self.oldest = self.oldest.min(figure);
+        if figure > self.newest.0 {
+            self.newest = (figure, 0);
+        }
+        self.newest.1 += usize::from(figure == self.newest.0);
     }
 
     /// Takes a tile out that hangs here with its present size.
     pub(crate) fn remove(&mut self, tiles: &mut Tiles, id: TileId) {
-        let Tile { size, bin_previous, bin_next, .. } = tiles[id];
+        let Tile { size, figure, bin_previous, bin_next, .. } = tiles[id];
+        self.newest.1 -= usize::from(figure == self.newest.0);
         if bin_next != NONE {
             tiles[bin_next].bin_previous = bin_previous;
         }
@@ -83,19 +105,60 @@ impl Bins {
             return;
         }
         let (doubling, within) = place(size);
-        self.heads[(doubling * PER_DOUBLING + within) as usize] = bin_next;
+        let bins = self.doubling_mut(doubling);
+        bins.heads[within as usize] = bin_next;
         if bin_next == NONE {
-            self.within[doubling as usize] &= !(1 << within);
-            if self.within[doubling as usize] == 0 {
+            bins.filled &= !(1 << within);
+            if bins.filled == 0 {
                 self.doublings &= !(1 << doubling);
             }
         }
     }
 
+    /// The earliest mark after which one of its tiles may have been freed.
+    pub(super) fn oldest(&self) -> Mark {
+        Mark(self.oldest)
+    }
+
+    /// The latest mark after which one of its tiles was freed, unless that tile is gone.
+    pub(super) fn newest(&self) -> Option<Mark> {
+        (self.newest.1 > 0).then_some(Mark(self.newest.0))
+    }
+
+    /// Finds the earliest and the latest mark among its tiles again.
+    pub(super) fn measure(&mut self, tiles: &Tiles) {
+        let figures = || self.at_least(tiles, 0).map(|id| tiles[id].figure);
+        let (oldest, newest) = (figures().min().unwrap_or(u64::MAX), figures().max().unwrap_or(0));
+        let count = figures().filter(|&figure| figure == newest).count();
+        (self.oldest, self.newest) = (oldest, (newest, count));
+    }
+
+    fn doubling_mut(&mut self, doubling: u32) -> &mut Doubling {
+        let place = doubling as usize;
+        if self.by_doubling.len() <= place {
+            self.by_doubling.resize_with(place + 1, || None);
+        }
+        self.by_doubling[place]
+            .get_or_insert_with(|| Box::new(Doubling { heads: [NONE; PER_DOUBLING as usize], filled: 0 }))
+    }
+
+    fn doubling(&self, doubling: u32) -> Option<&Doubling> {
+        self.by_doubling.get(doubling as usize)?.as_deref()
+    }
+
+    /// Which bins of a doubling hold a tile.
+    fn filled(&self, doubling: u32) -> u32 {
+        self.doubling(doubling).map_or(0, |bins| bins.filled)
+    }
+
+    fn head(&self, doubling: u32, within: u32) -> TileId {
+        self.doubling(doubling).map_or(NONE, |bins| bins.heads[within as usize])
+    }
+
     /// The smallest tile of at least `size` bytes, of equal ones the lowest.
     pub(crate) fn find(&self, tiles: &Tiles, size: u64) -> Option<TileId> {
         let (doubling, within) = place(size);
-        let bits = self.within[doubling as usize] & (u32::MAX << within);
+        let bits = self.filled(doubling) & (u32::MAX << within);
         if bits & (1 << within) != 0
             && let Some(found) = self.smallest(tiles, doubling, within, size)
         {
@@ -110,11 +173,11 @@ impl Bins {
             return None;
         }
         let doubling = doublings.trailing_zeros();
-        self.smallest(tiles, doubling, self.within[doubling as usize].trailing_zeros(), size)
+        self.smallest(tiles, doubling, self.filled(doubling).trailing_zeros(), size)
     }
 
     fn smallest(&self, tiles: &Tiles, doubling: u32, within: u32, size: u64) -> Option<TileId> {
-        let mut id = self.heads[(doubling * PER_DOUBLING + within) as usize];
+        let mut id = self.head(doubling, within);
         let mut best: Option<(u64, u64, TileId)> = None;
         let mut walked = 0;
         while id != NONE && walked < WALK {
@@ -136,7 +199,7 @@ impl Bins {
             return 0;
         }
         let doubling = self.doublings.ilog2();
-        let within = self.within[doubling as usize].ilog2();
+        let within = self.filled(doubling).ilog2();
         self.walk(tiles, doubling, within).map(|id| tiles[id].size).max().unwrap_or(0)
     }
 
@@ -146,7 +209,7 @@ impl Bins {
         doubling: u32,
         within: u32,
     ) -> impl Iterator<Item = TileId> + use<'tiles> {
-        let mut id = self.heads[(doubling * PER_DOUBLING + within) as usize];
+        let mut id = self.head(doubling, within);
         std::iter::from_fn(move || {
             let this = (id != NONE).then_some(id)?;
             id = tiles[this].bin_next;
@@ -163,8 +226,17 @@ impl Bins {
         let (first, within) = place(size);
         ones(self.doublings & (u64::MAX << first)).flat_map(move |doubling| {
             let from = if doubling == first { within } else { 0 };
-            let bins = u64::from(self.within[doubling as usize] & (u32::MAX << from));
+            let bins = u64::from(self.filled(doubling) & (u32::MAX << from));
             ones(bins).flat_map(move |bin| self.walk(tiles, doubling, bin))
+        })
+    }
+
+    /// All tiles, those of the largest bins first.
+    pub(crate) fn largest_first<'all>(&'all self, tiles: &'all Tiles) -> impl Iterator<Item = TileId> + 'all {
+        let descending = |bits: u64| (0..u64::BITS).rev().filter(move |&bit| bits >> bit & 1 != 0);
+        descending(self.doublings).flat_map(move |doubling| {
+            let bins = u64::from(self.filled(doubling));
+            descending(bins).flat_map(move |bin| self.walk(tiles, doubling, bin))
         })
     }
 }

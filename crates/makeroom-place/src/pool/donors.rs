@@ -7,7 +7,8 @@ use super::handles::HandleId;
 use super::lists::Zone;
 use super::policy::Policy;
 use super::streams::{EVERYBODY, StreamIndex};
-use super::window::{Gap, Window};
+use super::tiles::{NONE, TileId};
+use super::window::{Gap, MOST_HOLES, Window};
 
 /// A handle is at most this part of the block it was made for: one that a later, smaller block shares cannot move,
 /// and what is left of it is of little use.
@@ -53,6 +54,8 @@ pub(super) struct Donor {
     pub(super) address: u64,
     /// The size of the free memory in which it lies.
     pub(super) hole: u64,
+    /// The tile of that memory; none where it is mapped nowhere.
+    pub(super) tile: TileId,
 }
 
 impl Policy {
@@ -67,12 +70,20 @@ impl Policy {
     ) -> Vec<Donor> {
         let mut donors: Vec<Donor> = Vec::new();
         for &handle in &self.handles.spare {
-            donors.push(Donor { handle, size: self.handles.get(handle).piece.size, address: 0, hole: 0 });
+            donors.push(Donor {
+                handle,
+                size: self.handles.get(handle).piece.size,
+                address: 0,
+                hole: 0,
+                tile: NONE,
+            });
         }
-        let streams = if moving == Moving::Refused { EVERYBODY } else { self.streams.count() };
-        for stream in EVERYBODY..streams {
+        // Where all memory is needed, all holes are looked at.
+        let mut holes = if moving == Moving::Needed { usize::MAX } else { MOST_HOLES };
+        for stream in self.donating(for_stream, moving) {
             for zone in Zone::ALL {
-                for id in self.bins[zone.free(stream) as usize].at_least(&self.tiles, PAGE) {
+                for id in self.bins[zone.free(stream) as usize].at_least(&self.tiles, PAGE).take(holes) {
+                    holes -= 1;
                     let tile = &self.tiles[id];
                     let may_wait = match moving {
                         Moving::Sparing | Moving::Allowed => stream == for_stream,
@@ -90,6 +101,7 @@ impl Policy {
                                 size: held.piece.size,
                                 address: held.address,
                                 hole: tile.size,
+                                tile: id,
                             });
                         }
                     }
@@ -105,10 +117,27 @@ impl Policy {
     }
 }
 
+impl Policy {
+    /// The streams whose handles may be asked to move, in order.
+    fn donating(&mut self, for_stream: StreamIndex, moving: Moving) -> Vec<StreamIndex> {
+        let mut streams = match moving {
+            Moving::Refused => return Vec::new(),
+            Moving::Needed => return self.all_filled(),
+            Moving::Sparing | Moving::Allowed | Moving::Idle => {
+                Zone::ALL.map(|zone| self.others(zone, for_stream)).concat()
+            }
+        };
+        streams.extend([EVERYBODY, for_stream]);
+        streams.sort_unstable();
+        streams.dedup();
+        streams
+    }
+}
+
 /// What comes into a gap.
 pub(super) struct Filling {
     /// Handles that move there.
-    pub(super) handles: Vec<HandleId>,
+    pub(super) handles: Vec<Donor>,
     /// What they leave for new ones.
     pub(super) missing: u64,
 }
@@ -121,17 +150,31 @@ pub(super) fn choose(donors: &mut Vec<Donor>, gap: &Gap, allowance: &mut u64) ->
     *allowance -= new;
     let mut missing = gap.needed - new;
     let mut room = gap.room - new;
+    // Donors are sorted, large ones first: what is larger than what is missing stays so while less is missing.
+    let mut place = 0;
+    let mut last = donors.len();
+    let mut is_taken = vec![false; donors.len()];
     while missing > 0 {
-        let place = match donors.iter().position(|donor| donor.size <= missing) {
-            Some(place) => place,
-            None if donors.last().is_some_and(|donor| donor.size <= room) => donors.len() - 1,
-            None => break,
+        place = place.max(donors.partition_point(|donor| donor.size > missing));
+        let taken = if place < last {
+            place += 1;
+            place - 1
+        } else if let Some(least) = (0..last).rev().find(|&least| !is_taken[least])
+            && donors[least].size <= room
+        {
+            last = least;
+            least
+        } else {
+            break;
         };
-        let donor = donors.remove(place);
-        handles.push(donor.handle);
+        is_taken[taken] = true;
+        let donor = donors[taken];
+        handles.push(donor);
         missing = missing.saturating_sub(donor.size);
         room -= donor.size;
     }
+    let mut is_taken = is_taken.into_iter();
+    donors.retain(|_| is_taken.next() != Some(true));
     missing += new;
     Filling { handles, missing }
 }
@@ -149,4 +192,47 @@ pub(super) fn pieces(mut bytes: u64, block: u64) -> Vec<u64> {
         bytes -= piece;
     }
     pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The same one by one: the largest that is not larger than what is missing, and in the end the smallest of all.
+    fn one_by_one(donors: &mut Vec<Donor>, gap: &Gap) -> Vec<HandleId> {
+        let (mut missing, mut room, mut handles) = (gap.needed, gap.room, Vec::new());
+        while missing > 0 {
+            let place = match donors.iter().position(|donor| donor.size <= missing) {
+                Some(place) => place,
+                None if donors.last().is_some_and(|donor| donor.size <= room) => donors.len() - 1,
+                None => break,
+            };
+            let donor = donors.remove(place);
+            handles.push(donor.handle);
+            missing = missing.saturating_sub(donor.size);
+            room -= donor.size;
+        }
+        handles
+    }
+
+    proptest! {
+        #[test]
+        fn donors_are_those_that_a_search_for_each_takes(
+            mut sizes in prop::collection::vec(1_u64..20, 0..30),
+            gaps in prop::collection::vec((1_u64..60, 0_u64..30), 1..4),
+        ) {
+            sizes.sort_unstable_by_key(|&size| Reverse(size));
+            let donor = |(handle, &size): (u32, &u64)| Donor { handle, size: size * PAGE, address: 0, hole: 0, tile: NONE };
+            let mut donors: Vec<Donor> = (0..).zip(&sizes).map(donor).collect();
+            let mut plain = donors.clone();
+            for (needed, more) in gaps {
+                let gap = Gap { start: 0, needed: needed * PAGE, room: (needed + more) * PAGE, tile: NONE };
+                let taken: Vec<HandleId> =
+                    choose(&mut donors, &gap, &mut 0).handles.iter().map(|donor| donor.handle).collect();
+                prop_assert_eq!(taken, one_by_one(&mut plain, &gap));
+            }
+        }
+    }
 }

@@ -3,8 +3,7 @@
 //! Invariant: a handle is mapped at one place or at none, and all pages of that place name it, and no other pages do.
 
 use super::backing::{PAGE, Piece};
-use super::lists::Zone;
-use super::tiles::TileId;
+use super::tiles::{NONE, TileId};
 
 /// A handle's place in the table.
 pub(crate) type HandleId = u32;
@@ -18,6 +17,8 @@ pub(crate) struct Held {
     pub(crate) piece: Piece,
     /// Where it is mapped; 0 where it is not.
     pub(crate) address: u64,
+    /// A tile that is or was at that address: where to begin a search.
+    pub(crate) near: TileId,
 }
 
 /// A range of addresses that the backing reserved.
@@ -25,8 +26,6 @@ pub(crate) struct Held {
 pub(crate) struct Range {
     pub(crate) address: u64,
     pub(crate) size: u64,
-    /// For which blocks it is.
-    pub(crate) zone: Zone,
     /// Its first tile; a tile that absorbs the next one keeps its number, so this never changes.
     pub(crate) first: TileId,
     /// The handle behind each page, up to the last that was ever mapped.
@@ -61,15 +60,15 @@ impl Handles {
         self.table[id as usize]
     }
 
-    pub(crate) fn add_range(&mut self, address: u64, size: u64, zone: Zone, first: TileId) {
-        self.ranges.push(Range { address, size, zone, first, pages: Vec::new() });
+    pub(crate) fn add_range(&mut self, address: u64, size: u64, first: TileId) {
+        self.ranges.push(Range { address, size, first, pages: Vec::new() });
     }
 
     /// Adds a handle that is mapped nowhere yet.
     pub(crate) fn add(&mut self, piece: Piece) -> HandleId {
         self.reserved += piece.size;
         self.peak = self.peak.max(self.reserved);
-        let held = Held { piece, address: 0 };
+        let held = Held { piece, address: 0, near: NONE };
         if let Some(id) = self.vacant.pop() {
             self.table[id as usize] = held;
             return id;
@@ -85,6 +84,11 @@ impl Handles {
         self.vacant.push(id);
     }
 
+    /// Notes the tile in which a handle lies.
+    pub(crate) fn note(&mut self, id: HandleId, tile: TileId) {
+        self.table[id as usize].near = tile;
+    }
+
     /// A handle is mapped at an address now.
     pub(crate) fn map(&mut self, id: HandleId, address: u64) {
         self.table[id as usize].address = address;
@@ -93,7 +97,7 @@ impl Handles {
 
     /// A handle is mapped nowhere now.
     pub(crate) fn unmap(&mut self, id: HandleId) {
-        let Held { piece, address } = self.get(id);
+        let Held { piece, address, .. } = self.get(id);
         self.table[id as usize].address = 0;
         self.name_pages(address, piece.size, NO_HANDLE);
     }
@@ -123,6 +127,22 @@ impl Handles {
         let range = self.range_of(address)?;
         let id = *range.pages.get(((address - range.address) / PAGE) as usize)?;
         (id != NO_HANDLE).then_some(id)
+    }
+
+    /// The number of the range in which an address lies.
+    pub(crate) fn range_number(&self, address: u64) -> usize {
+        self.ranges.iter().position(|range| range.contains(address)).unwrap_or(usize::MAX)
+    }
+
+    /// How much of what lies between two addresses, with memory behind all of them, belongs to handles that lie wholly
+    /// between them.
+    pub(crate) fn movable(&self, from: u64, to: u64) -> u64 {
+        let handle_at = |address| self.at(address).map(|id| self.get(id));
+        let start = handle_at(from)
+            .map_or(to, |first| if first.address < from { first.address + first.piece.size } else { from });
+        let end = handle_at(to - 1)
+            .map_or(from, |last| if last.address + last.piece.size > to { last.address } else { to });
+        end.saturating_sub(start)
     }
 
     /// The handles that lie wholly between two addresses with memory behind all of them, in order.

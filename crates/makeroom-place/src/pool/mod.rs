@@ -8,7 +8,7 @@
 //! tiles.rs     all addresses, cut into tiles         bins.rs      free tiles by size
 //! handles.rs   physical memory, and where it is      lists.rs     which bins a tile is in
 //! report.rs    figures, pictures, errors             donors.rs    handles that move, and new ones
-//! resting.rs   the block that was freed last
+//! resting.rs   the block that was freed last         filled.rs    which streams have free memory
 //! ```
 //!
 //! The rules, in the order in which a request tries them:
@@ -28,6 +28,7 @@
 mod backing;
 mod bins;
 mod donors;
+mod filled;
 mod handles;
 mod lists;
 mod pending;

@@ -1,5 +1,7 @@
 //! Blocks that several streams use: freed, they wait until the GPU has passed what all of these were given.
 
+use std::collections::BTreeMap;
+
 use makeroom_core::{Address, FastMap, StreamId};
 
 use super::backing::{Backing, Mark, Patience};
@@ -7,6 +9,9 @@ use super::policy::Policy;
 use super::report::FreeError;
 use super::streams::StreamIndex;
 use super::tiles::{State, TileId};
+
+/// How many blocks that wait for streams a request looks at. Real programs have far fewer.
+const MOST_WAITING: usize = 256;
 
 /// A freed block, and what it waits for.
 #[derive(Clone, Debug)]
@@ -22,7 +27,12 @@ struct Waiting {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
     uses: FastMap<TileId, Vec<StreamIndex>>,
-    waiting: Vec<Waiting>,
+    /// In the order of their frees.
+    waiting: BTreeMap<u64, Waiting>,
+    /// How many were ever freed to wait.
+    freed: u64,
+    /// The free from which waiting blocks are looked through, where there are many.
+    next: u64,
     /// Σ of what was asked for.
     requested: u64,
 }
@@ -40,7 +50,7 @@ impl Pending {
 
     /// All places of streams that blocks in use or freed ones still name.
     pub(crate) fn streams(&self) -> impl Iterator<Item = StreamIndex> + '_ {
-        let waiting = self.waiting.iter().flat_map(|waiting| {
+        let waiting = self.waiting.values().flat_map(|waiting| {
             std::iter::once(waiting.stream).chain(waiting.uses.iter().map(|&(stream, _)| stream))
         });
         self.uses.values().flatten().copied().chain(waiting)
@@ -84,27 +94,45 @@ impl Policy {
         }
         self.pending.requested += self.tiles[tile].figure;
         self.tiles[tile].state = State::Pending;
-        self.pending.waiting.push(Waiting { tile, stream, uses });
+        self.pending.waiting.insert(self.pending.freed, Waiting { tile, stream, uses });
+        self.pending.freed += 1;
     }
 
     /// Takes blocks back that wait for streams, those of which the GPU has passed; how many bytes came back.
     pub fn collect(&mut self, backing: &mut impl Backing, patience: Patience) -> u64 {
         self.end_rest();
         let mut collected = 0;
-        let mut still = Vec::new();
-        for mut waiting in std::mem::take(&mut self.pending.waiting) {
+        for free in self.frees_in_turn(patience) {
+            let Some(waiting) = self.pending.waiting.get_mut(&free) else { continue };
             waiting
                 .uses
                 .retain(|&(stream, after)| self.streams.wait(backing, stream, after, patience).is_err());
             if waiting.uses.is_empty() {
-                collected += self.tiles[waiting.tile].size;
-                self.pending.requested -= self.tiles[waiting.tile].figure;
-                self.release(waiting.tile, waiting.stream);
-            } else {
-                still.push(waiting);
+                let (tile, stream) = (waiting.tile, waiting.stream);
+                self.pending.waiting.remove(&free);
+                collected += self.tiles[tile].size;
+                self.pending.requested -= self.tiles[tile].figure;
+                self.release(tile, stream);
             }
         }
-        self.pending.waiting = still;
         collected
+    }
+
+    /// The frees to look at, in order: all of them, or, where there are many and none is waited for, some by turns.
+    fn frees_in_turn(&mut self, patience: Patience) -> Vec<u64> {
+        let waiting = &self.pending.waiting;
+        if patience == Patience::Wait || waiting.len() <= MOST_WAITING {
+            return waiting.keys().copied().collect();
+        }
+        let from = self.pending.next;
+        let mut some: Vec<u64> = waiting
+            .range(from..)
+            .chain(waiting.range(..from))
+            .map(|(&free, _)| free)
+            .take(MOST_WAITING)
+            .collect();
+        self.pending.next = some.last().map_or(0, |last| last + 1);
+        some.sort_unstable();
+        some
     }
 }

@@ -7,8 +7,9 @@ use makeroom_core::{Address, FastMap, StreamId};
 
 use super::backing::{Backing, Mark, PAGE};
 use super::bins::{Bins, GRAIN};
+use super::filled::Filled;
 use super::handles::Handles;
-use super::lists::{Zone, stream_of};
+use super::lists::{Zone, owner_of, stream_of};
 use super::pending::Pending;
 use super::report::{Allocated, BlockId, Cause, Counters, FreeError, Freed, Shortage, Stats};
 use super::streams::{EVERYBODY, StreamIndex, Streams};
@@ -46,6 +47,10 @@ pub struct Policy {
     pub(super) tiles: Tiles,
     /// Free and unmapped tiles, by list.
     pub(super) bins: Vec<Bins>,
+    /// The streams that have free memory in a zone.
+    pub(super) filled: [Filled; Zone::ALL.len()],
+    /// The stream from which others' memory is looked through, where there are many.
+    pub(super) next_other: StreamIndex,
     pub(super) handles: Handles,
     pub(super) streams: Streams,
     /// The tile of each block in use, by address.
@@ -77,6 +82,8 @@ impl Policy {
             tiles: Tiles::default(),
             // The unmapped tiles of both zones, and what is free for everybody.
             bins: vec![Bins::default(); 4],
+            filled: [Filled::default(), Filled::default()],
+            next_other: EVERYBODY + 1,
             handles: Handles::default(),
             streams: Streams::default(),
             blocks: FastMap::default(),
@@ -284,16 +291,15 @@ impl Policy {
 
     /// Makes a part of a free tile a block; the rest stays free.
     fn take(&mut self, mut id: TileId, size: u64, list: u32, requested: u64) -> TileId {
-        let from = self.tiles[id].list;
-        self.bins[from as usize].remove(&mut self.tiles, id);
+        self.unhang(id);
         if self.is_better_high(id, size) {
             let front = id;
             id = self.tiles.split(front, self.tiles[front].size - size);
-            self.bins[from as usize].insert(&mut self.tiles, front);
+            self.hang(front);
         }
         if self.tiles[id].size > size {
             let rest = self.tiles.split(id, size);
-            self.bins[from as usize].insert(&mut self.tiles, rest);
+            self.hang(rest);
         }
         let tile = &mut self.tiles[id];
         tile.state = State::Live;
@@ -348,22 +354,51 @@ impl Policy {
 
     /// Merges a free or unmapped tile that hangs nowhere with its neighbours of the same kind, and hangs it in.
     pub(super) fn settle(&mut self, mut id: TileId) -> TileId {
-        let list = self.tiles[id].list as usize;
         let next = self.tiles[id].next;
         if self.tiles.is_like(id, next) {
-            self.bins[list].remove(&mut self.tiles, next);
+            self.unhang(next);
             self.tiles[id].figure = self.tiles[id].figure.max(self.tiles[next].figure);
-            self.tiles.absorb_next(id);
+            self.absorb_next(id);
         }
         let previous = self.tiles[id].previous;
         if self.tiles.is_like(id, previous) {
-            self.bins[list].remove(&mut self.tiles, previous);
+            self.unhang(previous);
             self.tiles[previous].figure = self.tiles[id].figure.max(self.tiles[previous].figure);
-            self.tiles.absorb_next(previous);
+            self.absorb_next(previous);
             id = previous;
         }
-        self.bins[list].insert(&mut self.tiles, id);
+        self.hang(id);
         id
+    }
+
+    fn absorb_next(&mut self, id: TileId) {
+        if self.cursor == self.tiles[id].next {
+            self.cursor = id;
+        }
+        self.tiles.absorb_next(id);
+    }
+
+    /// Hangs a tile in the list it belongs to.
+    pub(super) fn hang(&mut self, id: TileId) {
+        let list = self.tiles[id].list;
+        let bins = &mut self.bins[list as usize];
+        let was_empty = bins.is_empty();
+        bins.insert(&mut self.tiles, id);
+        if was_empty && let Some(stream) = owner_of(list) {
+            self.filled[Zone::of_list(list) as usize].insert(stream);
+        }
+    }
+
+    /// Takes a tile out of the list it belongs to.
+    pub(super) fn unhang(&mut self, id: TileId) {
+        let list = self.tiles[id].list;
+        let bins = &mut self.bins[list as usize];
+        bins.remove(&mut self.tiles, id);
+        if bins.is_empty()
+            && let Some(stream) = owner_of(list)
+        {
+            self.filled[Zone::of_list(list) as usize].remove(stream);
+        }
     }
 
     /// The mark after which a free tile's stream must have come.

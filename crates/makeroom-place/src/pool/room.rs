@@ -26,6 +26,8 @@ const EFFORT_OF_A_MOVE: u64 = 6400;
 const FREE_MOVES: u64 = 200;
 /// With so many more a program gets a little, which saves most of them; beyond, it gets more with every move.
 const PATIENCE: f64 = 2_500.0;
+/// How many other streams' memory a request looks at. Real programs have far fewer streams.
+const MOST_OTHERS: usize = 64;
 /// No program gets more than this part beyond what it ever used.
 const MOST_SLACK: f64 = 0.25;
 
@@ -100,6 +102,12 @@ impl Policy {
         cause: Cause,
     ) -> Result<TileId, Cause> {
         let mut came = self.collect(backing, Patience::Wait) > 0;
+        // One stream's memory is waited for before that of all of them, which takes as long as there is memory.
+        if self.filled[zone as usize].len() > MOST_OTHERS
+            && let Some(found) = self.lent_late(backing, size, zone, stream)
+        {
+            return Ok(found);
+        }
         for zone in Zone::ALL {
             // Also where the block cannot lie: a handle shared by two streams' free memory can move only then.
             came |= self.adopt(backing, zone, stream, Patience::Wait);
@@ -137,20 +145,52 @@ impl Policy {
         zone: Zone,
         stream: StreamIndex,
     ) -> Option<TileId> {
-        (EVERYBODY + 1..self.streams.count()).filter(|&other| other != stream).find_map(|other| {
+        self.others(zone, stream).into_iter().find_map(|other| {
             let found = self.bins[zone.free(other) as usize].find(&self.tiles, size)?;
             let (_, after) = self.freed_after(found);
             self.streams.is_done(backing, other, after).then_some(found)
         })
     }
 
+    /// Other streams that have free memory in a zone: all of them, or, where there are many, some by turns. A program
+    /// with thousands of streams would otherwise look at all of them for every request.
+    pub(super) fn others(&mut self, zone: Zone, stream: StreamIndex) -> Vec<StreamIndex> {
+        let filled = &self.filled[zone as usize];
+        let first = EVERYBODY + 1;
+        if filled.len() <= MOST_OTHERS {
+            return filled.from(first).filter(|&other| other != stream).collect();
+        }
+        let others = filled.from(self.next_other.max(first)).chain(filled.from(first));
+        let mut some: Vec<StreamIndex> = others.take(MOST_OTHERS).collect();
+        self.next_other = some.last().map_or(first, |&last| last + 1);
+        some.sort_unstable();
+        some.dedup();
+        some.retain(|&other| other != stream);
+        some
+    }
+
     /// The free memory of the first stream that has enough, waited for briefly.
     fn lent_soon(&mut self, backing: &mut impl Backing, size: u64, zone: Zone) -> Option<TileId> {
-        let (stream, found) = (EVERYBODY + 1..self.streams.count()).find_map(|stream| {
+        let (stream, found) = self.others(zone, EVERYBODY).into_iter().find_map(|stream| {
             Some(stream).zip(self.bins[zone.free(stream) as usize].find(&self.tiles, size))
         })?;
         let (_, after) = self.freed_after(found);
         self.streams.wait(backing, stream, after, Patience::WaitBriefly).is_ok().then_some(found)
+    }
+
+    /// Other streams' free memory that is large enough, waited for as long as that may take.
+    fn lent_late(
+        &mut self,
+        backing: &mut impl Backing,
+        size: u64,
+        zone: Zone,
+        stream: StreamIndex,
+    ) -> Option<TileId> {
+        self.others(zone, stream).into_iter().find_map(|other| {
+            let found = self.bins[zone.free(other) as usize].find(&self.tiles, size)?;
+            let (_, after) = self.freed_after(found);
+            self.streams.wait(backing, other, after, Patience::Wait).is_ok().then_some(found)
+        })
     }
 
     /// Makes other streams' free memory this stream's, as far as the GPU is done with it; whether anything came.
@@ -161,9 +201,17 @@ impl Policy {
         stream: StreamIndex,
         patience: Patience,
     ) -> bool {
+        let mut others = if patience == Patience::Wait {
+            self.filled[zone as usize].from(EVERYBODY + 1).filter(|&other| other != stream).collect()
+        } else {
+            self.others(zone, stream)
+        };
+        if stream != EVERYBODY {
+            others.insert(0, EVERYBODY);
+        }
         let mut adopted = false;
-        for other in EVERYBODY..self.streams.count() {
-            adopted |= other != stream && self.adopt_from(backing, zone, other, stream, patience);
+        for other in others {
+            adopted |= self.adopt_from(backing, zone, other, stream, patience);
         }
         adopted
     }
@@ -178,12 +226,15 @@ impl Policy {
         patience: Patience,
     ) -> bool {
         let from = zone.free(owner);
+        if patience == Patience::DoNotWait && !self.may_be_idle(backing, from, owner) {
+            return false;
+        }
         let tiles: Vec<TileId> = self.bins[from as usize].at_least(&self.tiles, 0).collect();
         let mut adopted = false;
         for id in tiles {
             let (_, after) = self.freed_after(id);
             if self.streams.wait(backing, owner, after, patience).is_ok() {
-                self.bins[from as usize].remove(&mut self.tiles, id);
+                self.unhang(id);
                 self.tiles[id].list = zone.free(heir);
                 // The GPU is done with it on every stream, so there is no mark to come to.
                 self.tiles[id].figure = 0;
@@ -191,7 +242,22 @@ impl Policy {
                 adopted = true;
             }
         }
+        self.bins[from as usize].measure(&self.tiles);
         adopted
+    }
+
+    /// Whether the GPU may be done with any of a list's tiles. Makes the marks that asking for each tile would make,
+    /// but looks at none of them: most requests find that nothing has changed since the last one.
+    fn may_be_idle(&mut self, backing: &mut impl Backing, list: u32, owner: StreamIndex) -> bool {
+        let bins = &self.bins[list as usize];
+        if bins.is_empty() {
+            return false;
+        }
+        let (oldest, newest) = (bins.oldest(), bins.newest());
+        if let Some(newest) = newest.filter(|_| !self.streams.has_passed(owner, oldest)) {
+            self.streams.is_done(backing, owner, newest);
+        }
+        self.streams.is_done(backing, owner, oldest)
     }
 
     /// Puts memory behind a window, moved and new, and cuts the window's tile to begin where the block does.
@@ -218,7 +284,11 @@ impl Policy {
             return Err(Cause::Limit);
         }
         let mut filled: Vec<(Gap, Vec<HandleId>)> = Vec::new();
-        for (gap, Filling { mut handles, missing }) in plan {
+        for (gap, Filling { handles: donors, missing }) in plan {
+            let mut handles: Vec<HandleId> = donors.iter().map(|donor| donor.handle).collect();
+            for donor in donors {
+                self.handles.note(donor.handle, donor.tile);
+            }
             for piece in pieces(missing, size) {
                 let handle = backing.create(piece).map_err(|_| Cause::Device)?;
                 let id = self.handles.add(Piece { handle, size: piece });
@@ -231,13 +301,13 @@ impl Policy {
         for (gap, handles) in filled {
             self.fill(backing, gap, &handles, zone.free(stream), moving.patience())?;
         }
+        self.aim(window.tile);
         let mut id = self.tile_at(window.start);
         if self.tiles[id].address < window.start {
-            let list = self.tiles[id].list as usize;
-            self.bins[list].remove(&mut self.tiles, id);
+            self.unhang(id);
             let rest = self.tiles.split(id, window.start - self.tiles[id].address);
-            self.bins[list].insert(&mut self.tiles, id);
-            self.bins[list].insert(&mut self.tiles, rest);
+            self.hang(id);
+            self.hang(rest);
             id = rest;
         }
         debug_assert!(self.tiles[id].state == State::Free && self.tiles[id].size >= size);
@@ -271,8 +341,8 @@ impl Policy {
         // Sums of addresses are made everywhere.
         address.0.checked_add(length).ok_or(Cause::Device)?;
         let id = self.tiles.add_range(address.0, length, zone.unmapped());
-        self.handles.add_range(address.0, length, zone, id);
-        self.bins[zone.unmapped() as usize].insert(&mut self.tiles, id);
+        self.handles.add_range(address.0, length, id);
+        self.hang(id);
         Ok(())
     }
 
@@ -293,13 +363,16 @@ impl Policy {
         }
         let pieces: Vec<Piece> = handles.iter().map(|&handle| self.handles.get(handle).piece).collect();
         backing.map(Address(gap.start), &pieces).map_err(|_| Cause::Device)?;
-        self.handles.spare.retain(|spare| !handles.contains(spare));
+        let mut mapped = handles.to_vec();
+        mapped.sort_unstable();
+        self.handles.spare.retain(|spare| mapped.binary_search(spare).is_err());
         self.done.mapped += handles.len() as u64;
         let mut at = gap.start;
         for &handle in handles {
             self.handles.map(handle, at);
             at += self.handles.get(handle).piece.size;
         }
+        self.aim(gap.tile);
         self.convert(gap.start, at, State::Free, list);
         Ok(())
     }
@@ -312,6 +385,7 @@ impl Policy {
         patience: Patience,
     ) -> Result<(), Cause> {
         let held = self.handles.get(handle);
+        self.aim(held.near);
         let id = self.tile_at(held.address);
         let zone = Zone::of_list(self.tiles[id].list);
         let (stream, after) = self.freed_after(id);
@@ -327,22 +401,28 @@ impl Policy {
     /// Makes a part of a free tile unmapped, or a part of an unmapped one free.
     fn convert(&mut self, from: u64, to: u64, state: State, list: u32) {
         let mut id = self.tile_at(from);
-        let old = self.tiles[id].list as usize;
-        self.bins[old].remove(&mut self.tiles, id);
+        self.unhang(id);
         if self.tiles[id].address < from {
             let middle = self.tiles.split(id, from - self.tiles[id].address);
-            self.bins[old].insert(&mut self.tiles, id);
+            self.hang(id);
             id = middle;
         }
         if self.tiles[id].end() > to {
             let rest = self.tiles.split(id, to - from);
-            self.bins[old].insert(&mut self.tiles, rest);
+            self.hang(rest);
         }
         let tile = &mut self.tiles[id];
         tile.state = state;
         tile.list = list;
         tile.figure = 0;
         self.settle(id);
+    }
+
+    /// Begins the next search at a tile, if it is still there.
+    fn aim(&mut self, near: TileId) {
+        if self.tiles.get(near).is_some_and(|tile| tile.state != State::Vacant) {
+            self.cursor = near;
+        }
     }
 
     /// The tile in which an address lies. It is searched for from the tile that was found last: what moves together

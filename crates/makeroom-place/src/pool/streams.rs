@@ -145,6 +145,11 @@ impl Streams {
         stream.passed > after
     }
 
+    /// Whether it is known that the GPU is done with what was freed on a stream after a mark.
+    pub(crate) fn has_passed(&self, index: StreamIndex, after: Mark) -> bool {
+        self.table[index as usize].passed > after
+    }
+
     /// Waits until the GPU is done with what was freed on a stream after a mark, as long as patience lasts.
     pub(crate) fn wait(
         &mut self,

@@ -21,7 +21,7 @@ impl Policy {
         // What rests becomes free memory as well.
         self.collect(backing, patience);
         // A handle under the free memory of several streams can move only once it is everybody's.
-        for stream in EVERYBODY + 1..self.streams.count() {
+        for stream in self.all_filled().into_iter().filter(|&stream| stream != EVERYBODY) {
             for zone in Zone::ALL {
                 self.adopt_from(backing, zone, stream, EVERYBODY, patience);
             }
@@ -95,16 +95,29 @@ impl Policy {
         self.retired_at_most = RETIRED.max(2 * self.streams.retired());
     }
 
+    /// All streams that have free memory.
+    pub(super) fn all_filled(&self) -> Vec<StreamIndex> {
+        let mut streams: Vec<StreamIndex> =
+            self.filled.iter().flat_map(|filled| filled.from(EVERYBODY)).collect();
+        streams.sort_unstable();
+        streams.dedup();
+        streams
+    }
+
     /// Handles that lie wholly in free memory.
-    fn movable(&self) -> Vec<HandleId> {
+    fn movable(&mut self) -> Vec<HandleId> {
         let mut movable = Vec::new();
-        for stream in EVERYBODY..self.streams.count() {
+        for stream in self.all_filled() {
             for zone in Zone::ALL {
                 let tiles: Vec<TileId> =
                     self.bins[zone.free(stream) as usize].at_least(&self.tiles, PAGE).collect();
                 for id in tiles {
                     let tile = &self.tiles[id];
+                    let first = movable.len();
                     movable.extend(self.handles.within(tile.address, tile.end()));
+                    for &handle in &movable[first..] {
+                        self.handles.note(handle, id);
+                    }
                 }
             }
         }

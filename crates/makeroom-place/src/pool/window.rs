@@ -8,7 +8,10 @@ use super::backing::PAGE;
 use super::lists::Zone;
 use super::policy::Policy;
 use super::streams::{EVERYBODY, StreamIndex};
-use super::tiles::{NONE, State};
+use super::tiles::{NONE, State, TileId};
+
+/// How many holes of a kind a request looks at. The recordings in `traces` have up to 52.
+pub(super) const MOST_HOLES: usize = 512;
 
 /// Addresses in a window without memory.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +22,8 @@ pub(super) struct Gap {
     pub(super) needed: u64,
     /// How much there are addresses for.
     pub(super) room: u64,
+    /// The tile of these addresses.
+    pub(super) tile: TileId,
 }
 
 /// Where a block is to lie.
@@ -27,6 +32,8 @@ pub(super) struct Window {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) gaps: Vec<Gap>,
+    /// The tile in which it begins.
+    pub(super) tile: TileId,
 }
 
 impl Window {
@@ -39,6 +46,7 @@ impl Window {
 /// A tile without a block.
 #[derive(Clone, Copy, Debug)]
 struct Clear {
+    tile: TileId,
     start: u64,
     end: u64,
     is_mapped: bool,
@@ -46,80 +54,146 @@ struct Clear {
     pinned: u64,
 }
 
+impl Clear {
+    /// What the part between two addresses adds to the score of a window.
+    fn score(&self, from: u64, to: u64) -> u64 {
+        let length = self.end.min(to).saturating_sub(self.start.max(from));
+        if self.is_mapped { length + self.pinned.min(length) } else { 0 }
+    }
+}
+
+/// The best window so far: its score, the length of its run, and what it needs.
+type Best = Option<(u64, u64, Window)>;
+
 impl Policy {
     /// The best window for a block of a stream; `None` where no run of addresses is long enough.
     pub(super) fn best_window(&self, size: u64, zone: Zone, stream: StreamIndex) -> Option<Window> {
-        let mut best: Option<(u64, u64, Window)> = None;
+        let mut best: Best = None;
         let mut run: Vec<Clear> = Vec::new();
-        for range in self.handles.ranges.iter().filter(|range| range.zone == zone) {
-            let mut id = range.first;
-            while id != NONE {
-                match self.clear(id, zone, stream) {
-                    Some(clear) => run.push(clear),
-                    None => keep_best(&mut best, &mut run, size),
-                }
-                id = self.tiles[id].next;
+        // The range and the end of the last run.
+        let mut behind = (0, 0);
+        for (range, address, seed) in self.seeds(size, zone, stream) {
+            if (range, address) < behind {
+                continue;
             }
+            let mut id = seed;
+            while let Some(previous) = self.clear_at(self.tiles[id].previous, zone, stream) {
+                id = previous;
+            }
+            while let Some(clear) = self.clear(id, zone, stream) {
+                run.push(clear);
+                id = self.tiles[id].next;
+                if id == NONE {
+                    break;
+                }
+            }
+            behind = (range, run.last().map_or(0, |last| last.end));
             keep_best(&mut best, &mut run, size);
         }
         best.map(|(_, _, window)| window)
     }
 
-    fn clear(&self, id: u32, zone: Zone, stream: StreamIndex) -> Option<Clear> {
+    /// A tile of every run that may be long enough, by range and address.
+    ///
+    /// Neighbours that are free in one list are one tile. So a run has addresses without memory, or memory that is free
+    /// for everybody, or is a single tile that is large enough: blocks, which most tiles are, need not be looked at, and
+    /// neither do the small holes of a stream. Of runs without memory the largest [`MOST_HOLES`] are.
+    fn seeds(&self, size: u64, zone: Zone, stream: StreamIndex) -> Vec<(usize, u64, TileId)> {
+        let bins = |list: u32| &self.bins[list as usize];
+        let unmapped = bins(zone.unmapped()).largest_first(&self.tiles).take(MOST_HOLES);
+        let everybodys = bins(zone.free(EVERYBODY)).largest_first(&self.tiles).take(MOST_HOLES);
+        let own = bins(zone.free(stream)).at_least(&self.tiles, size).take(MOST_HOLES);
+        let place = |id: TileId| {
+            let address = self.tiles[id].address;
+            (self.handles.range_number(address), address, id)
+        };
+        let mut seeds: Vec<_> = unmapped.chain(everybodys).chain(own).map(place).collect();
+        seeds.sort_unstable();
+        seeds
+    }
+
+    /// A neighbour, if it can be part of a run.
+    fn clear_at(&self, id: TileId, zone: Zone, stream: StreamIndex) -> Option<TileId> {
+        (id != NONE && self.is_clear(id, zone, stream)).then_some(id)
+    }
+
+    fn is_clear(&self, id: TileId, zone: Zone, stream: StreamIndex) -> bool {
+        let tile = &self.tiles[id];
+        match tile.state {
+            State::Unmapped => true,
+            State::Free => tile.list == zone.free(stream) || tile.list == zone.free(EVERYBODY),
+            _ => false,
+        }
+    }
+
+    fn clear(&self, id: TileId, zone: Zone, stream: StreamIndex) -> Option<Clear> {
         let tile = &self.tiles[id];
         let (start, end) = (tile.address, tile.end());
-        match tile.state {
-            State::Unmapped => Some(Clear { start, end, is_mapped: false, pinned: 0 }),
-            State::Free if tile.list == zone.free(stream) || tile.list == zone.free(EVERYBODY) => {
-                let movable: u64 =
-                    self.handles.within(start, end).map(|handle| self.handles.get(handle).piece.size).sum();
-                Some(Clear { start, end, is_mapped: true, pinned: tile.size - movable })
-            }
-            _ => None,
-        }
+        let is_mapped = tile.state == State::Free;
+        self.is_clear(id, zone, stream).then(|| {
+            let pinned = if is_mapped { tile.size - self.handles.movable(start, end) } else { 0 };
+            Clear { tile: id, start, end, is_mapped, pinned }
+        })
     }
 }
 
 /// Keeps the best window, of equal ones that of the shortest run, and begins a new run.
-fn keep_best(best: &mut Option<(u64, u64, Window)>, run: &mut Vec<Clear>, size: u64) {
+fn keep_best(best: &mut Best, run: &mut Vec<Clear>, size: u64) {
     let length = run.last().map_or(0, |last| last.end) - run.first().map_or(0, |first| first.start);
-    for (score, window) in windows(run, size) {
-        let is_better =
-            |&(most, shortest, _): &(u64, u64, Window)| score > most || (score == most && length < shortest);
-        if best.as_ref().is_none_or(is_better) {
-            *best = Some((score, length, window));
+    let mut found = None;
+    for (score, start) in windows(run, size) {
+        let (most, shortest) = found.map_or_else(
+            || best.as_ref().map_or((None, 0), |&(most, shortest, _)| (Some(most), shortest)),
+            |(most, _)| (Some(most), length),
+        );
+        if most.is_none_or(|most| score > most || (score == most && length < shortest)) {
+            found = Some((score, start));
         }
+    }
+    if let Some((score, start)) = found {
+        *best = Some((score, length, window(run, start, size)));
     }
     run.clear();
 }
 
-/// All windows of a run, with their scores.
-fn windows(run: &[Clear], size: u64) -> impl Iterator<Item = (u64, Window)> + '_ {
-    let (Some(first), Some(last)) = (run.first(), run.last()) else {
-        return None.into_iter().flatten();
-    };
-    let (low, high) = (first.start, last.end);
+/// Where a run's windows begin, with their scores.
+fn windows(run: &[Clear], size: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+    let (low, high) = (run.first().map_or(0, |first| first.start), run.last().map_or(0, |last| last.end));
+    // The score of everything before each tile.
+    let mut before = vec![0];
+    if high - low >= size {
+        before.extend(run.iter().scan(0, |sum, clear| {
+            *sum += clear.score(low, high);
+            Some(*sum)
+        }));
+    }
     let starts = run
         .iter()
         .flat_map(move |clear| [Some(clear.start), clear.end.checked_sub(size)])
         .flatten()
-        .filter(move |&start| start >= low && high - start >= size);
-    Some(starts.map(move |start| measure(run, start, size))).into_iter().flatten()
+        .filter(move |&start| start >= low && start <= high && high - start >= size);
+    starts.map(move |start| {
+        let end = start + size;
+        let first = run.partition_point(|clear| clear.end <= start);
+        let last = run.partition_point(|clear| clear.start < end) - 1;
+        let score = if first == last {
+            run[first].score(start, end)
+        } else {
+            run[first].score(start, end) + (before[last] - before[first + 1]) + run[last].score(start, end)
+        };
+        (score, start)
+    })
 }
 
-fn measure(run: &[Clear], start: u64, size: u64) -> (u64, Window) {
+fn window(run: &[Clear], start: u64, size: u64) -> Window {
     let end = start + size;
-    let mut score = 0;
     let mut gaps = Vec::new();
-    for clear in run.iter().filter(|clear| clear.start < end && clear.end > start) {
+    for clear in run.iter().filter(|clear| !clear.is_mapped && clear.start < end && clear.end > start) {
         let (from, to) = (clear.start.max(start), clear.end.min(end));
-        if clear.is_mapped {
-            score += (to - from) + clear.pinned.min(to - from);
-        } else {
-            let from = from - from % PAGE;
-            let needed = (to - from).next_multiple_of(PAGE);
-            gaps.push(Gap { start: from, needed, room: clear.end - from });
-        }
+        let from = from - from % PAGE;
+        let needed = (to - from).next_multiple_of(PAGE);
+        gaps.push(Gap { start: from, needed, room: clear.end - from, tile: clear.tile });
     }
-    (score, Window { start, end, gaps })
+    let tile = run[run.partition_point(|clear| clear.end <= start)].tile;
+    Window { start, end, gaps, tile }
 }

@@ -232,8 +232,7 @@ impl Run<'_> {
     }
 
     fn request(&self, number: u32) -> Request {
-        let allocation = self.program.allocations[number as usize];
-        Request { size: allocation.size, stream: allocation.stream, pool: allocation.pool }
+        self.program.request(number)
     }
 
     fn note_peak(&mut self) {

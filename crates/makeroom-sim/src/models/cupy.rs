@@ -7,6 +7,8 @@
 //! Of equally large holes, CuPy picks the one whose host object has the lowest address, which no recording contains;
 //! this model picks the hole with the lowest address. That can change which hole is used, and how later ones are split.
 
+use std::collections::BTreeSet;
+
 use makeroom_core::FastMap;
 use makeroom_place::{BestFit, Offset, Placement};
 
@@ -27,6 +29,8 @@ pub(crate) struct Cupy {
     streams: FastMap<u64, usize>,
     /// The arena and the location of each allocation.
     blocks: Numbered<(usize, Offset)>,
+    /// The arenas in which something was freed since unused segments were.
+    changed: BTreeSet<usize>,
     reserved: u64,
 }
 
@@ -50,8 +54,8 @@ impl Cupy {
 
     /// Frees every unused segment.
     fn free_all_blocks(&mut self, device: &mut Device) {
-        for arena in &mut self.arenas {
-            for region in arena.shrink() {
+        for arena in std::mem::take(&mut self.changed) {
+            for region in self.arenas[arena].shrink() {
                 device.release(region.offset.0, region.size);
                 self.reserved -= region.size;
             }
@@ -78,6 +82,7 @@ impl Model for Cupy {
         if let Some((arena, offset)) = self.blocks.take(number) {
             let freed = self.arenas[arena].free(offset);
             debug_assert!(freed.is_ok());
+            self.changed.insert(arena);
         }
     }
 

@@ -7,6 +7,7 @@ mod bfc;
 mod cuda_async;
 mod cupy;
 mod ideal;
+mod largest;
 mod makeroom;
 mod numbered;
 mod options;

@@ -14,6 +14,7 @@ use makeroom_place::{BySize, Hole, Index, REGION_ALIGNMENT, Tile, TileId, Tiles}
 use crate::device::Device;
 use crate::driver::{Driver, Refused};
 use crate::model::Model;
+use crate::models::largest::Largest;
 use crate::models::numbered::Numbered;
 use crate::models::options::{self, OptionError};
 use crate::pytorch::Request;
@@ -51,20 +52,33 @@ impl Options {
     }
 }
 
-/// RMM's pool on one device. A tile's owner is the index of its list.
+/// RMM's pool on one device. The owner of a free tile is the label of its list.
+///
+/// When one list is moved into another, the shorter one is: the longer one changes hands with its label, so that its
+/// tiles need not be touched. The result is the same, because a list is ordered by size and address alone.
 #[derive(Clone, Debug)]
 pub(crate) struct RmmPool {
     tiles: Tiles,
-    lists: Vec<BySize>,
+    lists: Vec<List>,
+    /// The largest hole of each list.
+    largest: Largest,
     /// The list of each stream.
     streams: FastMap<u64, u32>,
-    blocks: Numbered<TileId>,
+    /// The list and the tile of each allocation.
+    blocks: Numbered<(u32, TileId)>,
     /// Size of the allocation before the first request; 0 once it is made.
     initial: u64,
     maximum: Option<u64>,
     reserved: u64,
     /// The address of the next driver allocation.
     end: u64,
+}
+
+/// The free memory of a stream.
+#[derive(Clone, Debug)]
+struct List {
+    holes: BySize,
+    label: u32,
 }
 
 impl RmmPool {
@@ -74,6 +88,7 @@ impl RmmPool {
         Self {
             tiles: Tiles::default(),
             lists: Vec::new(),
+            largest: Largest::default(),
             streams: FastMap::default(),
             blocks: Numbered::default(),
             initial: initial / GRAIN * GRAIN,
@@ -85,13 +100,10 @@ impl RmmPool {
 
     fn list_of(&mut self, stream: u64) -> u32 {
         *self.streams.entry(stream).or_insert_with(|| {
-            self.lists.push(BySize::default());
-            self.lists.len() as u32 - 1
+            let label = self.lists.len() as u32;
+            self.lists.push(List { holes: BySize::default(), label });
+            label
         })
-    }
-
-    fn list(&mut self, owner: u32) -> &mut BySize {
-        &mut self.lists[owner as usize]
     }
 
     fn hole(&self, tile: TileId) -> Hole {
@@ -99,54 +111,79 @@ impl RmmPool {
         Hole { size, offset, tile }
     }
 
+    fn insert(&mut self, list: u32, tile: TileId) {
+        let hole = self.hole(tile);
+        let holes = &mut self.lists[list as usize].holes;
+        holes.insert(hole);
+        self.largest.set(list, holes.largest());
+    }
+
+    fn remove(&mut self, list: u32, hole: Hole) {
+        let holes = &mut self.lists[list as usize].holes;
+        holes.remove(hole);
+        self.largest.set(list, holes.largest());
+    }
+
     /// Takes a block from a list; the rest of it stays there.
-    fn take(&mut self, owner: u32, size: u64) -> Option<TileId> {
-        let hole = self.list(owner).first(size)?;
-        self.list(owner).remove(hole);
+    fn take(&mut self, list: u32, size: u64) -> Option<TileId> {
+        let hole = self.lists[list as usize].holes.first(size)?;
+        self.remove(list, hole);
         if hole.size > size {
             let rest = self.tiles.split(hole.tile, size);
-            let rest = self.hole(rest);
-            self.list(owner).insert(rest);
+            self.insert(list, rest);
         }
         self.tiles.set_free(hole.tile, false);
         Some(hole.tile)
     }
 
     /// Adds a free tile to a list and merges it with its neighbors there.
-    fn put(&mut self, owner: u32, mut tile: TileId) {
-        self.tiles.set_owner(tile, owner);
+    fn put(&mut self, list: u32, mut tile: TileId) {
+        self.tiles.set_owner(tile, self.lists[list as usize].label);
         self.tiles.set_free(tile, true);
         if let Some(next) = self.tiles.mergeable_next(tile) {
-            let hole = self.hole(next);
-            self.list(owner).remove(hole);
+            self.remove(list, self.hole(next));
             self.tiles.absorb_next(tile);
         }
         if let Some(previous) = self.tiles.mergeable_previous(tile) {
-            let hole = self.hole(previous);
-            self.list(owner).remove(hole);
+            self.remove(list, self.hole(previous));
             self.tiles.absorb_next(previous);
             tile = previous;
         }
-        let hole = self.hole(tile);
-        self.list(owner).insert(hole);
+        self.insert(list, tile);
     }
 
     /// Moves other lists into this one, one by one, until it has a block.
-    fn merge_lists(&mut self, owner: u32, size: u64) -> Option<TileId> {
-        for other in (0..self.lists.len() as u32).filter(|&other| other != owner) {
-            let moved = std::mem::take(self.list(other));
-            for hole in moved.iter() {
-                self.put(owner, hole.tile);
+    fn merge_lists(&mut self, list: u32, size: u64) -> Option<TileId> {
+        let mut from = 0;
+        while let Some(other) = self.largest.next_at_least(from, 1) {
+            from = other + 1;
+            if other == list {
+                continue;
             }
-            if let Some(tile) = self.take(owner, size) {
+            if self.lists[other as usize].holes.len() > self.lists[list as usize].holes.len() {
+                self.lists.swap(other as usize, list as usize);
+            }
+            let moved = std::mem::take(&mut self.lists[other as usize].holes);
+            self.largest.set(other, 0);
+            for hole in moved.iter() {
+                self.put(list, hole.tile);
+            }
+            self.largest.set(list, self.lists[list as usize].holes.largest());
+            if let Some(tile) = self.take(list, size) {
                 return Some(tile);
             }
         }
         None
     }
 
+    /// The first block that another list has. The request's own list has none.
+    fn take_from_others(&mut self, size: u64) -> Option<TileId> {
+        let list = self.largest.first_at_least(size)?;
+        self.take(list, size)
+    }
+
     /// Allocates driver memory for a request of `size` bytes: the preferred size, or half of it, and so on.
-    fn expand(&mut self, device: &mut Device, owner: u32, size: u64) -> Result<(), Refused> {
+    fn expand(&mut self, device: &mut Device, list: u32, size: u64) -> Result<(), Refused> {
         let mut wanted = match self.maximum {
             None => size.max(self.reserved),
             Some(maximum) => {
@@ -163,25 +200,24 @@ impl RmmPool {
             }
             wanted = size.max((wanted / 2).next_multiple_of(GRAIN));
         }
-        self.add(owner, wanted)
+        self.add(list, wanted)
     }
 
-    fn add(&mut self, owner: u32, size: u64) -> Result<(), Refused> {
+    fn add(&mut self, list: u32, size: u64) -> Result<(), Refused> {
         let end = self.end.checked_add(size).and_then(|end| end.checked_next_multiple_of(REGION_ALIGNMENT));
-        let tile = self.tiles.add_region(self.end, size, owner);
+        let tile = self.tiles.add_region(self.end, size, self.lists[list as usize].label);
         self.end = end.ok_or(Refused)?;
         self.reserved += size;
-        let hole = self.hole(tile);
-        self.list(owner).insert(hole);
+        self.insert(list, tile);
         Ok(())
     }
 
     /// The initial allocation must succeed in full: otherwise RMM does not start.
-    fn begin(&mut self, device: &mut Device, owner: u32) -> Result<(), Refused> {
+    fn begin(&mut self, device: &mut Device, list: u32) -> Result<(), Refused> {
         let initial = std::mem::take(&mut self.initial);
         if initial > 0 {
             device.allocate(initial, 0)?;
-            self.add(owner, initial)?;
+            self.add(list, initial)?;
         }
         Ok(())
     }
@@ -192,28 +228,23 @@ impl Model for RmmPool {
         let size = request.size.max(1).checked_next_multiple_of(GRAIN).ok_or(Refused)?;
         let own = self.list_of(request.stream);
         self.begin(device, own)?;
-        let others = (0..self.lists.len() as u32).filter(|&other| other != own);
         let mut found = self.take(own, size);
-        for other in others {
-            found = found.or_else(|| self.take(other, size));
-        }
-        let mut found = found.or_else(|| self.merge_lists(own, size));
+        found = found.or_else(|| self.take_from_others(size)).or_else(|| self.merge_lists(own, size));
         if found.is_none() {
             self.expand(device, own, size)?;
             found = self.take(own, size);
         }
         let tile = found.ok_or(Refused)?;
         // Regardless of the list it came from, it is returned to the list of the stream that frees it.
-        self.tiles.set_owner(tile, own);
-        self.blocks.insert(number, tile);
+        self.blocks.insert(number, (own, tile));
         Ok(())
     }
 
     fn free_later(&mut self, _device: &mut Device, _number: u32) {}
 
     fn free(&mut self, _device: &mut Device, number: u32) {
-        if let Some(tile) = self.blocks.take(number) {
-            self.put(self.tiles.get(tile).owner, tile);
+        if let Some((list, tile)) = self.blocks.take(number) {
+            self.put(list, tile);
         }
     }
 

@@ -47,6 +47,11 @@ impl Block {
     pub(crate) fn is_split(&self) -> bool {
         self.previous.is_some() || self.next.is_some()
     }
+
+    /// Whether it is all of a segment that can be freed.
+    fn is_whole(&self) -> bool {
+        !self.is_split() && !self.is_expandable
+    }
 }
 
 /// The free blocks of one kind: small or large, of the default pool or of a private one.
@@ -56,6 +61,8 @@ pub(crate) struct Pool {
     pub(crate) is_private: bool,
     /// Mapped blocks of each stream by size and address.
     free: BTreeMap<u64, SizeMap<BlockId>>,
+    /// Those that are whole segments and not expandable, by stream, size and address.
+    whole: BTreeMap<(u64, u64, u64), BlockId>,
     /// Unmapped blocks by stream and address.
     unmapped: BTreeMap<(u64, u64), BlockId>,
     /// Number of searches, for garbage collection.
@@ -74,6 +81,8 @@ pub(crate) struct Blocks {
     table: Vec<Block>,
     vacant: Vec<BlockId>,
     pub(crate) pools: Vec<Pool>,
+    /// Whether there ever was a block in an expandable segment.
+    pub(crate) has_expandable: bool,
 }
 
 impl Blocks {
@@ -87,6 +96,7 @@ impl Blocks {
 
     /// Adds a block, which is not in any set yet.
     pub(crate) fn add(&mut self, block: Block) -> BlockId {
+        self.has_expandable |= block.is_expandable;
         if let Some(id) = self.vacant.pop() {
             self.table[id.0 as usize] = block;
             return id;
@@ -107,8 +117,24 @@ impl Blocks {
         block.age_base = pool.searches;
         if block.is_mapped {
             pool.free.entry(block.stream).or_default().insert(block.size, block.address, id);
+            if block.is_whole() {
+                pool.whole.insert((block.stream, block.size, block.address), id);
+            }
         } else {
             pool.unmapped.insert((block.stream, block.address), id);
+        }
+    }
+
+    /// Makes `next` the neighbor after a block.
+    pub(crate) fn link(&mut self, id: BlockId, next: BlockId) {
+        // A free block is in other sets once it has a neighbor.
+        let is_unused = self.get(id).usage == Use::Unused;
+        if is_unused {
+            self.take_unused(id);
+        }
+        self.get_mut(id).next = Some(next);
+        if is_unused {
+            self.insert_unused(id);
         }
     }
 
@@ -119,6 +145,9 @@ impl Blocks {
         if block.is_mapped {
             if let Some(blocks) = pool.free.get_mut(&block.stream) {
                 blocks.remove(block.size, block.address);
+            }
+            if block.is_whole() {
+                pool.whole.remove(&(block.stream, block.size, block.address));
             }
         } else {
             pool.unmapped.remove(&(block.stream, block.address));
@@ -137,10 +166,21 @@ impl Blocks {
         blocks.into_iter().flat_map(|blocks| blocks.iter_descending().map(|(_, _, id)| id))
     }
 
-    /// All free mapped blocks of a pool, by stream, size and address.
-    pub(crate) fn unused(&self, pool: u32) -> impl Iterator<Item = BlockId> + '_ {
+    /// All free segments of a pool that can be freed, by stream, size and address.
+    pub(crate) fn whole(&self, pool: u32) -> impl Iterator<Item = BlockId> + '_ {
+        self.pools[pool as usize].whole.values().copied()
+    }
+
+    /// All free blocks of a pool in expandable segments, by stream, size and address.
+    pub(crate) fn expandable(&self, pool: u32) -> impl Iterator<Item = BlockId> + '_ {
         let streams = self.pools[pool as usize].free.values();
-        streams.flat_map(|blocks| blocks.iter_from(0).map(|(_, _, id)| id))
+        let unused = streams.flat_map(|blocks| blocks.iter_from(0).map(|(_, _, id)| id));
+        unused.filter(|&id| self.get(id).is_expandable)
+    }
+
+    /// Forgets the streams of a pool that have no free blocks.
+    pub(crate) fn forget_streams(&mut self, pool: u32) {
+        self.pools[pool as usize].free.retain(|_, blocks| !blocks.is_empty());
     }
 
     /// The holes of a stream, by address.

@@ -52,18 +52,16 @@ impl Pytorch {
     }
 
     fn release_unused<D: Driver>(&mut self, driver: &mut D, pool: u32) {
-        let unused: Vec<BlockId> = self.blocks.unused(pool).collect();
-        let mut expandable = Vec::new();
-        for id in unused {
-            let block = self.blocks.get(id);
-            if block.is_expandable {
-                expandable.push(id);
-            } else if !block.is_split() {
-                self.release(driver, id);
-            }
+        let whole: Vec<BlockId> = self.blocks.whole(pool).collect();
+        for id in whole {
+            self.release(driver, id);
         }
-        for id in expandable {
-            self.unmap(driver, id);
+        if self.blocks.has_expandable {
+            let expandable: Vec<BlockId> = self.blocks.expandable(pool).collect();
+            for id in expandable {
+                self.unmap(driver, id);
+            }
+            self.blocks.forget_streams(pool);
         }
     }
 
@@ -134,12 +132,8 @@ impl Pytorch {
     fn rounds_of_garbage(&self) -> Vec<Vec<BlockId>> {
         let Some(&small) = self.pools.get(&PoolId::DEFAULT) else { return Vec::new() };
         let searches = self.blocks.pools[small as usize + 1].searches;
-        let mut left: Vec<(BlockId, u64)> = self
-            .blocks
-            .unused(small + 1)
-            .filter(|&id| !self.blocks.get(id).is_split() && !self.blocks.get(id).is_expandable)
-            .map(|id| (id, searches - self.blocks.get(id).age_base))
-            .collect();
+        let mut left: Vec<(BlockId, u64)> =
+            self.blocks.whole(small + 1).map(|id| (id, searches - self.blocks.get(id).age_base)).collect();
         let mut rounds = Vec::new();
         while !left.is_empty() {
             let mean = left.iter().map(|&(_, age)| age).sum::<u64>() as f64 / left.len() as f64;

@@ -140,7 +140,7 @@ impl Pytorch {
             age_base: 0,
         });
         if let Some(previous) = chain.last {
-            self.blocks.get_mut(previous).next = Some(id);
+            self.blocks.link(previous, id);
         }
         if usage == Use::Unused {
             self.blocks.insert_unused(id);
@@ -206,7 +206,7 @@ impl Pytorch {
             is_mapped: false,
             ..block
         });
-        self.blocks.get_mut(after).next = Some(hole);
+        self.blocks.link(after, hole);
         self.blocks.insert_unused(hole);
         hole
     }

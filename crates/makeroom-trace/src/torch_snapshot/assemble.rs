@@ -283,8 +283,8 @@ impl SnapshotHeap {
         let (overflowed, most) = (record.get(Word::TraceOverflowed), record.get(Word::TraceMaxEntries));
         for (device, runs) in &runs_by_device {
             let flag = self.of_device(overflowed, *device).map(|flag| flag != 0);
-            // Without a flag, nothing was lost if the recorder's buffer was not full.
-            let count: u64 = runs.iter().map(|run| u64::from(run.end - run.start)).sum();
+            // Without a flag, a recorder that had room left has lost nothing.
+            let count: u64 = runs.iter().map(|run| run.len()).sum();
             let room = self.of_device(most, *device);
             let had_room = room.is_some_and(|room| count < room);
             device_at(devices, *device as u32).overflowed = flag.or(had_room.then_some(false));
@@ -292,8 +292,14 @@ impl SnapshotHeap {
         // Free the pickle's objects before copying events.
         let mut all = std::mem::take(&mut self.events);
         drop(self);
+        let named: u64 = runs_by_device.iter().flat_map(|(_, runs)| runs).map(|run| run.len()).sum();
+        let mut once = (named > all.len() as u64).then(|| Once::new(all.len()));
         for (device, runs) in runs_by_device {
-            device_at(devices, device as u32).events = select(&mut all, &runs);
+            device_at(devices, device as u32).events = select(&mut all, &runs, once.as_mut());
+        }
+        if let Some(once) = once {
+            let count = once.repeated;
+            notes.push(format!("trace entries that are listed more than once and count once: {count}"));
         }
     }
 
@@ -303,16 +309,39 @@ impl SnapshotHeap {
     }
 }
 
-/// The rows of some runs; without a copy if the runs are all rows.
-fn select(all: &mut Events, runs: &[Run]) -> Events {
+/// Which rows were placed already, for files that list a row more often than there are rows.
+struct Once {
+    is_placed: Vec<bool>,
+    repeated: u64,
+}
+
+impl Once {
+    fn new(rows: usize) -> Self {
+        Self { is_placed: vec![false; rows], repeated: 0 }
+    }
+
+    fn is_first(&mut self, row: usize) -> bool {
+        let is_first =
+            self.is_placed.get_mut(row).is_some_and(|is_placed| !std::mem::replace(is_placed, true));
+        self.repeated += u64::from(!is_first);
+        is_first
+    }
+}
+
+/// The rows of some runs; all of them without a copy when the runs are all there is.
+fn select(all: &mut Events, runs: &[Run], mut once: Option<&mut Once>) -> Events {
     if let [run] = runs
         && run.start == 0
         && run.end as usize == all.len()
+        && once.is_none()
     {
         return std::mem::take(all);
     }
     let mut selected = Events::default();
     for row in runs.iter().flat_map(|run| run.start as usize..run.end as usize) {
+        if once.as_mut().is_some_and(|once| !once.is_first(row)) {
+            continue;
+        }
         match (all.get(row), all.pool(row)) {
             (Some(event), Some(pool)) => selected.push_in_pool(event, pool),
             (Some(event), None) => selected.push(event),

@@ -18,7 +18,14 @@ pub(super) struct Run {
     pub(super) end: u32,
 }
 
-/// The content of a list by kind; real lists have only one kind.
+impl Run {
+    /// How many rows it has.
+    pub(super) fn len(self) -> u64 {
+        u64::from(self.end - self.start)
+    }
+}
+
+/// The content of a list, sorted by kind; real lists have only one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OpenList {
     pub(super) frames: Vec<FrameId>,

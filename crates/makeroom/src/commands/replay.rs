@@ -13,7 +13,7 @@ use crate::progress::Progress;
 pub(crate) fn run(arguments: &Replay) -> Result<(), Failure> {
     let (input, options) = (&arguments.recording.input, &arguments.recording.options);
     let trace = recording::read_trace(input)?;
-    let device = recording::device(&trace, input, options.device)?;
+    let device = recording::device(&trace, input, options.device)?.device;
     if arguments.check {
         recording::require_pytorch(&trace, input, "check")?;
     }
@@ -25,7 +25,9 @@ pub(crate) fn run(arguments: &Replay) -> Result<(), Failure> {
         finds_smallest: !arguments.no_smallest,
     };
     let progress = Progress::new(comparing.steps(&trace) as u64);
-    let comparison = comparing.run(&trace, device, |what| progress.step(what));
+    let comparison = comparing
+        .run_last(trace, device, |what| progress.step(what))
+        .ok_or_else(|| Failure::EmptyRecording { name: recording::name(input) })?;
     progress.finish();
     if options.json {
         output::json(&replay_json(&comparison, room.limit()))?;

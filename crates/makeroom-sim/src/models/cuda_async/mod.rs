@@ -19,17 +19,16 @@
 //! cache is emptied.
 
 mod chunks;
-mod largest;
 
 use makeroom_core::FastMap;
 use makeroom_place::{SizeMap, TileId, Tiles};
 
 use self::chunks::{CHUNK, Chunks};
-use self::largest::Largest;
 use crate::costs;
 use crate::device::Device;
 use crate::driver::Refused;
 use crate::model::Model;
+use crate::models::largest::Largest;
 use crate::models::numbered::Numbered;
 use crate::pytorch::Request;
 

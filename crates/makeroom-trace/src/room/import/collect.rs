@@ -5,14 +5,16 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use makeroom_core::{Bytes, DeviceIndex, FastHasher, FastMap, NameId, StackId, Stacks};
+use makeroom_core::{Address, Bytes, DeviceIndex, FastHasher, FastMap, HostSample, Remark, StackId, Stacks};
 
 use super::Clock;
 use super::definitions::{Asker, Definitions};
+use super::rows::Rows;
 use super::segments::is_tensor;
 use crate::error::Error;
 use crate::room::{
-    DeviceDefinition, End, Event, EventKind, NameNumber, Note, Record, Sample, StackNumber, ThreadNumber,
+    ContextHandle, DeviceDefinition, DeviceSample, End, Event, EventKind, Note, Record, Sample, Severity,
+    StackNumber, ThreadNumber,
 };
 
 /// Maximum number of devices; files with more are crafted to exhaust memory.
@@ -66,29 +68,38 @@ pub(super) enum Role {
     EndStream,
 }
 
-/// An event that is not about device memory, with its references resolved.
+/// An event about something else. It takes 56 bytes, see `rows.rs`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OtherEvent {
     pub(super) since_ns: i64,
-    pub(super) event: Event,
+    pub(super) address: Address,
+    pub(super) size: Bytes,
+    pub(super) extra: u64,
+    pub(super) context: ContextHandle,
+    pub(super) device: DeviceIndex,
+    pub(super) result: u32,
     pub(super) stack: StackId,
-    /// The kernel of a failed launch.
-    pub(super) name: NameId,
+    pub(super) kind: EventKind,
 }
+
+const _: () = assert!(size_of::<OtherEvent>() == 56);
 
 /// The content of a file.
 #[derive(Debug)]
 pub(super) struct Collected {
     clock: Clock,
-    definitions: Definitions,
+    pub(super) definitions: Definitions,
     threads: FastMap<ThreadNumber, u32>,
     /// The devices in rows, in the order of their first row.
     pub(super) devices: Vec<DeviceIndex>,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Rows,
     pub(super) others: Vec<OtherEvent>,
+    /// One for each device: the first.
     pub(super) device_definitions: Vec<DeviceDefinition>,
-    pub(super) samples: Vec<Sample>,
-    pub(super) remarks: Vec<Note>,
+    defined: HashSet<DeviceIndex, FastHasher>,
+    pub(super) device_samples: Vec<(i64, DeviceSample)>,
+    pub(super) host_samples: Vec<(i64, HostSample)>,
+    pub(super) remarks: Vec<(i64, Remark)>,
     pub(super) end: Option<End>,
     pub(super) limit: Option<Bytes>,
     /// Successful and failed calls, by kind.
@@ -112,10 +123,12 @@ impl Collected {
             definitions: Definitions::new(clock.wall_ns),
             threads: FastMap::default(),
             devices: Vec::new(),
-            rows: Vec::new(),
+            rows: Rows::default(),
             others: Vec::new(),
             device_definitions: Vec::new(),
-            samples: Vec::new(),
+            defined: HashSet::default(),
+            device_samples: Vec::new(),
+            host_samples: Vec::new(),
             remarks: Vec::new(),
             end: None,
             limit: None,
@@ -153,15 +166,40 @@ impl Collected {
             Record::Name { number, text } => self.definitions.define_name(stacks, number, &text),
             Record::Frame { number, frame } => self.definitions.define_frame(stacks, number, &frame),
             Record::Stack { number, frames } => self.definitions.define_stack(stacks, number, &frames),
-            Record::Device(device) => self.device_definitions.push(device),
-            Record::Sample(sample) => self.samples.push(sample),
+            Record::Device(device) => {
+                if self.defined.insert(device.device) {
+                    self.device_definitions.push(device);
+                }
+            }
+            Record::Sample(sample) => self.add_sample(&sample),
             Record::Dropped(dropped) => self.dropped = self.dropped.saturating_add(dropped.events),
-            Record::Note(note) => self.remarks.push(note),
+            Record::Note(note) => self.add_note(&note),
             Record::End(end) => self.end = Some(end),
             Record::Limit(limit) => self.limit = Some(limit),
             Record::Unknown { .. } => self.unknown += 1,
         }
         Ok(())
+    }
+
+    fn add_sample(&mut self, sample: &Sample) {
+        let since_ns = self.clock.since(sample.time_ns);
+        self.device_samples.extend(sample.device.map(|measured| (since_ns, measured)));
+        let Sample { resident, cgroup_usage, cgroup_limit, pinned, .. } = *sample;
+        if resident.or(cgroup_usage).or(cgroup_limit).or(pinned).is_some() {
+            let time_us = self.clock.date_us(since_ns);
+            let measured = HostSample { time_us, resident, cgroup_usage, cgroup_limit, pinned };
+            self.host_samples.push((since_ns, measured));
+        }
+    }
+
+    fn add_note(&mut self, note: &Note) {
+        let since_ns = self.clock.since(note.time_ns);
+        let remark = Remark {
+            time_us: self.clock.date_us(since_ns),
+            is_warning: note.severity != Severity::Information,
+            text: String::from_utf8_lossy(&note.text).into_owned(),
+        };
+        self.remarks.push((since_ns, remark));
     }
 
     fn add_event(&mut self, thread: ThreadNumber, event: &Event, offset: u64) -> Result<(), Error> {
@@ -173,8 +211,17 @@ impl Collected {
             if matches!(event.kind, EventKind::Other(_)) {
                 self.unknown += 1;
             } else {
-                let name = self.definitions.name(NameNumber(event.extra as u32));
-                self.others.push(OtherEvent { since_ns, event: *event, stack, name });
+                self.others.extend(is_of_use(event.kind).then_some(OtherEvent {
+                    since_ns,
+                    address: event.address,
+                    size: event.size,
+                    extra: event.extra,
+                    context: event.context,
+                    device: event.device,
+                    result: event.result,
+                    stack,
+                    kind: event.kind,
+                }));
             }
             return Ok(());
         };
@@ -198,7 +245,7 @@ impl Collected {
             return Ok(());
         }
         let next = self.threads.len() as u32;
-        self.rows.push(Row {
+        self.rows.push(&Row {
             since_ns,
             address: event.address.0,
             size: event.size.get(),
@@ -225,32 +272,42 @@ impl Collected {
 
     /// Sorts everything by time. The sort is stable.
     pub(super) fn sort(&mut self) {
-        let clock = self.clock;
-        self.rows.sort_by_key(|row| row.since_ns);
+        self.rows.sort();
         if self.devices.len() > 1 {
             find_devices_of_frees(&mut self.rows);
-            let named: HashSet<DeviceIndex, FastHasher> =
-                self.rows.iter().filter(|row| row.role.is_about_memory()).map(|row| row.device).collect();
+            let named: HashSet<DeviceIndex, FastHasher> = self
+                .rows
+                .iter()
+                .filter(|(_, row)| row.role.is_about_memory())
+                .map(|(_, row)| row.device)
+                .collect();
             self.devices.retain(|device| named.contains(device));
         }
         self.others.sort_by_key(|other| other.since_ns);
-        self.samples.sort_by_key(|sample| clock.since(sample.time_ns));
-        self.remarks.sort_by_key(|remark| clock.since(remark.time_ns));
+        self.device_samples.sort_by_key(|&(since_ns, _)| since_ns);
+        self.host_samples.sort_by_key(|&(since_ns, _)| since_ns);
+        self.remarks.sort_by_key(|&(since_ns, _)| since_ns);
         self.devices.sort_unstable();
     }
 }
 
-/// Frees are recorded with the current device, or none. What counts is the device of the allocation. Addresses are
-/// unique across the devices of a process.
-fn find_devices_of_frees(rows: &mut [Row]) {
+/// Frees are stamped with the device that was current, or with none: what counts is where the memory was taken.
+/// Addresses are the same for all devices of a process.
+fn find_devices_of_frees(rows: &mut Rows) {
     let mut taken: FastMap<u64, DeviceIndex> = FastMap::default();
-    for row in rows.iter_mut().filter(|row| !row.is_refused && !is_tensor(row)) {
+    for position in 0..rows.len() {
+        let row = rows.get(position);
+        if row.is_refused || is_tensor(&row) {
+            continue;
+        }
         match row.role {
             Role::Take | Role::Map => {
                 taken.insert(row.address, row.device);
             }
             Role::Give | Role::Complete | Role::Unmap => {
-                row.device = taken.get(&row.address).copied().unwrap_or(row.device);
+                if let Some(&device) = taken.get(&row.address) {
+                    rows.set_device(position, device);
+                }
             }
             Role::Create | Role::Foreign | Role::Wait | Role::EndStream => {}
         }
@@ -258,8 +315,8 @@ fn find_devices_of_frees(rows: &mut [Row]) {
 }
 
 impl Role {
-    /// Whether it concerns the memory of a device itself.
-    fn is_about_memory(self) -> bool {
+    /// Whether it says something of a device's memory itself.
+    pub(super) fn is_about_memory(self) -> bool {
         !matches!(self, Self::Wait | Self::EndStream)
     }
 
@@ -269,7 +326,34 @@ impl Role {
     }
 }
 
-/// The effect of an event on device memory; `None` if it has none.
+/// Whether an event that is not about device memory is looked at; most calls are only counted.
+fn is_of_use(kind: EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::LaunchFailed
+            | EventKind::PinnedAlloc
+            | EventKind::PinnedFree
+            | EventKind::HostRegister
+            | EventKind::HostUnregister
+            | EventKind::PhysicalCreate
+            | EventKind::PhysicalRetain
+            | EventKind::PhysicalRelease
+            | EventKind::ContextCreate
+            | EventKind::ContextDestroy
+            | EventKind::PrimaryRetain
+            | EventKind::PrimaryRelease
+            | EventKind::PrimaryReset
+            | EventKind::ModuleLoad
+            | EventKind::ModuleUnload
+            | EventKind::LibraryLoad
+            | EventKind::LibraryUnload
+            | EventKind::LimitSet
+            | EventKind::PoolMemory
+            | EventKind::GraphMemory
+    )
+}
+
+/// What an event does to device memory; `None` when it is about something else.
 fn role(event: &Event) -> Option<Role> {
     Some(match event.kind {
         EventKind::DeviceAlloc

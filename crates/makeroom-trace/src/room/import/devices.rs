@@ -1,6 +1,6 @@
 //! Converts rows, in order of time, to the events of each device.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use makeroom_core::{
     Action, Address, Bytes, DeviceIndex, DeviceTrace, Event, FastHasher, FastMap, PoolUse, ProcessRecord,
@@ -10,9 +10,10 @@ use makeroom_core::{
 use super::Clock;
 use super::collect::{Collected, ON_HOST, Role, Row};
 use super::definitions::Asker;
-use super::pending::Pending;
+use super::pending::{Pending, Queues};
 use super::process::EndedContext;
 use super::refusals::Attempts;
+use super::rows::{RowSet, Rows};
 use super::segments::{self, is_of_pool, is_tensor};
 use crate::room::EventKind;
 
@@ -20,50 +21,52 @@ use crate::room::EventKind;
 pub(super) fn assemble(
     trace: &mut Trace,
     clock: Clock,
-    collected: &Collected,
+    collected: &mut Collected,
     ended: &[EndedContext],
     process: &mut ProcessRecord,
 ) {
-    let rows = &collected.rows;
+    let rows = &mut collected.rows;
     let attempts = Attempts::find(rows);
     let completed = frees_completed_later(rows);
     process.refused_then_served = attempts.served;
-    process.sees_tensors = rows.iter().any(is_tensor);
+    process.sees_tensors = rows.iter().any(|(_, row)| is_tensor(&row));
     let found = segments::find(rows);
     let mut devices: FastMap<DeviceIndex, Device<'_>> = FastMap::default();
     for &device in &collected.devices {
         devices.insert(device, Device::new(device, clock, process));
     }
-    let has_one_context = process.contexts.len() <= 1;
+    let mut queues = Queues::new(process.contexts.len() <= 1);
+    let mut contexts = EndingContexts::new(ended);
     let mut ended = ended.iter().peekable();
-    for (index, row) in rows.iter().enumerate() {
+    for index in 0..rows.len() {
+        rows.forget_before(index);
+        let row = &rows.get(index);
         while let Some(context) = ended.next_if(|context| context.since_ns <= row.since_ns) {
-            for device in devices.values_mut() {
-                device.end_context(context);
-            }
+            contexts.end(context, &mut devices);
         }
         if matches!(row.role, Role::Wait | Role::EndStream) {
-            for device in devices.values_mut() {
-                device.pending.wait(row, has_one_context);
+            for (since_ns, device, address) in queues.wait(row) {
+                if let Some(device) = devices.get_mut(&device) {
+                    device.pending.complete(address, since_ns);
+                }
             }
             continue;
         }
         let Some(device) = devices.get_mut(&row.device) else { continue };
+        contexts.see(row);
         if !row.is_refused {
             let known = Known {
-                is_segment: found.segments.contains(&index),
-                is_handed_on: found.handed_on.contains(&index),
-                is_completed_later: completed.contains(&index),
+                is_segment: found.segments.contains(index),
+                is_handed_on: found.handed_on.contains(index),
+                is_completed_later: completed.contains(index),
             };
-            device.apply(row, known);
+            device.apply(row, known, &mut queues);
         } else if attempts.counts(index) {
             device.refuse(row, attempts.is_unasked(index, row));
         }
     }
     for context in ended {
-        for device in devices.values_mut() {
-            device.end_context(context);
-        }
+        contexts.end(context, &mut devices);
     }
     let mut freed_with_contexts = Bytes::ZERO;
     let mut stream_frees = Vec::new();
@@ -90,11 +93,11 @@ pub(super) fn assemble(
     process.freed_with_contexts = freed_with_contexts;
 }
 
-/// The stream-ordered frees whose completion is recorded.
-fn frees_completed_later(rows: &[Row]) -> HashSet<usize, FastHasher> {
-    let mut found = HashSet::default();
+/// The stream-ordered frees for which a record says when they were complete.
+fn frees_completed_later(rows: &Rows) -> RowSet {
+    let mut found = RowSet::default();
     let mut completed: HashSet<(DeviceIndex, u64), FastHasher> = HashSet::default();
-    for (index, row) in rows.iter().enumerate().rev() {
+    for (index, row) in rows.iter().rev() {
         let place = (row.device, row.address);
         match (row.role, row.kind) {
             (Role::Complete, _) => {
@@ -113,7 +116,41 @@ fn frees_completed_later(rows: &[Row]) -> HashSet<usize, FastHasher> {
     found
 }
 
-/// Facts about a row that follow from other rows.
+/// Where memory was taken in contexts that end during the recording.
+///
+/// A recording may have as many contexts as events, so the end of one must not look at the memory of all others.
+struct EndingContexts {
+    taken: FastMap<u64, BTreeSet<(DeviceIndex, u64)>>,
+}
+
+impl EndingContexts {
+    fn new(ended: &[EndedContext]) -> Self {
+        let handles = ended.iter().map(|context| context.handle).filter(|&handle| handle != 0);
+        Self { taken: handles.map(|handle| (handle, BTreeSet::new())).collect() }
+    }
+
+    fn see(&mut self, row: &Row) {
+        if row.role == Role::Take
+            && !row.is_refused
+            && let Some(taken) = self.taken.get_mut(&row.context)
+        {
+            taken.insert((row.device, row.address));
+        }
+    }
+
+    fn end(&mut self, context: &EndedContext, devices: &mut FastMap<DeviceIndex, Device<'_>>) {
+        let Some(taken) = self.taken.get_mut(&context.handle).map(std::mem::take) else { return };
+        let taken: Vec<(DeviceIndex, u64)> = taken.into_iter().collect();
+        for taken in taken.chunk_by(|(first, _), (second, _)| first == second) {
+            let addresses: Vec<u64> = taken.iter().map(|&(_, address)| address).collect();
+            if let Some(device) = taken.first().and_then(|(device, _)| devices.get_mut(device)) {
+                device.end_context(context, &addresses);
+            }
+        }
+    }
+}
+
+/// What the rows around a row tell of it.
 #[derive(Clone, Copy)]
 struct Known {
     /// It allocates a segment: memory that a framework divides into tensors.
@@ -200,11 +237,11 @@ impl<'import> Device<'import> {
         }
     }
 
-    fn apply(&mut self, row: &Row, known: Known) {
-        // If makeroom's pool serves the program, the driver's pools are not used.
+    fn apply(&mut self, row: &Row, known: Known, queues: &mut Queues) {
+        // The driver's pools are not asked where makeroom's own answers.
         if self.pool.is_none() {
             let there = self.blocks.get(&row.address).or(self.segments.get(&row.address));
-            self.pending.see(row, there.map(|taken| taken.size));
+            self.pending.see(row, there.map(|taken| taken.size), queues);
         }
         match row.role {
             Role::Take if known.is_segment => {
@@ -337,13 +374,12 @@ impl<'import> Device<'import> {
         }
     }
 
-    /// Frees everything that was allocated in a context.
-    fn end_context(&mut self, ended: &EndedContext) {
-        let of_context = |taken: &FastMap<u64, Taken>| {
-            let inside = taken.iter().filter(|(_, taken)| taken.context == ended.handle && ended.handle != 0);
-            let mut found: Vec<(u64, u64)> = inside.map(|(&address, taken)| (address, taken.size)).collect();
-            found.sort_unstable();
-            found
+    /// Everything that was taken in a context goes with it. `addresses`: where that may be, in order.
+    fn end_context(&mut self, ended: &EndedContext, addresses: &[u64]) {
+        let of_context = |taken: &FastMap<u64, Taken>| -> Vec<(u64, u64)> {
+            let found = addresses.iter().filter_map(|address| Some((*address, taken.get(address)?)));
+            let inside = found.filter(|(_, taken)| taken.context == ended.handle);
+            inside.map(|(address, taken)| (address, taken.size)).collect()
         };
         let (blocks, segments) = (of_context(&self.blocks), of_context(&self.segments));
         for (address, size) in blocks {

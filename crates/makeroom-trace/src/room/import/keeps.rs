@@ -20,12 +20,11 @@ use crate::room::EventKind;
 /// Goes through all events in order of time. The result is sorted by device and time.
 pub(super) fn find(clock: Clock, collected: &Collected) -> Vec<DriverKeeps> {
     let mut keepers: FastMap<DeviceIndex, Keeper> = FastMap::default();
-    let mut rows = collected.rows.iter().filter(|row| !row.is_refused).peekable();
-    let mut others = collected.others.iter().filter(|other| other.event.result == 0).peekable();
+    let mut rows = collected.rows.iter().map(|(_, row)| row).filter(|row| !row.is_refused).peekable();
+    let mut others = collected.others.iter().filter(|other| other.result == 0).peekable();
     let mut found = Vec::new();
-    for sample in &collected.samples {
-        let Some(device) = sample.device.map(|measured| measured.device) else { continue };
-        let since_ns = clock.since(sample.time_ns);
+    for &(since_ns, measured) in &collected.device_samples {
+        let device = measured.device;
         loop {
             let row_ns = rows.peek().map_or(i64::MAX, |row| row.since_ns);
             let other_ns = others.peek().map_or(i64::MAX, |other| other.since_ns);
@@ -34,9 +33,9 @@ pub(super) fn find(clock: Clock, collected: &Collected) -> Vec<DriverKeeps> {
             }
             if row_ns <= other_ns {
                 let Some(row) = rows.next() else { break };
-                keepers.entry(row.device).or_default().happens(row);
+                keepers.entry(row.device).or_default().happens(&row);
             } else if let Some(other) = others.next() {
-                keepers.entry(other.event.device).or_default().happens_beside(other);
+                keepers.entry(other.device).or_default().happens_beside(other);
             }
         }
         let keeper = keepers.entry(device).or_default();
@@ -54,6 +53,8 @@ struct Keeper {
     handles: FastMap<u64, Physical>,
     /// The handle mapped at each address.
     places: BTreeMap<u64, u64>,
+    /// Σ of the physical memory that lies at no address.
+    unmapped: u128,
 }
 
 /// Memory that the driver takes in large pieces and suballocates.
@@ -69,6 +70,13 @@ struct Physical {
     size: u64,
     holds: u64,
     places: u64,
+}
+
+impl Physical {
+    /// How much of it lies at no address.
+    fn unmapped(&self) -> u128 {
+        if self.places == 0 { self.size.into() } else { 0 }
+    }
 }
 
 impl Pool {
@@ -97,13 +105,15 @@ impl Keeper {
                 self.graphs.take_back(row.address);
             }
             (Role::Create, _) if row.extra != ON_HOST => {
-                self.handles.insert(row.address, Physical { size: row.size, holds: 1, places: 0 });
+                let physical = Physical { size: row.size, holds: 1, places: 0 };
+                self.unmapped += u128::from(row.size);
+                if let Some(lost) = self.handles.insert(row.address, physical) {
+                    self.unmapped -= lost.unmapped();
+                }
             }
             (Role::Map, _) => {
                 self.places.insert(row.address, row.extra);
-                if let Some(physical) = self.handles.get_mut(&row.extra) {
-                    physical.places += 1;
-                }
+                self.change(row.extra, |physical| physical.places += 1);
             }
             (Role::Unmap, _) => {
                 let end = row.address.saturating_add(row.size);
@@ -118,7 +128,7 @@ impl Keeper {
     }
 
     fn happens_beside(&mut self, other: &OtherEvent) {
-        let event = &other.event;
+        let event = other;
         match event.kind {
             EventKind::PoolMemory => self.streams.taken = event.size.get(),
             EventKind::GraphMemory => self.graphs.taken = event.size.get(),
@@ -132,21 +142,23 @@ impl Keeper {
 
     fn change(&mut self, handle: u64, change: impl FnOnce(&mut Physical)) {
         if let Some(physical) = self.handles.get_mut(&handle) {
+            self.unmapped -= physical.unmapped();
             change(physical);
+            self.unmapped += physical.unmapped();
             if physical.holds == 0 && physical.places == 0 {
+                self.unmapped -= physical.unmapped();
                 self.handles.remove(&handle);
             }
         }
     }
 
     fn keeps(&self, time_us: u64, device: DeviceIndex) -> DriverKeeps {
-        let unmapped = self.handles.values().filter(|physical| physical.places == 0);
         DriverKeeps {
             time_us,
             device,
             streams: self.streams.unused(),
             graphs: self.graphs.unused(),
-            unmapped: unmapped.map(|physical| Bytes::new(physical.size)).sum(),
+            unmapped: Bytes::new(u64::try_from(self.unmapped).unwrap_or(u64::MAX)),
         }
     }
 }

@@ -3,11 +3,12 @@
 //! ```text
 //! definitions.rs  names, frames and stacks to the trace's own tables
 //! collect.rs      one pass over the file: rows of device memory, and everything else
-//! refusals.rs     which failed requests were retried
-//! segments.rs     which driver memory is a framework's segment
-//! devices.rs      rows, in order of time, to the events of each device
-//! pending.rs      stream-ordered frees that are not known to be complete
-//! keeps.rs        memory that the driver keeps beyond live allocations
+//! rows.rs         these rows, packed
+//! refusals.rs     which refused requests were only a first attempt
+//! segments.rs     which driver memory a framework cuts its tensors out of
+//! devices.rs      rows in the order of time into the events of each device
+//! pending.rs      frees in stream order that were not known to be back
+//! keeps.rs        what the driver kept beyond what it handed out
 //! process.rs      pinned memory, contexts, code, measurements
 //! ```
 //!
@@ -27,6 +28,7 @@ mod keeps;
 mod pending;
 mod process;
 mod refusals;
+mod rows;
 mod segments;
 
 use std::io::Read;
@@ -60,7 +62,7 @@ pub(crate) fn read(stream: impl Read) -> Result<Trace, Error> {
     let name_text = |name| trace.stacks.name_text(name).to_owned();
     let (mut process, ended) = process::assemble(reader.header(), clock, &mut collected, name_text);
     process.unread = reader.unread().map_or(Bytes::ZERO, |unread| unread.bytes);
-    devices::assemble(&mut trace, clock, &collected, &ended, &mut process);
+    devices::assemble(&mut trace, clock, &mut collected, &ended, &mut process);
     trace.notes.extend(notes(&collected, &process));
     trace.process = Some(process);
     Ok(trace)

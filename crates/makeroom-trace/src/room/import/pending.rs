@@ -9,7 +9,8 @@
 //! each context, and the per-thread default stream also in each thread. For other streams, the context is not
 //! recorded, so a synchronization of a whole context covers them only if the process has a single context.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 use makeroom_core::{AskedMeanwhile, Bytes, DeviceIndex, FastMap, PendingFrees, StreamFrees};
 
@@ -20,8 +21,8 @@ use crate::room::EventKind;
 const LEGACY: u64 = 1;
 const PER_THREAD: u64 = 2;
 
-/// A stream, distinguished from others with the same handle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// A stream, told from others that have the same handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Stream {
     /// The default stream of a context.
     Default { context: u64 },
@@ -29,8 +30,6 @@ enum Stream {
     OfThread { context: u64, thread: u32 },
     /// A stream that the program created.
     Made { handle: u64 },
-    /// A destroyed stream.
-    Gone,
 }
 
 impl Stream {
@@ -47,7 +46,7 @@ impl Stream {
             Self::Default { context } | Self::OfThread { context, .. } => {
                 Some(context).filter(|&known| known != 0)
             }
-            Self::Made { .. } | Self::Gone => None,
+            Self::Made { .. } => None,
         }
     }
 }
@@ -60,31 +59,137 @@ struct Waiting {
     since_ns: i64,
 }
 
-/// The pending frees of one device.
+/// A free in a stream's queue: when, on which device and at which address.
+type Queued = (i64, DeviceIndex, u64);
+
+/// The waiting frees of all devices, by stream.
+///
+/// A wait must not look at streams that it does not cover, nor at frees that it does not complete: a recording may have
+/// as many streams and waits as events. So the streams that a wait for a context covers are ordered by their first free.
+#[derive(Debug)]
+pub(super) struct Queues {
+    /// In the order of time; what was handed out anew stays until it is met.
+    streams: FastMap<Stream, VecDeque<Queued>>,
+    /// What was freed on streams that are gone.
+    gone: BinaryHeap<Reverse<Queued>>,
+    /// The streams with waiting frees by the time of their first one, for each context that a wait may cover.
+    first: FastMap<u64, BTreeSet<(i64, Stream)>>,
+    /// The process has no second context, so that every stream is of this one.
+    has_one_context: bool,
+}
+
+impl Queues {
+    pub(super) fn new(has_one_context: bool) -> Self {
+        let (streams, gone, first) = (FastMap::default(), BinaryHeap::new(), FastMap::default());
+        Self { streams, gone, first, has_one_context }
+    }
+
+    /// The context for which a stream is waited for.
+    fn context_of(&self, stream: Stream) -> Option<u64> {
+        if self.has_one_context { Some(0) } else { stream.context() }
+    }
+
+    fn push(&mut self, stream: Stream, queued: Queued) {
+        let queue = self.streams.entry(stream).or_default();
+        // Memory that is freed again without having been handed out: only the last free counts.
+        if queue.len() > 1
+            && let Some(last) = queue.back_mut().filter(|last| (last.1, last.2) == (queued.1, queued.2))
+        {
+            *last = queued;
+            return;
+        }
+        queue.push_back(queued);
+        if queue.len() == 1
+            && let Some(context) = self.context_of(stream)
+        {
+            self.first.entry(context).or_default().insert((queued.0, stream));
+        }
+    }
+
+    /// Takes a stream's queue out, or what was freed before a moment.
+    fn take(&mut self, stream: Stream, before_ns: Option<i64>) -> Vec<Queued> {
+        let Some(queue) = self.streams.get_mut(&stream) else { return Vec::new() };
+        let old_first = queue.front().map(|queued| queued.0);
+        let count = before_ns.map_or(queue.len(), |before_ns| {
+            queue.iter().take_while(|(since_ns, ..)| *since_ns < before_ns).count()
+        });
+        let taken: Vec<Queued> = queue.drain(..count).collect();
+        let new_first = queue.front().map(|queued| queued.0);
+        if queue.is_empty() {
+            self.streams.remove(&stream);
+        }
+        if old_first != new_first
+            && let Some(context) = self.context_of(stream)
+        {
+            let streams = self.first.entry(context).or_default();
+            streams.extend(new_first.map(|since_ns| (since_ns, stream)));
+            if let Some(since_ns) = old_first {
+                streams.remove(&(since_ns, stream));
+            }
+        }
+        taken
+    }
+
+    /// The program has waited for a stream or for a context, or ended a stream: what is complete with that.
+    pub(super) fn wait(&mut self, row: &Row) -> Vec<Queued> {
+        if row.role == Role::EndStream {
+            let queue = self.take(Stream::of(row), None);
+            self.gone.extend(queue.into_iter().map(Reverse));
+            return Vec::new();
+        }
+        let began_ns = row.since_ns.saturating_sub_unsigned(row.extra);
+        if row.kind != EventKind::ContextWait {
+            return self.take(Stream::of(row), Some(began_ns));
+        }
+        let mut complete = Vec::new();
+        let context = if self.has_one_context { 0 } else { row.context };
+        let is_known = self.has_one_context || context != 0;
+        let covered = |queues: &Self| {
+            let first = queues.first.get(&context).filter(|_| is_known)?.first();
+            first.filter(|(since_ns, _)| *since_ns < began_ns).map(|&(_, stream)| stream)
+        };
+        while let Some(stream) = covered(self) {
+            complete.extend(self.take(stream, Some(began_ns)));
+        }
+        // A stream that is gone has no context.
+        while self.has_one_context
+            && let Some(&Reverse(queued)) = self.gone.peek()
+            && queued.0 < began_ns
+        {
+            self.gone.pop();
+            complete.push(queued);
+        }
+        complete
+    }
+}
+
+/// The waiting frees of one device.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     /// By address.
     waiting: BTreeMap<u64, Waiting>,
-    /// Time and address of each free, by stream, in order of time. Entries of reused memory stay until they are
-    /// reached.
-    queues: FastMap<Stream, VecDeque<(i64, u64)>>,
+    /// Σ of their sizes.
+    bytes: u128,
+    /// How many of them are on each stream, by handle.
+    handles: FastMap<u64, u64>,
     at_refusal: Option<PendingFrees>,
     asked: Option<AskedMeanwhile>,
 }
 
 impl Pending {
-    /// Processes an event before it takes effect. `size` is that of the memory at its address.
-    pub(super) fn see(&mut self, row: &Row, size: Option<u64>) {
+    /// Looks at an event before it happens. `size`: of what is at its address.
+    pub(super) fn see(&mut self, row: &Row, size: Option<u64>, queues: &mut Queues) {
         match (row.role, row.kind) {
             (Role::Give, EventKind::StreamFree) => {
                 let since_ns = row.since_ns;
+                self.remove(row.address);
                 let waiting = Waiting { size: size.unwrap_or(row.size), handle: row.stream, since_ns };
+                self.bytes += u128::from(waiting.size);
+                *self.handles.entry(waiting.handle).or_default() += 1;
                 self.waiting.insert(row.address, waiting);
-                self.queues.entry(Stream::of(row)).or_default().push_back((since_ns, row.address));
+                queues.push(Stream::of(row), (since_ns, row.device, row.address));
             }
-            (Role::Complete, _) => {
-                self.waiting.remove(&row.address);
-            }
+            (Role::Complete, _) => self.remove(row.address),
             (Role::Take, EventKind::TensorAlloc) => {}
             (Role::Take, EventKind::StreamAlloc) => self.hand_out(row.address, row.size),
             (Role::Take, _) => {
@@ -95,31 +200,20 @@ impl Pending {
         }
     }
 
-    /// The program synchronized with a stream or context, or destroyed a stream.
-    pub(super) fn wait(&mut self, row: &Row, has_one_context: bool) {
-        if row.role == Role::EndStream {
-            if let Some(queue) = self.queues.remove(&Stream::of(row)) {
-                let gone = self.queues.entry(Stream::Gone).or_default();
-                gone.extend(queue);
-                gone.make_contiguous().sort_unstable();
-            }
-            return;
+    /// The free of a moment is complete, if it is still the last one at its address.
+    pub(super) fn complete(&mut self, address: u64, since_ns: i64) {
+        if self.waiting.get(&address).is_some_and(|free| free.since_ns == since_ns) {
+            self.remove(address);
         }
-        let is_covered = |stream: &Stream| {
-            if row.kind == EventKind::ContextWait {
-                has_one_context || stream.context().is_some_and(|context| context == row.context)
-            } else {
-                *stream == Stream::of(row)
-            }
-        };
-        let began_ns = row.since_ns.saturating_sub_unsigned(row.extra);
-        for (_, queue) in self.queues.iter_mut().filter(|(stream, _)| is_covered(stream)) {
-            while let Some(&(since_ns, address)) = queue.front().filter(|(since_ns, _)| *since_ns < began_ns)
-            {
-                queue.pop_front();
-                if self.waiting.get(&address).is_some_and(|free| free.since_ns == since_ns) {
-                    self.waiting.remove(&address);
-                }
+    }
+
+    fn remove(&mut self, address: u64) {
+        let Some(waiting) = self.waiting.remove(&address) else { return };
+        self.bytes -= u128::from(waiting.size);
+        if let Some(count) = self.handles.get_mut(&waiting.handle) {
+            *count -= 1;
+            if *count == 0 {
+                self.handles.remove(&waiting.handle);
             }
         }
     }
@@ -154,18 +248,15 @@ impl Pending {
             if start.saturating_add(waiting.size.max(1)) <= address {
                 return;
             }
-            self.waiting.remove(&start);
+            self.remove(start);
         }
     }
 
     fn now(&self) -> PendingFrees {
-        let mut streams: Vec<u64> = self.waiting.values().map(|free| free.handle).collect();
-        streams.sort_unstable();
-        streams.dedup();
         PendingFrees {
-            bytes: self.waiting.values().map(|free| Bytes::new(free.size)).sum(),
+            bytes: Bytes::new(u64::try_from(self.bytes).unwrap_or(u64::MAX)),
             frees: self.waiting.len() as u64,
-            streams: streams.len() as u64,
+            streams: self.handles.len() as u64,
         }
     }
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use makeroom_core::{
     Address, Bytes, CallCount, CodeRecord, ContextRecord, DeviceIdentity, DeviceIndex, DeviceSample,
-    FailedLaunch, FastMap, HeapLimit, HostSample, NameId, PinnedBlock, ProcessEnd, ProcessIdentity,
-    ProcessRecord, RefusedContext, Remark, StackId,
+    FailedLaunch, FastMap, HeapLimit, NameId, PinnedBlock, ProcessEnd, ProcessIdentity, ProcessRecord,
+    RefusedContext, StackId,
 };
 
 use super::Clock;
 use super::collect::{Collected, ON_HOST, OUT_OF_MEMORY, OtherEvent};
 use super::keeps;
-use crate::room::{DeviceDefinition, EndReason, EventKind, Header, Note, Sample, Severity};
+use crate::room::{self, DeviceDefinition, EndReason, EventKind, Header, NameNumber};
 
 /// `CU_LIMIT_MALLOC_HEAP_SIZE`.
 const HEAP_LIMIT: u64 = 2;
@@ -35,17 +35,27 @@ pub(super) fn assemble(
 ) -> (ProcessRecord, Vec<EndedContext>) {
     let driver_keeps = keeps::find(clock, collected);
     let mut assembly = Assembly::new(clock, header);
-    for other in std::mem::take(&mut collected.others) {
-        assembly.add(&other, &name_text);
+    // Each event goes when it has become a record: there may be millions of either.
+    let mut others = std::mem::take(&mut collected.others);
+    others.reverse();
+    while let Some(other) = others.pop() {
+        let name = || name_text(collected.definitions.name(NameNumber(other.extra as u32)));
+        assembly.add(&other, name);
+        if others.len().is_multiple_of(1 << 16) {
+            others.shrink_to_fit();
+        }
     }
     let (mut record, ended) = assembly.finish();
-    for sample in std::mem::take(&mut collected.samples) {
-        add_sample(&mut record, clock, &sample);
-    }
-    // Stable sort: samples of a device stay in order of time.
+    let measured = std::mem::take(&mut collected.device_samples).into_iter();
+    record.device_samples =
+        measured.map(|(since_ns, sample)| device_sample(clock, since_ns, sample)).collect();
+    // They come in the order of time, which stays within each device.
     record.device_samples.sort_by_key(|sample| sample.device);
+    let measured = std::mem::take(&mut collected.host_samples).into_iter();
+    record.host_samples = measured.map(|(_, sample)| sample).collect();
     record.devices = collected.device_definitions.iter().map(device).collect();
-    record.remarks = collected.remarks.iter().map(|remark| self::remark(clock, remark)).collect();
+    let remarks = std::mem::take(&mut collected.remarks).into_iter();
+    record.remarks = remarks.map(|(_, remark)| remark).collect();
     record.driver_keeps = driver_keeps;
     record.dropped = collected.dropped;
     record.recorded_us = u64::try_from(collected.last_ns).unwrap_or(0) / 1000;
@@ -91,26 +101,9 @@ fn device(device: &DeviceDefinition) -> DeviceIdentity {
     }
 }
 
-fn remark(clock: Clock, note: &Note) -> Remark {
-    Remark {
-        time_us: clock.date_us(clock.since(note.time_ns)),
-        is_warning: note.severity != Severity::Information,
-        text: text(&note.text),
-    }
-}
-
-fn add_sample(record: &mut ProcessRecord, clock: Clock, sample: &Sample) {
-    let time_us = clock.date_us(clock.since(sample.time_ns));
-    record.device_samples.extend(sample.device.map(|measured| DeviceSample {
-        time_us,
-        device: measured.device,
-        free: measured.free,
-        total: measured.total,
-    }));
-    let Sample { resident, cgroup_usage, cgroup_limit, pinned, .. } = *sample;
-    if resident.or(cgroup_usage).or(cgroup_limit).or(pinned).is_some() {
-        record.host_samples.push(HostSample { time_us, resident, cgroup_usage, cgroup_limit, pinned });
-    }
+fn device_sample(clock: Clock, since_ns: i64, measured: room::DeviceSample) -> DeviceSample {
+    let room::DeviceSample { device, free, total } = measured;
+    DeviceSample { time_us: clock.date_us(since_ns), device, free, total }
 }
 
 /// The record under construction.
@@ -143,12 +136,12 @@ impl Assembly {
         }
     }
 
-    fn add(&mut self, other: &OtherEvent, name_text: impl Fn(NameId) -> String) {
-        let event = &other.event;
+    fn add(&mut self, other: &OtherEvent, name: impl Fn() -> String) {
+        let event = other;
         let time_us = self.clock.date_us(other.since_ns);
         let has_happened = event.result == 0;
         match event.kind {
-            EventKind::LaunchFailed => self.failed_launch(other, time_us, name_text(other.name)),
+            EventKind::LaunchFailed => self.failed_launch(other, time_us, name),
             EventKind::PinnedAlloc | EventKind::HostRegister => self.pin(other),
             EventKind::PhysicalCreate if event.extra == ON_HOST => self.refuse_pinned(other),
             EventKind::ContextCreate | EventKind::PrimaryRetain if event.result == OUT_OF_MEMORY => {
@@ -195,7 +188,7 @@ impl Assembly {
     }
 
     fn pin(&mut self, other: &OtherEvent) {
-        let event = &other.event;
+        let event = other;
         if event.result != 0 {
             self.refuse_pinned(other);
             return;
@@ -212,18 +205,18 @@ impl Assembly {
     }
 
     fn refuse_pinned(&mut self, other: &OtherEvent) {
-        if other.event.result == OUT_OF_MEMORY {
+        if other.result == OUT_OF_MEMORY {
             let pinned = &mut self.record.pinned;
             pinned.refusals += 1;
-            pinned.largest_refused = pinned.largest_refused.max(other.event.size);
+            pinned.largest_refused = pinned.largest_refused.max(other.size);
         }
     }
 
     fn create_context(&mut self, other: &OtherEvent, time_us: u64, is_primary: bool) {
-        let handle = other.event.context.0;
+        let handle = other.context.0;
         self.contexts.insert(handle, self.record.contexts.len());
         self.record.contexts.push(ContextRecord {
-            device: other.event.device,
+            device: other.device,
             handle,
             is_primary,
             created_us: time_us,
@@ -241,7 +234,7 @@ impl Assembly {
     }
 
     fn retain_primary(&mut self, other: &OtherEvent, time_us: u64) {
-        let (_, holds) = self.primaries.entry(other.event.device).or_insert((other.event.context.0, 0));
+        let (_, holds) = self.primaries.entry(other.device).or_insert((other.context.0, 0));
         *holds += 1;
         if *holds == 1 {
             self.create_context(other, time_us, true);
@@ -258,11 +251,12 @@ impl Assembly {
         }
     }
 
-    fn failed_launch(&mut self, other: &OtherEvent, time_us: u64, kernel: String) {
-        let event = &other.event;
+    fn failed_launch(&mut self, other: &OtherEvent, time_us: u64, name: impl Fn() -> String) {
+        let event = other;
         let key = (event.device.0, event.result, event.extra, other.stack);
         let launches = &mut self.record.failed_launches;
         let position = *self.launches.entry(key).or_insert_with(|| {
+            let kernel = name();
             launches.push(FailedLaunch {
                 device: event.device,
                 kernel: (!kernel.is_empty()).then_some(kernel),

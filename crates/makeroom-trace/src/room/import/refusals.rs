@@ -4,35 +4,34 @@
 //! the framework itself reports a failure, that replaces the driver's. A program without such an allocator that makes
 //! the same request at the same place, without freeing anything in between, has failed twice.
 
-use std::collections::HashSet;
-
-use makeroom_core::{FastHasher, FastMap, StackId};
+use makeroom_core::{FastMap, StackId};
 
 use super::collect::{Role, Row};
 use super::definitions::Asker;
+use super::rows::{RowSet, Rows};
 use super::segments::is_tensor;
 use crate::room::EventKind;
 
 /// The failures that do not count.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
-    /// Indices of their rows.
-    silenced: HashSet<usize, FastHasher>,
-    /// Failures reported by a framework that follow one of the driver.
-    asked: HashSet<usize, FastHasher>,
-    /// How many of them succeeded when they were retried.
+    /// Positions of rows.
+    silenced: RowSet,
+    /// A framework's refusals of its own that follow one of the driver.
+    asked: RowSet,
+    /// How many of them were served when they were made again.
     pub(super) served: u64,
 }
 
 impl Attempts {
-    /// Goes through the rows in order of time.
-    pub(super) fn find(rows: &[Row]) -> Self {
+    /// Looks at the rows in the order of time.
+    pub(super) fn find(rows: &Rows) -> Self {
         let mut attempts = Self::default();
-        let has_framework = rows.iter().any(is_tensor);
-        // The last failure of each thread, as long as it may be retried.
+        let has_framework = rows.iter().any(|(_, row)| is_tensor(&row));
+        // The last refusal of each thread, while it may still be made again.
         let mut open: FastMap<u32, usize> = FastMap::default();
         let mut last_gift: FastMap<u32, usize> = FastMap::default();
-        for (index, row) in rows.iter().enumerate() {
+        for (index, row) in rows.iter() {
             if row.role == Role::Give {
                 last_gift.insert(row.thread, index);
             }
@@ -40,13 +39,14 @@ impl Attempts {
                 continue;
             }
             if let Some(before) = open.remove(&row.thread)
-                && is_again(&rows[before], row)
+                && let refused = rows.get(before)
+                && is_again(&refused, &row)
                 && (has_framework
                     || last_gift.get(&row.thread).is_some_and(|&gift| gift > before)
-                    || !is_repeated(&rows[before], row))
+                    || !is_repeated(&refused, &row))
             {
                 attempts.silenced.insert(before);
-                if !is_tensor(&rows[before]) || attempts.asked.contains(&before) {
+                if !is_tensor(&refused) || attempts.asked.contains(before) {
                     attempts.asked.insert(index);
                 }
                 attempts.served += u64::from(!row.is_refused);
@@ -60,12 +60,12 @@ impl Attempts {
 
     /// Whether a framework failed this request itself, without calling the driver.
     pub(super) fn is_unasked(&self, index: usize, row: &Row) -> bool {
-        is_tensor(row) && !self.asked.contains(&index)
+        is_tensor(row) && !self.asked.contains(index)
     }
 
     /// Whether the failure at this index counts.
     pub(super) fn counts(&self, index: usize) -> bool {
-        !self.silenced.contains(&index)
+        !self.silenced.contains(index)
     }
 }
 

@@ -9,10 +9,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use makeroom_core::{DeviceIndex, FastHasher, FastMap, Ranges};
+use makeroom_core::{DeviceIndex, FastMap, Ranges};
 
 use super::collect::{Role, Row};
 use super::definitions::Asker;
+use super::rows::{RowSet, Rows};
 use crate::room::EventKind;
 
 /// Driver memory that exists: its end, and the row that allocated it.
@@ -25,11 +26,10 @@ struct Held {
 /// How to count rows that allocate memory.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Indices of rows that allocate segments.
-    pub(super) segments: HashSet<usize, FastHasher>,
-    /// Indices of rows that allocate memory the pool passes on to a framework, which counts as the framework's
-    /// blocks.
-    pub(super) handed_on: HashSet<usize, FastHasher>,
+    /// They take segments.
+    pub(super) segments: RowSet,
+    /// They take what the pool gave a framework, which counts as the framework's blocks.
+    pub(super) handed_on: RowSet,
 }
 
 /// Whether a handle belongs to makeroom's own pool, which marks its handles.
@@ -37,11 +37,11 @@ pub(super) fn is_of_pool(handle: u64) -> bool {
     handle >> 48 & 0xff == 0x6d
 }
 
-/// Finds the rows that allocate segments.
-pub(super) fn find(rows: &[Row]) -> Found {
+/// Finds the rows that take segments.
+pub(super) fn find(rows: &Rows) -> Found {
     let mut found = of_frameworks(rows);
     let mut pooled: FastMap<DeviceIndex, Ranges> = FastMap::default();
-    for (index, row) in rows.iter().enumerate().filter(|(_, row)| !row.is_refused) {
+    for (index, row) in rows.iter().filter(|(_, row)| !row.is_refused) {
         match row.role {
             Role::Map if is_of_pool(row.extra) => {
                 found.segments.insert(index);
@@ -52,9 +52,9 @@ pub(super) fn find(rows: &[Row]) -> Found {
                     pooled.remove(row.address, row.size);
                 }
             }
-            Role::Take if !is_tensor(row) => {
+            Role::Take if !is_tensor(&row) => {
                 let is_pooled = pooled.get(&row.device).is_some_and(|pooled| pooled.contains(row.address));
-                if is_pooled && found.segments.remove(&index) {
+                if is_pooled && found.segments.remove(index) {
                     found.handed_on.insert(index);
                 }
             }
@@ -64,20 +64,23 @@ pub(super) fn find(rows: &[Row]) -> Found {
     found
 }
 
-fn of_frameworks(rows: &[Row]) -> Found {
+fn of_frameworks(rows: &Rows) -> Found {
     let with_tensors: HashSet<DeviceIndex> =
-        rows.iter().filter(|row| is_tensor(row)).map(|row| row.device).collect();
-    let mut segments = HashSet::default();
+        rows.iter().filter(|(_, row)| is_tensor(row)).map(|(_, row)| row.device).collect();
+    let mut segments = RowSet::default();
     let mut held: FastMap<DeviceIndex, BTreeMap<u64, Held>> = FastMap::default();
-    let rows = rows.iter().enumerate();
-    for (index, row) in rows.filter(|(_, row)| !row.is_refused && with_tensors.contains(&row.device)) {
+    for (index, row) in rows.iter().filter(|(_, row)| !row.is_refused && with_tensors.contains(&row.device)) {
         let end = row.address.saturating_add(row.size);
         let held = held.entry(row.device).or_default();
         match row.role {
-            Role::Take if is_tensor(row) => {
-                let below = held.range(..end).rev();
-                let around = below.take_while(|(_, memory)| memory.end > row.address);
-                segments.extend(around.map(|(_, memory)| memory.row));
+            Role::Take if is_tensor(&row) => {
+                // What is known to be a segment is not looked at again: memory that overlaps would be, for each tensor.
+                while let Some((&address, memory)) = held.range(..end).next_back()
+                    && memory.end > row.address
+                {
+                    segments.insert(memory.row);
+                    held.remove(&address);
+                }
             }
             Role::Take | Role::Map if row.asker == Asker::Torch => {
                 segments.insert(index);
@@ -85,7 +88,7 @@ fn of_frameworks(rows: &[Row]) -> Found {
             Role::Take | Role::Map => {
                 held.insert(row.address, Held { end, row: index });
             }
-            Role::Give if !is_tensor(row) => {
+            Role::Give if !is_tensor(&row) => {
                 held.remove(&row.address);
             }
             Role::Unmap => {

@@ -7,7 +7,7 @@
 
 /// The largest size in each list; 0 for an empty list.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Largest {
+pub(crate) struct Largest {
     nodes: Vec<u64>,
 }
 
@@ -17,7 +17,7 @@ impl Largest {
     }
 
     /// Sets the largest size of a list.
-    pub(super) fn set(&mut self, list: u32, size: u64) {
+    pub(crate) fn set(&mut self, list: u32, size: u64) {
         let list = list as usize;
         if list >= self.leaves() {
             self.grow(list + 1);
@@ -31,11 +31,27 @@ impl Largest {
     }
 
     /// The first list whose largest tile has at least this size, which must not be 0.
-    pub(super) fn first_at_least(&self, size: u64) -> Option<u32> {
-        if self.nodes.get(1).is_none_or(|&largest| largest < size) {
+    pub(crate) fn first_at_least(&self, size: u64) -> Option<u32> {
+        self.next_at_least(0, size)
+    }
+
+    /// The same among the lists from `from` on.
+    pub(crate) fn next_at_least(&self, from: u32, size: u64) -> Option<u32> {
+        let leaves = self.leaves();
+        if from as usize >= leaves {
             return None;
         }
-        let mut node = 1;
+        // Up to the first subtree at or behind `from` that has such a list, then down to it.
+        let mut node = leaves + from as usize;
+        while self.nodes[node] < size {
+            while node % 2 == 1 {
+                node /= 2;
+                if node <= 1 {
+                    return None;
+                }
+            }
+            node += 1;
+        }
         while node < self.leaves() {
             node *= 2;
             if self.nodes[node] < size {
@@ -75,6 +91,10 @@ mod tests {
             }
             let expected = plain.iter().position(|&largest| largest >= size).map(|list| list as u32);
             prop_assert_eq!(largest.first_at_least(size), expected);
+            for from in 0..40 {
+                let expected = (from..40).find(|&list| plain[list as usize] >= size);
+                prop_assert_eq!(largest.next_at_least(from, size), expected);
+            }
         }
     }
 }

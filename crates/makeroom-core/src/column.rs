@@ -1,0 +1,64 @@
+//! A column of 64-bit numbers whose upper halves seldom change, such as times and sizes.
+//!
+//! The lower halves are stored one by one, the upper ones as runs, which takes half of the memory. A file that makes
+//! every number begin a run pays for it: a number that is far from the one before takes more bytes there than a run here.
+
+/// Numbers in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Column {
+    low: Vec<u32>,
+    /// Where a run of equal upper halves begins, and these.
+    runs: Vec<(u32, u32)>,
+}
+
+impl Column {
+    /// Appends a number.
+    pub(crate) fn push(&mut self, number: u64) {
+        let high = (number >> 32) as u32;
+        if self.runs.last().is_none_or(|&(_, last)| last != high) {
+            self.runs.push((self.low.len() as u32, high));
+        }
+        self.low.push(number as u32);
+    }
+
+    /// The number at a position.
+    pub(crate) fn get(&self, position: usize) -> Option<u64> {
+        let low = u64::from(*self.low.get(position)?);
+        Some(u64::from(self.high(position)) << 32 | low)
+    }
+
+    /// The number at a position that is there.
+    #[inline]
+    pub(crate) fn at(&self, position: usize) -> u64 {
+        u64::from(self.high(position)) << 32 | u64::from(self.low[position])
+    }
+
+    #[inline]
+    fn high(&self, position: usize) -> u32 {
+        match self.runs[..] {
+            [] => 0,
+            [(_, high)] => high,
+            [.., (begin, high)] if position >= begin as usize => high,
+            ref runs => runs[runs.partition_point(|&(begin, _)| begin as usize <= position) - 1].1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back_whatever_their_upper_halves() {
+        let numbers = [0, 7, 1 << 32, (1 << 32) + 9, u64::MAX, u64::MAX - 1, 3, 1 << 63, 1 << 63];
+        let mut column = Column::default();
+        for number in numbers {
+            column.push(number);
+        }
+        for (position, number) in numbers.into_iter().enumerate() {
+            assert_eq!((column.get(position), column.at(position)), (Some(number), number));
+        }
+        assert_eq!(column.get(numbers.len()), None);
+        assert_eq!(column.runs.len(), 5);
+    }
+}

@@ -1,0 +1,183 @@
+//! Time grows with a recording as n log n, whatever it has most of: streams, pending frees, segments or holes.
+//!
+//! A time is compared with that of an eighth of the recording, never with a number of seconds: eight times as much takes
+//! eight to sixteen times as long, since it does not fit into caches, and would take 64 times as long if something were
+//! quadratic. Measurements take turns, and are repeated where another program may have disturbed them.
+
+use std::hint::black_box;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use makeroom_core::{Action, Address, Bytes, DeviceTrace, Event, StackId, Stacks, StreamId};
+use makeroom_sim::{Memory, Settings, Workload, check, parse, smallest_memory};
+
+const PAGE: u64 = 2 << 20;
+const MODELS: [&str; 7] =
+    ["pytorch", "pytorch:expandable_segments:True", "cuda-async", "bfc", "cupy", "rmm-pool", "makeroom"];
+/// How much larger the larger recording is.
+const FACTOR: u64 = 8;
+/// About halfway between linear and quadratic, in powers of eight.
+const MOST: f64 = 24.0;
+/// What is over in a moment is not measured.
+const FLOOR: Duration = Duration::from_millis(4);
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A recording on its way.
+#[derive(Default)]
+struct Script(DeviceTrace);
+
+impl Script {
+    fn push(&mut self, action: Action, address: u64, size: u64, stream: u64) {
+        self.0.events.push(Event {
+            action,
+            address: Address(address),
+            size: Bytes::new(size),
+            stream: StreamId(stream),
+            time_us: 0,
+            stack: StackId::NONE,
+        });
+    }
+
+    fn free(&mut self, address: u64, size: u64, stream: u64) {
+        self.push(Action::FreeRequested, address, size, stream);
+        self.push(Action::FreeCompleted, address, size, stream);
+    }
+}
+
+/// The blocks of a recording lie far apart.
+fn place(number: u64) -> u64 {
+    (1 << 40) + number * 64 * PAGE
+}
+
+/// A block on every stream.
+fn streams(count: u64) -> DeviceTrace {
+    let mut script = Script::default();
+    for stream in 0..count {
+        script.push(Action::Alloc, place(stream), 512, stream);
+    }
+    script.0
+}
+
+/// A block on every stream, freed before the next stream begins.
+fn streams_in_turn(count: u64) -> DeviceTrace {
+    let mut script = Script::default();
+    for stream in 0..count {
+        let size = (3 + stream % 5) * PAGE;
+        script.push(Action::Alloc, place(stream), size, stream);
+        script.free(place(stream), size, stream);
+    }
+    script.0
+}
+
+/// Frees that wait for streams, while other streams need memory, and complete in another order.
+fn pending(count: u64) -> DeviceTrace {
+    let mut script = Script::default();
+    for number in 0..count {
+        script.push(Action::Alloc, place(number), PAGE, number % 7);
+        script.push(Action::FreeRequested, place(number), PAGE, number % 7);
+    }
+    for number in 0..count {
+        script.push(Action::Alloc, place(count + number), PAGE, number % 5);
+        script.push(Action::FreeCompleted, place((number * 7919) % count), PAGE, number % 7);
+    }
+    script.0
+}
+
+/// Large blocks that stay.
+fn growing(count: u64) -> DeviceTrace {
+    let mut script = Script::default();
+    for number in 0..count {
+        script.push(Action::Alloc, place(number), (1 + number % 9) * PAGE + 512 * (number % 331), 0);
+    }
+    script.0
+}
+
+/// Blocks of which every second one is freed, and requests that fit into no hole.
+fn comb(count: u64, size: u64) -> DeviceTrace {
+    let mut script = Script::default();
+    for number in 0..count {
+        script.push(Action::Alloc, place(number), size, 0);
+    }
+    for number in (0..count).step_by(2) {
+        script.free(place(number), size, 0);
+    }
+    for number in 0..count / 2 {
+        script.push(Action::Alloc, place(count + number), size + size / 3 + 512 * (number % 97), 0);
+    }
+    script.0
+}
+
+/// The least time of a few runs.
+fn time(mut run: impl FnMut()) -> Duration {
+    let once = || {
+        let start = Instant::now();
+        run();
+        start.elapsed()
+    };
+    std::iter::repeat_with(once).take(3).min().unwrap_or_default()
+}
+
+/// Asserts how the time grows from `count` to [`FACTOR`] times as much.
+fn assert_growth(what: &str, count: u64, run: impl Fn(u64)) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut growth = f64::MAX;
+    for _ in 0..5 {
+        let (part, whole) = (time(|| run(count)), time(|| run(FACTOR * count)));
+        growth = growth.min(whole.max(FLOOR).as_secs_f64() / part.max(FLOOR).as_secs_f64());
+        if growth < MOST {
+            return;
+        }
+    }
+    panic!("{what}: {FACTOR} times as much took {growth:.1} times as long");
+}
+
+fn assert_replays(what: &str, count: u64, models: &[&str], device: impl Fn(u64) -> DeviceTrace) {
+    let workloads = [count, FACTOR * count].map(|count| Workload::new(&device(count), &Stacks::default()));
+    for name in models {
+        let spec = parse(name).expect("there is one");
+        assert_growth(&format!("{what} under {name}"), count, |size| {
+            let workload = &workloads[usize::from(size > count)];
+            black_box(workload.run(&spec, Memory { bytes: None }, false));
+        });
+    }
+}
+
+#[test]
+fn streams_do_not_search_each_other() {
+    assert_replays("streams", 2_000, &MODELS, streams);
+    assert_replays("streams in turn", 2_000, &MODELS, streams_in_turn);
+}
+
+#[test]
+fn frees_that_wait_are_not_all_looked_at() {
+    assert_replays("pending frees", 2_000, &MODELS, pending);
+}
+
+#[test]
+fn blocks_are_not_looked_at_for_a_hole() {
+    assert_replays("large blocks", 4_000, &MODELS, growing);
+    assert_replays("small holes", 5_000, &MODELS, |count| comb(count, 1536));
+    assert_replays("large holes", 2_500, &MODELS, |count| comb(count, 3 * PAGE));
+}
+
+#[test]
+fn a_search_for_the_least_memory_grows_no_faster() {
+    for name in ["pytorch", "cupy", "rmm-pool"] {
+        let spec = parse(name).expect("there is one");
+        assert_growth(&format!("the least memory under {name}"), 1_000, |count| {
+            let workload = Workload::new(&streams_in_turn(count), &Stacks::default());
+            black_box(smallest_memory(&workload.program, &spec));
+        });
+    }
+}
+
+#[test]
+fn a_check_grows_no_faster() {
+    for (what, device) in
+        [("streams", streams as fn(u64) -> DeviceTrace), ("turns", streams_in_turn), ("frees", pending)]
+    {
+        assert_growth(&format!("a check of {what}"), 2_000, |count| {
+            black_box(check(&device(count), &Stacks::default(), Settings::default(), None));
+        });
+    }
+}
