@@ -174,7 +174,9 @@ fn sites(recording: &Path) -> Result<Vec<Site>, String> {
     let length = file.metadata().map_err(|error| error.to_string())?.len();
     if length > LONGEST_RECORDING {
         let (length, path) = (Bytes::new(length), recording.display());
-        return Err(format!("the recording has {length}; to read it: makeroom why {path}"));
+        return Err(format!(
+            "the recording is {length}, too large to show here; to read it: makeroom why {path}"
+        ));
     }
     match makeroom_trace::read(file.take(LONGEST_RECORDING)) {
         Ok(Input::Trace(trace)) => {
