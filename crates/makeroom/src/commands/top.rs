@@ -218,7 +218,8 @@ mod tests {
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let refused = |path: &Path| sites(path).unwrap_err();
         assert!(
-            refused(&long).starts_with("the recording has 1.00 TiB; to read it: makeroom why "),
+            refused(&long)
+                .starts_with("the recording is 1.00 TiB, too large to show here; to read it: makeroom why "),
             "{}",
             refused(&long)
         );

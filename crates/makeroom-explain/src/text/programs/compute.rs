@@ -46,7 +46,7 @@ const OPENCV: Program = Program {
 
 const OPENCV_LEVERS: &[Lever] = &[
     Lever::new(
-        "allocate the GpuMats once, outside the loop, and release what is left over",
+        "allocate the GpuMats once, outside the loop, and release the rest",
         "frame.upload(image, stream); … ; buffer.release();",
     ),
     Lever::new("scale the images down first", "cv::resize(image, image, cv::Size(), 0.5, 0.5)")

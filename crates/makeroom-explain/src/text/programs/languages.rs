@@ -63,7 +63,7 @@ const MATLAB: &[Lever] = &[
             .any(|words| situation.settings.mentions(words))
     }),
     Lever::new(
-        "process the data in blocks of what is free, and gather each result",
+        "process the data in blocks that fit in the free memory, and gather each result",
         "n = floor(0.4 * gpuDevice().AvailableMemory / (4 * size(x,2))); for k = 1:n:size(x,1), r = k:min(k+n-1,end); y(r,:) = gather(f(gpuArray(x(r,:)))); end",
     ),
     Lever::new("clear the GPU before the run: arrays from earlier runs stay on it", "reset(gpuDevice(1))")

@@ -145,7 +145,7 @@ const MANAGED_CUDA_LEVERS: &[Lever] = &[
         "using (var data = new CudaDeviceVariable<float>(count)) { … }",
     )
     .only(|situation| !situation.settings.mentions("NPPImage")),
-    Lever::new("check what is free before a large array", "context.GetFreeDeviceMemorySize()")
+    Lever::new("check the free memory before allocating a large array", "context.GetFreeDeviceMemorySize()")
         .unless_said(&["GetFreeDeviceMemorySize"]),
 ];
 

@@ -228,7 +228,7 @@ fn arena(situation: &Situation<'_>) -> Vec<Fix> {
         .is_none_or(|value| value == "0" || value == "kNextPowerOfTwo")
     {
         fixes.push(
-            Fix::new("grow the arena by what is requested instead of powers of two").command(
+            Fix::new("grow the arena by the requested size instead of powers of two").command(
                 "providers=[('CUDAExecutionProvider', {'arena_extend_strategy': 'kSameAsRequested'})]",
             ),
         );
@@ -265,7 +265,7 @@ fn arena_in_triton() -> Vec<Fix> {
     vec![
         Fix::new("run one instance of the model per GPU (config.pbtxt)")
             .command("instance_group [ { count: 1, kind: KIND_GPU } ]"),
-        Fix::new("grow the arena by what is requested instead of powers of two (config.pbtxt)")
+        Fix::new("grow the arena by the requested size instead of powers of two (config.pbtxt)")
             .command(r#"parameters { key: "arena_extend_strategy" value { string_value: "1" } }"#),
         Fix::new("cap the arena of each model, so that all fit (config.pbtxt)")
             .command(r#"parameters { key: "gpu_mem_limit" value { string_value: "2147483648" } }"#),

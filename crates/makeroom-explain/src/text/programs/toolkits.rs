@@ -122,7 +122,7 @@ const JITTOR: Program = Program {
     advise: |situation, cause| match cause {
         Cause::HostMemory | Cause::Leak => vec![
             Fix::new("keep numbers, not Vars, from step to step").command("total += loss.item()"),
-            Fix::new("print what is alive after each epoch").command("jt.display_memory_info()"),
+            Fix::new("print the live tensors after each epoch").command("jt.display_memory_info()"),
             Fix::new("let Jittor swap to disk")
                 .command("JT_SAVE_MEM=1 cpu_mem_limit=16000000000 device_mem_limit=8000000000 python …"),
         ],
