@@ -24,7 +24,7 @@ pub(crate) fn half_precision(maker: Maker) -> Fix {
         Maker::Apple => "mps",
         Maker::Nvidia | Maker::Amd => "cuda",
     };
-    Fix::new("run the forward pass in 16 bits, which halves activations")
+    Fix::new("run the forward pass in 16-bit precision, which halves activation memory")
         .command(format!("with torch.autocast('{device}', dtype=torch.bfloat16): …"))
 }
 

@@ -124,7 +124,7 @@ fn check_text(out: &mut String, check: &Check, columns: usize) {
     if !check.inferred_limits.is_empty() {
         let limits: Vec<String> = check.inferred_limits.iter().map(limit_text).collect();
         let line = format!(
-            "the memory limit is not in the snapshot; garbage collection fits a limit of {}",
+            "the memory limit is not in the snapshot; garbage collection is consistent with a limit of {}",
             limits.join(", ")
         );
         for line in wrap(&line, columns - 2) {

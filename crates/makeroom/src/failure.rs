@@ -169,7 +169,7 @@ pub(crate) enum Failure {
         error: makeroom_export::ExportError,
     },
     /// Binary output would have gone to a terminal.
-    #[error("this format is binary and not for a terminal")]
+    #[error("this format is binary and cannot be written to a terminal")]
     BinaryToTerminal,
     /// The driver could not be queried.
     #[error("{0}")]
@@ -292,9 +292,9 @@ impl Failure {
             Self::Gpu(error) => error.hint().map(str::to_owned),
             Self::NoSuchSituation { .. } => Some("makeroom demo --list".to_owned()),
             Self::NotARecording { name } if name == STANDARD_INPUT => {
-                Some("to explain an error text: makeroom why -".to_owned())
+                Some("to explain an error message: makeroom why -".to_owned())
             }
-            Self::NotARecording { name } => Some(format!("to explain an error text: makeroom why {name}")),
+            Self::NotARecording { name } => Some(format!("to explain an error message: makeroom why {name}")),
             Self::NoSuchDevice { .. } => Some("omit --device to have makeroom choose".to_owned()),
             Self::EmptyRecording { .. } => Some(
                 "a program that allocated no GPU memory leaves such a file; for its other contents: makeroom why FILE".to_owned(),

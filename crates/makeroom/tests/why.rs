@@ -102,7 +102,7 @@ fn a_large_log_is_explained_with_its_line_numbers() {
     // The run continued for half a million steps after the first failure; the last one ended it.
     assert_eq!(
         named["notes"][0],
-        "an earlier out-of-memory error in line 250001 was caught: the program continued after it"
+        "an earlier out-of-memory error on line 250001 was caught, and the program continued"
     );
     assert_eq!(json(&why(&["--json"], File::open(&path).unwrap())), named);
 }

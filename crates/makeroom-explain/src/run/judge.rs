@@ -41,14 +41,14 @@ pub(crate) fn judge_missing(explanation: &mut Explanation, summary: &RunSummary)
     let seconds = seconds(summary.recorded_us);
     let stop = match missing {
         Missing::End => format!(
-            "The recording stops after {seconds} and has no end: the process was killed, or it ran on and could not be recorded any more."
+            "The recording stops after {seconds} and has no end: the process was killed, or it kept running and could no longer be recorded."
         ),
         Missing::Torn(bytes) => format!(
-            "The recording stops after {seconds}: its last {bytes} are torn, as after a kill or on a full disk."
+            "The recording stops after {seconds}: its last {bytes} are incomplete, as after a kill or on a full disk."
         ),
         Missing::Rest => {
             format!(
-                "The recording stops after {seconds}: the recorder failed, and the program ran on without it."
+                "The recording stops after {seconds}: the recorder failed, and the program continued without it."
             )
         }
     };
@@ -60,7 +60,7 @@ pub(crate) fn judge_missing(explanation: &mut Explanation, summary: &RunSummary)
         return;
     }
     let summary = format!(
-        "{stop} Whether anything failed after that is unknown. Up to there: {}",
+        "{stop} Whether anything failed after that is unknown. Up to that point: {}",
         explanation.verdict.summary
     );
     explanation.causes.retain(|finding| finding.cause != Cause::None);
@@ -68,8 +68,7 @@ pub(crate) fn judge_missing(explanation: &mut Explanation, summary: &RunSummary)
     explanation.verdict = Verdict { cause, certainty, summary: summary.clone() };
     explanation.causes.insert(0, finding(cause, certainty, None, summary, Vec::new()));
     explanation.next.push(
-        Fix::new("record it again to its end, on a disk with room for the whole file")
-            .command("makeroom run -- …"),
+        Fix::new("record the whole run again, on a disk with room for the file").command("makeroom run -- …"),
     );
 }
 
@@ -203,7 +202,7 @@ fn host_growth(summary: &RunSummary) -> Option<Finding> {
         growth.first, growth.last, growth.seconds
     );
     let fixes = vec![Fix::new(
-        "look for host buffers that are never freed, and for lists and queues that only grow: makeroom sees the sum, not who asks",
+        "look for host buffers that are never freed, and for lists and queues that only grow: makeroom sees only the total, not the callers",
     )];
     Some(finding(Cause::HostMemory, Certainty::Possible, Some(growth.last - growth.first), text, fixes))
 }

@@ -150,7 +150,7 @@ fn explain(log: &Log, found: Found) -> Explanation {
         notes.push(format!("{} more failure{plural} below line {}, the first one", found.later, facts.line));
     }
     notes.extend(found.survived.map(|line| {
-        format!("an earlier out-of-memory error in line {line} was caught: the program continued after it")
+        format!("an earlier out-of-memory error on line {line} was caught, and the program continued")
     }));
     let framework = Some(facts.framework).filter(|framework| !framework.is_empty());
     let request = Request {
@@ -256,7 +256,7 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, 
     // A table or a text without any memory error may still show a failure that follows from another.
     let other = other.or_else(|| if is_handled { None } else { other_failure::minor(log) });
     if let Some(other) = other {
-        let summary = format!("This is not an out-of-memory error: {} in line {}.", other.what, other.line);
+        let summary = format!("This is not an out-of-memory error: {} on line {}.", other.what, other.line);
         let mut explanation = none(None, Certainty::Certain, summary);
         explanation.causes[0].fixes = other.fixes;
         explanation.causes[0].evidence.push(format!("line {}: {}", other.line, shortened(&other.quote)));
@@ -266,7 +266,7 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, 
         let mut explanation = none(
             None,
             Certainty::Likely,
-            format!("No out-of-memory error in this text of {lines} line{plural}."),
+            format!("No out-of-memory error in this input of {lines} line{plural}."),
         );
         explanation.notes.push(
             "pass the lines around the error, or the whole output of the program: PROGRAM 2>&1 | makeroom why"
@@ -281,16 +281,16 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, 
         Severity::Warning => {
             let request = facts.request.map_or(String::new(), |request| format!(" of {request}"));
             format!(
-                "An allocation{request} failed in line {} and the program handled it; nothing else failed.",
+                "An allocation{request} failed on line {} and the program handled it; nothing else failed.",
                 facts.line
             )
         }
         Severity::Observation => facts.statements.first().map_or_else(
-            || "This text shows who holds GPU memory; nothing in it failed.".to_owned(),
-            |statement| format!("{} Nothing in this text failed.", statement.summary),
+            || "This output shows which processes hold GPU memory; nothing in it failed.".to_owned(),
+            |statement| format!("{} Nothing in this log failed.", statement.summary),
         ),
         Severity::Failure => {
-            "The text talks about running out of memory, but has no error message of a program.".to_owned()
+            "The log mentions running out of memory, but contains no error message from a program.".to_owned()
         }
     };
     let is_certain = !found.is_prose && !is_large_for_host(&facts);

@@ -124,8 +124,7 @@ pub(crate) fn lead(findings: &mut Vec<Finding>, situation: &Situation<'_>) {
         let known = findings.iter().position(|finding| finding.cause == Cause::HostMemory);
         let mut host = known.map_or_else(
             || {
-                let summary =
-                    "The machine's own memory ran out: the text says that a larger page file helps.";
+                let summary = "The machine ran out of memory: the log says that a larger page file helps.";
                 Finding::new(Cause::HostMemory, Certainty::Possible, summary)
             },
             |place| findings.remove(place),
@@ -171,7 +170,7 @@ fn page_file(line: &str, situation: &Situation<'_>) -> Option<Cure> {
     }
     let size = GIGABYTES.captures_iter(line).filter_map(|found| captured_number::<u64>(&found, 1)).max()?;
     let fix = Fix::new(format!(
-        "the text says that this helped: “{}” (SystemPropertiesPerformance > Advanced > Virtual memory > Change)",
+        "the log says that this helped: “{}” (SystemPropertiesPerformance > Advanced > Virtual memory > Change)",
         quoted(line)
     ))
     .command(format!("Initial size = Maximum size = {}", size * 1024));
@@ -187,7 +186,7 @@ fn worked(line: &str) -> Option<Cure> {
             && setting(clause).is_some()
     })?;
     let fix =
-        Fix::new(format!("the text says that this helped: “{}”", quoted(clause))).command(setting(clause)?);
+        Fix::new(format!("the log says that this helped: “{}”", quoted(clause))).command(setting(clause)?);
     Some(Cure { fix, is_host: false, is_detour: false })
 }
 
@@ -206,7 +205,7 @@ fn proposed(lines: &[&str]) -> Option<Cure> {
         let code = behind.filter(|code| code.len() <= 60 && CODE.is_match(code));
         let found = setting(clause).or_else(|| code.map(str::to_owned));
         if let Some(setting) = found.filter(|setting| ABOUT_MEMORY.is_match(setting)) {
-            let fix = Fix::new(format!("the text itself proposes: “{}”", quoted(clause))).command(setting);
+            let fix = Fix::new(format!("the log itself proposes: “{}”", quoted(clause))).command(setting);
             return Some(Cure { fix, is_host: false, is_detour: false });
         }
     }
@@ -221,7 +220,7 @@ fn batch_worked(line: &str, situation: &Situation<'_>) -> Option<Cure> {
     let is_smaller = situation.batch().is_none_or(|present| batch < present);
     let shown = situation.settings.shown(BATCH);
     is_smaller.then(|| Cure {
-        fix: Fix::new(format!("the text says that this works: “{}”", quoted(clause)))
+        fix: Fix::new(format!("the log says that this works: “{}”", quoted(clause)))
             .command(shown.map_or_else(|| format!("batch_size={batch}"), |shown| shown.with(batch))),
         is_host: false,
         is_detour: false,
@@ -237,7 +236,7 @@ fn on_cpu(line: &str, situation: &Situation<'_>) -> Option<Cure> {
     } else {
         situation.environment.export("CUDA_VISIBLE_DEVICES=-1")
     };
-    let fix = Fix::new("or run it on the CPU, which the text says works").command(command);
+    let fix = Fix::new("or run it on the CPU, which works according to the log").command(command);
     Some(Cure { fix, is_host: false, is_detour: true })
 }
 

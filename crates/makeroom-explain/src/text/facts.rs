@@ -205,7 +205,7 @@ impl Facts {
         if is_wrapped {
             self.free = Some(Bytes::ZERO);
             self.evidence
-                .push("The text's figure for free memory wrapped below zero, so nothing was free".to_owned());
+                .push("The log's figure for free memory wrapped below zero, so nothing was free".to_owned());
         }
         // A counter of live memory above any GPU's size is wrong, so it is not live data that fills the device.
         if self.resource == Resource::Device
@@ -215,7 +215,7 @@ impl Facts {
             self.live = None;
             self.statements.retain(|stated| stated.cause != Cause::LiveDataFillsDevice);
             self.evidence.push(format!(
-                "The text's figure for memory in use, {live}, is more than any GPU has: the counter is wrong"
+                "The log's figure for memory in use, {live}, is more than any GPU has: the counter is wrong"
             ));
             self.state(
                 Cause::IntegerOrShapeBug,

@@ -51,7 +51,7 @@ fn shape(situation: &Situation<'_>) -> Vec<Fix> {
         || !situation.language.may_be_python()
     {
         fixes = vec![
-            Fix::new("compute sizes in 64 bits: a product of two ints overflows at 2 GiB")
+            Fix::new("compute sizes with 64-bit integers: a product of two ints overflows at 2 GiB")
                 .command("size_t bytes = static_cast<size_t>(rows) * columns * sizeof(float);"),
         ];
     }
@@ -199,7 +199,7 @@ fn request_too_large(situation: &Situation<'_>) -> Vec<Fix> {
     let room = account.facts.total.map(|total| total - CONTEXT_TYPICAL).filter(|room| !room.is_zero());
     let is_torch = account.facts.framework.starts_with("pytorch");
     let shape = Fix::new(
-        "print the shape of the tensor at the failing line: a request this large often comes from a shape that was not meant",
+        "print the shape of the tensor at the failing line: a request this large often comes from an unintended shape",
     )
     .command("print(x.shape, x.dtype)");
     if own_code::is_own_code(account.facts) {
@@ -211,7 +211,7 @@ fn request_too_large(situation: &Situation<'_>) -> Vec<Fix> {
         .map(|room| request.get().div_ceil(room.scaled(0.5).get().max(1)).max(2));
     let split = parts.map(|parts| {
         let fix = Fix::new(format!(
-            "compute it in {parts} parts of {} each, or spread it over several GPUs",
+            "compute it in {parts} parts of {} each, or spread it across several GPUs",
             roughly(Bytes::new(request.get() / parts))
         ));
         if is_torch {

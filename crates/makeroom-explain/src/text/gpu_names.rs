@@ -86,7 +86,7 @@ pub(super) fn add_total(facts: &mut Facts, text: Searched<'_>) {
         && let Some(total) = said_size(&found)
     {
         facts.total = Some(total);
-        facts.evidence.push(format!("The text says that the GPU has {total}"));
+        facts.evidence.push(format!("The log says that the GPU has {total}"));
         return;
     }
     let mut named: Option<(String, u64)> = None;
@@ -111,7 +111,7 @@ pub(super) fn add_total(facts: &mut Facts, text: Searched<'_>) {
     if let Some((name, mib)) = named {
         facts.total = Some(Bytes::mib(mib));
         let name = name.replace('(', "");
-        facts.evidence.push(format!("The text names one GPU model, {name}, which has {}", Bytes::mib(mib)));
+        facts.evidence.push(format!("The log names one GPU model, {name}, which has {}", Bytes::mib(mib)));
     }
 }
 

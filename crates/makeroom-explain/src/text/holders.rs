@@ -28,7 +28,7 @@ pub(crate) fn others(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
     if account.share_a_launcher() {
         let numbers: Vec<String> = account.others.iter().map(|process| process.pid.to_string()).collect();
         let note = Fix::new(format!(
-            "keep the workers of this job off this GPU where they need not be: processes {} have numbers in a row, so stopping one ends the job",
+            "keep this job's workers off this GPU if they do not need it: processes {} have consecutive PIDs, so stopping one ends the job",
             numbers.join(", ")
         ));
         return if situation.is_training() { ranks_of(situation) } else { vec![note] };
@@ -112,13 +112,13 @@ fn second_framework(situation: &Situation<'_>) -> Option<Fix> {
         .any(|mark| settings.mentions(mark))
     {
         return Some(
-            Fix::new("keep XLA from taking the GPU at its start, if it runs in this process too")
+            Fix::new("keep XLA from preallocating the GPU at startup, if it runs in this process too")
                 .command(export("XLA_PYTHON_CLIENT_PREALLOCATE=false")),
         );
     }
     let is_tensorflow = ["import tensorflow", "tensorflow/"].iter().any(|mark| settings.mentions(mark));
     is_tensorflow.then(|| {
-        Fix::new("keep TensorFlow from taking the GPU at its start, if it runs in this process too")
+        Fix::new("keep TensorFlow from preallocating the GPU at startup, if it runs in this process too")
             .command(export("TF_FORCE_GPU_ALLOW_GROWTH=true"))
     })
 }
@@ -194,7 +194,7 @@ fn ranks_of(situation: &Situation<'_>) -> Vec<Fix> {
         _ => "--tensor-parallel-size 1",
     };
     vec![
-        Fix::new("show the program all GPUs: its ranks are on one, since it sees no other (`nvidia-smi -L` inside the container lists them)")
+        Fix::new("make all GPUs visible to the program: its ranks share one because it sees no other (`nvidia-smi -L` inside the container lists them)")
             .command("docker run --gpus all …   (outside a container: unset CUDA_VISIBLE_DEVICES)")
             .frees(held),
         Fix::new("or start one rank, if there is one GPU").command(option),
@@ -209,7 +209,7 @@ pub(crate) fn sibling_ranks(held: Bytes) -> Vec<Fix> {
             .frees(held),
         Fix::new("load checkpoints to the CPU: a checkpoint saved from GPU 0 reopens GPU 0 in every rank")
             .command("torch.load(path, map_location='cpu')"),
-        Fix::new("or show each process only its own GPU")
+        Fix::new("or make only its own GPU visible to each process")
             .command("CUDA_VISIBLE_DEVICES=$LOCAL_RANK python …"),
     ]
 }
@@ -230,7 +230,7 @@ pub(crate) fn list_holders(situation: &Situation<'_>) -> Fix {
             Fix::new("list the processes that share the board's memory").command("sudo tegrastats")
         }
         (System::Linux, Maker::Nvidia) if is_notebook(situation) => {
-            Fix::new("restart the notebook's kernel: models of earlier cells stay on the GPU until then")
+            Fix::new("restart the notebook's kernel: models from earlier cells stay on the GPU until you do")
                 .command("Runtime > Restart session   (Jupyter: Kernel > Restart Kernel)")
         }
         _ => advice::list_holders(environment.maker),

@@ -163,7 +163,7 @@ pub(crate) fn less_at_once(situation: &Situation<'_>) -> Fix {
         .any(|words| situation.settings.mentions(words));
     if has_frames {
         return Fix::new(
-            "read only the columns that are used, in 32 bits, and leave out columns with very many distinct values before they are encoded",
+            "read only the columns that you use, as 32-bit values, and drop columns with very many distinct values before encoding",
         )
         .command("pd.read_csv(path, usecols=[…], dtype={'x': 'float32', 'label': 'category'})");
     }
@@ -201,7 +201,7 @@ fn less_in_ram(situation: &Situation<'_>) -> Vec<Fix> {
     {
         if says(&["from_pretrained", "transformers", "checkpoint shards", "AutoModel"]) {
             fixes.push(
-                Fix::new("load the weights in 16 bits, one shard at a time, straight to the GPU").command(
+                Fix::new("load the weights in 16-bit precision, one shard at a time, straight to the GPU").command(
                     "from_pretrained(…, torch_dtype=torch.bfloat16, low_cpu_mem_usage=True, device_map=\"auto\")",
                 ),
             );
@@ -371,21 +371,21 @@ fn fewer_workers(situation: &Situation<'_>) -> Fix {
         Some(shown) => {
             let (count, half) = (shown.value as u64, shown.value as u64 / 2);
             Fix::new(format!(
-                "halve the data-loader workers from {count} to {half}: each holds its own copy of the data set"
+                "halve the data-loader workers from {count} to {half}: each holds its own copy of the dataset"
             ))
             .command(shown.with(half))
         }
         None if let Some((_, option, default)) =
             WORKERS.iter().find(|(program, _, _)| *program == situation.program.name) =>
         {
-            Fix::new(format!("load data with fewer worker processes (default {default}): each holds its own copy of the data set"))
+            Fix::new(format!("load data with fewer worker processes (default {default}): each holds its own copy of the dataset"))
                 .command(*option)
         }
         None if situation.settings.number(&["num_workers"]) == Some(0.0) => {
-            Fix::new("keep the data set on disk: the loader has no workers left to drop")
+            Fix::new("keep the dataset on disk: the loader has no workers left to drop")
                 .command("np.load(path, mmap_mode='r')")
         }
-        None => Fix::new("load data in the main process: each worker holds its own copy of the data set")
+        None => Fix::new("load data in the main process: each worker holds its own copy of the dataset")
             .command("DataLoader(…, num_workers=0)"),
     }
 }

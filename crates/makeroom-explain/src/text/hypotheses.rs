@@ -151,7 +151,7 @@ fn general(situation: &Situation<'_>) -> Vec<(Cause, String)> {
         ));
     }
     match facts.resource {
-        Resource::Host => causes.push((Cause::HostMemory, "The machine's memory ran out.".to_owned())),
+        Resource::Host => causes.push((Cause::HostMemory, "The machine ran out of memory.".to_owned())),
         Resource::Kernel => {}
         Resource::Device | Resource::Unknown => {
             if situation.account.is_contradictory() && situation.environment.system == System::Windows {
@@ -162,7 +162,7 @@ fn general(situation: &Situation<'_>) -> Vec<(Cause, String)> {
             }
             let own = (
                 Cause::LiveDataFillsDevice,
-                format!("The memory that {program} needs does not fit this GPU."),
+                format!("The memory that {program} needs does not fit on this GPU."),
             );
             let others = (
                 Cause::OtherProcesses,
@@ -171,7 +171,7 @@ fn general(situation: &Situation<'_>) -> Vec<(Cause, String)> {
             let leak = (situation.context.is_late_told && facts.resource != Resource::Host).then(|| {
                 (
                     Cause::Leak,
-                    "The text says that the program ran for a while first: something from every step may stay alive."
+                    "The log says that the program ran for a while first: something from every step may stay alive."
                         .to_owned(),
                 )
             });
@@ -184,8 +184,7 @@ fn general(situation: &Situation<'_>) -> Vec<(Cause, String)> {
                 causes.push(others);
             }
             if facts.resource == Resource::Unknown && !is_on_device(situation) {
-                causes
-                    .push((Cause::HostMemory, "The machine's own memory ran out, not the GPU's.".to_owned()));
+                causes.push((Cause::HostMemory, "The machine ran out of memory, not the GPU.".to_owned()));
             }
         }
     }
@@ -236,7 +235,7 @@ fn others_first(findings: &mut [Finding], situation: &Situation<'_>) {
     let is_cuda = situation.environment.maker == Maker::Nvidia && !fixes::is_without_cuda(situation.facts);
     if is_first_call(situation) && is_cuda && !situation.settings.mentions("CUDA_VISIBLE_DEVICES=") {
         let one = Fix::new(
-            "show the program one GPU only: it opens all that it sees, and another may be the full one",
+            "make only one GPU visible to the program: it opens all that it sees, and another may be the full one",
         )
         .command(situation.environment.export("CUDA_VISIBLE_DEVICES=0"));
         let fixes = &mut findings[others].fixes;

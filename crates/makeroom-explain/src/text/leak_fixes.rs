@@ -27,7 +27,7 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
         return vec![
             Fix::new("free the graph of earlier models after each fold or trial")
                 .command("tf.keras.backend.clear_session()"),
-            Fix::new("do not build operations in the training loop: fix the graph before it")
+            Fix::new("do not build operations in the training loop: build the graph before it")
                 .command("tf.compat.v1.get_default_graph().finalize()"),
         ];
     }
@@ -69,7 +69,7 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
     let mut fixes = advice::leak();
     if facts.resource == Resource::Host {
         fixes.push(
-            Fix::new("end the data-loader workers after each epoch: their copies grow")
+            Fix::new("load data in the main process: each worker's copy of the dataset grows")
                 .command("DataLoader(…, num_workers=0, persistent_workers=False)"),
         );
     } else {
@@ -102,7 +102,7 @@ fn leak_elsewhere(situation: &Situation<'_>) -> Option<Vec<Fix>> {
                 } else {
                     "tools/train.py CONFIG --resume-from work_dirs/CONFIG/latest.pth"
                 }),
-            Fix::new("detach what a module or a hook stores between iterations: a stored loss keeps its whole graph")
+            Fix::new("detach tensors that a module or a hook stores between iterations: a stored loss keeps its whole graph")
                 .command("self.history.append(loss.detach().item())"),
             Fix::new("record allocations with their lines, and compare two iterations")
                 .command("torch.cuda.memory._record_memory_history(max_entries=100000)"),
@@ -114,10 +114,10 @@ fn leak_elsewhere(situation: &Situation<'_>) -> Option<Vec<Fix>> {
         let is_known = !situation.program.name.starts_with("the ") && !own.is_empty();
         if is_known {
             let restart = if situation.program.name == "LAMMPS" {
-                Fix::new("write restart files, and go on from the last one in a new process")
+                Fix::new("write restart files, and continue from the last one in a new process")
                     .command("restart 1000 run.*.restart")
             } else {
-                Fix::new("restart the program every few hours: what it leaks is freed when it ends")
+                Fix::new("restart the program every few hours: leaked memory is freed when it exits")
             };
             // Learned potentials allocate with PyTorch, for a graph that changes with the atoms.
             let pieces = says(&["mace", "nequip", "allegro", "torch"]).then(|| {

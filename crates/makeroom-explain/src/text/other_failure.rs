@@ -57,7 +57,7 @@ const KNOWN: &[Known] = &[
     },
     Known {
         words: r"invalid device ordinal|INVALID_DEVICE\b|InvalidDevice\b",
-        what: "the program asked for a GPU number that does not exist here",
+        what: "the program requested a GPU number that does not exist here",
         action: "use a number below the count of visible GPUs",
         command: Some("nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES"),
     },
@@ -105,8 +105,8 @@ const KNOWN: &[Known] = &[
     },
     Known {
         words: r"cannot open shared object file|DLL load failed|LoadLibrary failed with error|Library not loaded:|undefined symbol: ",
-        what: "a shared library is missing or has another version",
-        action: "install the library in the version that the program was built with, and make its directory known",
+        what: "a shared library is missing or has the wrong version",
+        action: "install the version of the library that the program was built with, and add its directory to the library path",
         command: Some("ldd LIBRARY | grep 'not found'; echo $LD_LIBRARY_PATH"),
     },
     Known {
@@ -261,7 +261,7 @@ pub(crate) fn minor(log: &Log) -> Option<OtherFailure> {
             return Some(failure(index, "a CUDA library could not be initialized".to_owned(), vec![check]));
         }
         if KILLED.is_match(line) {
-            let what = "the process was killed from outside (SIGKILL), and the text names no memory shortage";
+            let what = "the process was killed from outside (SIGKILL), and the log does not mention a memory shortage";
             return Some(failure(index, what.to_owned(), Vec::new()));
         }
         let name = EXCEPTION.captures(body.trim()).filter(|_| !ABOUT_MEMORY.is_match(body))?;

@@ -139,7 +139,7 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
             .any(|words| settings.mentions(words))
     {
         fixes.push(
-            Fix::new("let the data exceed the GPU: managed memory pages to RAM, at the speed of the bus")
+            Fix::new("let the data exceed GPU memory: managed memory pages to RAM, at the speed of the bus")
                 .command(if is_hip {
                     "hipMallocManaged(&pointer, bytes);"
                 } else {

@@ -112,7 +112,7 @@ pub(crate) fn steps(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
                 .command("torch.load(path, map_location='cpu')"),
         ],
         Some(Phase::UpdateAtOnce) if !says("foreach=False") => vec![
-            Fix::new("update one parameter at a time: the call over all of them needs as much again as the parameters")
+            Fix::new("update one parameter at a time: updating all of them in one call needs as much memory again as the parameters")
                 .command("torch.optim.AdamW(model.parameters(), lr=…, foreach=False)"),
         ],
         _ => Vec::new(),
@@ -125,7 +125,7 @@ pub(crate) fn smaller_weights(situation: &Situation<'_>) -> Vec<Fix> {
     let mut fixes = Vec::new();
     if !says(&["float16", "fp16", ".half()"]) {
         fixes.push(
-            Fix::new("convert the weights to 16 bits before they move to the GPU: half their size")
+            Fix::new("convert the weights to 16-bit precision before they move to the GPU: half their size")
                 .command("model = model.half().to('cuda')"),
         );
     }
@@ -133,14 +133,14 @@ pub(crate) fn smaller_weights(situation: &Situation<'_>) -> Vec<Fix> {
         says(&["from_pretrained", "transformers", "llama", "huggingface", "AutoModel", "accelerate"]);
     if !is_transformers {
         fixes.push(
-            Fix::new("or keep the model on the CPU, if it only runs")
+            Fix::new("or keep the model on the CPU, for inference only")
                 .command(situation.environment.export("CUDA_VISIBLE_DEVICES=-1")),
         );
         return fixes;
     }
     if !says(&["4bit", "4-bit", "int4", "gptq", "awq"]) {
         fixes.push(
-            Fix::new("or load them in 4 bits: an eighth of the 32-bit size")
+            Fix::new("or load them in 4-bit: an eighth of the 32-bit size")
                 .command("from_pretrained(…, quantization_config=BitsAndBytesConfig(load_in_4bit=True))"),
         );
     }

@@ -63,7 +63,7 @@ pub(crate) fn less_data(situation: &Situation<'_>) -> Vec<Fix> {
             }
             if fixes.is_empty() && !is_python(situation) {
                 fixes.push(Fix::new(
-                    "give the program less at once: smaller inputs, a lower resolution or quality setting, fewer jobs side by side",
+                    "give the program less at once: smaller inputs, a lower resolution or quality setting, fewer jobs in parallel",
                 ));
             }
             fixes
@@ -191,12 +191,12 @@ const MOST_SPILLED: u64 = 64;
 const INPUTS: &[(&[&str], &str, &str)] = &[
     (
         &[".mp4", "video", "ffmpeg", ".avi", ".mov"],
-        "halve the sides of the video, or cut it into parts: all frames of a part are on the GPU together",
+        "halve the width and height of the video, or cut it into parts: all frames of a part are on the GPU together",
         "ffmpeg -i in.mp4 -t 5 -vf scale=iw/2:-2 out.mp4",
     ),
     (
         &[".wav", ".mp3", "audio", "asr", "speech", "transcri", "diariz"],
-        "split the recording into pieces of 30 seconds",
+        "split the recording into 30-second segments",
         "ffmpeg -i in.wav -f segment -segment_time 30 part%03d.wav",
     ),
     (
@@ -254,7 +254,7 @@ const INPUTS: &[(&[&str], &str, &str)] = &[
             ".png",
             ".jpg",
         ],
-        "halve the sides of the images: a quarter of the activations",
+        "halve the width and height of the images: activations shrink to a quarter",
         "image = image.resize((image.width // 2, image.height // 2))",
     ),
 ];

@@ -131,7 +131,7 @@ pub(crate) fn live_data(situation: &Situation<'_>) -> Vec<Fix> {
     }
     if situation.is_inference() {
         fixes.push(
-            Fix::new("load the weights in 16 bits, or in 4 bits")
+            Fix::new("load the weights in 16-bit or 4-bit precision")
                 .command("from_pretrained(…, torch_dtype=torch.bfloat16)   (or load_in_4bit=True)"),
         );
         fixes.push(
@@ -194,7 +194,7 @@ pub(crate) fn training_steps(situation: &Situation<'_>) -> Vec<Fix> {
         ["deepspeed", "fsdp", "zero_stage", "fully_shard"].iter().any(|words| settings.mentions(words));
     if has_ranks && !is_sharded {
         fixes.push(
-            Fix::new("shard gradients and optimizer state over the GPUs, with the state in RAM (ZeRO 2)").command(
+            Fix::new("shard gradients and optimizer state across the GPUs, with the state in RAM (ZeRO 2)").command(
                 "accelerate launch --use_deepspeed --zero_stage 2 --offload_optimizer_device cpu train.py",
             ),
         );
@@ -206,7 +206,7 @@ pub(crate) fn training_steps(situation: &Situation<'_>) -> Vec<Fix> {
             .any(|words| settings.mentions(words))
     {
         fixes.push(
-            Fix::new("keep the optimizer state in 8 bits, a quarter of AdamW's size")
+            Fix::new("use an 8-bit optimizer: a quarter of AdamW's state")
                 .command("optimizer = bitsandbytes.optim.AdamW8bit(model.parameters(), lr=…)"),
         );
     }

@@ -26,15 +26,15 @@ pub(crate) fn finding(facts: &Facts, situation: &Situation<'_>) -> Finding {
                 _ if let Some(live) = used => format!(" with {live} in use by the program"),
                 (Some(free), Some(total)) => format!(" with {free} of {total} free"),
                 (Some(free), None) => format!(" with {free} free"),
-                (None, Some(total)) => format!(" on a GPU of {total}"),
+                (None, Some(total)) => format!(" on a GPU with {total}"),
                 (None, None) => String::new(),
             };
             let reason = if situation.account.is_contradictory() {
                 "the size of the request does not explain the failure"
             } else if used.is_none() && facts.free.is_none() && request < SMALL {
-                "so small a request fails only on a GPU that is full already, and the text does not show what holds the memory"
+                "a request this small fails only on a GPU that is already full, and the log does not show what holds the memory"
             } else {
-                "the text does not show what holds the memory"
+                "the log does not show what holds the memory"
             };
             format!("An allocation of {request} failed{with}; {reason}.")
         }
@@ -57,19 +57,19 @@ fn without_request(facts: &Facts, situation: &Situation<'_>) -> String {
     let of_total = facts.total.map_or(String::new(), |total| format!(" of {total}"));
     if let Some(free) = facts.free {
         return format!(
-            "{what} ran out with {free}{of_total} free; the text does not give the size of the request."
+            "{what} ran out with {free}{of_total} free; the log does not give the size of the request."
         );
     }
     if let Some(live) = facts.live.filter(|live| !live.is_zero()) {
         return format!(
-            "{what} ran out with {live}{of_total} in use by the program; the text does not give the size of the request."
+            "{what} ran out with {live}{of_total} in use by the program; the log does not give the size of the request."
         );
     }
     let mut sizes: Vec<&str> = SIZE.find_iter(&facts.quote).map(|size| size.as_str()).collect();
     sizes.truncate(4);
     if !sizes.is_empty() {
         return format!(
-            "{what} ran out; the text has figures ({}) but does not say which one is the request.",
+            "{what} ran out; the log has figures ({}) but does not say which one is the request.",
             sizes.join(", ")
         );
     }

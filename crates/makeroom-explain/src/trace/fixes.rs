@@ -212,7 +212,7 @@ fn pieces(refusal: &Refusal<'_>) -> Fix {
     let request = refusal.event.size.get();
     match refusal.room.limit().filter(|limit| !limit.is_zero()) {
         Some(limit) => Fix::new(format!(
-            "split the allocation into at least {} parts, or spread it over that many GPUs",
+            "split the allocation into at least {} parts, or spread it across that many GPUs",
             request.div_ceil(limit.get())
         )),
         None => Fix::new("split the allocation into smaller ones"),

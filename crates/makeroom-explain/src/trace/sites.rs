@@ -63,7 +63,7 @@ impl<'trace> Places<'trace> {
     pub fn new(trace: &'trace Trace) -> Self {
         let executable = trace.process.as_ref().map_or("", |process| process.identity.executable.as_str());
         let without_stack = match framework(trace) {
-            Some("rmm") => "unknown places: a log of RMM holds no stacks",
+            Some("rmm") => "unknown places: RMM logs contain no stacks",
             _ if trace.stacks.frame_count() == 0 => "unknown places: no stacks were recorded",
             Some(_) => "no stack recorded (backward pass, or a thread without Python)",
             None => "no stack recorded",

@@ -41,7 +41,7 @@ fn locked(surroundings: &Surroundings) -> Option<Check> {
 fn group(surroundings: &Surroundings) -> Option<Check> {
     let limit = group_limit(surroundings)?;
     let found = format!(
-        "this cgroup is limited to {limit} of host memory, including pinned memory: beyond that, the OOM killer ends the process without a CUDA error"
+        "this cgroup is limited to {limit} of host memory, including pinned memory: beyond that, the OOM killer kills the process without a CUDA error"
     );
     let fix = "raise the limit (docker run --memory, resources.limits.memory, sbatch --mem), or pin less: fewer workers, a smaller prefetch_factor";
     Some(Check::new("host_memory", Verdict::Note, found).fix(fix))

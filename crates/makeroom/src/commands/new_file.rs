@@ -30,7 +30,7 @@ pub(crate) fn beside(path: &Path, mode: u32) -> io::Result<(PathBuf, File)> {
 
 /// Opens a regular file for reading. Does not follow links, and cannot block on a pipe or device.
 pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
-    let not_plain = || io::Error::other("this is not a plain file");
+    let not_plain = || io::Error::other("this is not a regular file");
     // Also check before opening: opening a device can have side effects.
     if !std::fs::symlink_metadata(path)?.is_file() {
         return Err(not_plain());

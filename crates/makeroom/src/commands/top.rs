@@ -174,7 +174,9 @@ fn sites(recording: &Path) -> Result<Vec<Site>, String> {
     let length = file.metadata().map_err(|error| error.to_string())?.len();
     if length > LONGEST_RECORDING {
         let (length, path) = (Bytes::new(length), recording.display());
-        return Err(format!("the recording has {length}; to read it: makeroom why {path}"));
+        return Err(format!(
+            "the recording is {length}, too large to show here; to read it: makeroom why {path}"
+        ));
     }
     match makeroom_trace::read(file.take(LONGEST_RECORDING)) {
         Ok(Input::Trace(trace)) => {
@@ -216,7 +218,8 @@ mod tests {
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let refused = |path: &Path| sites(path).unwrap_err();
         assert!(
-            refused(&long).starts_with("the recording has 1.00 TiB; to read it: makeroom why "),
+            refused(&long)
+                .starts_with("the recording is 1.00 TiB, too large to show here; to read it: makeroom why "),
             "{}",
             refused(&long)
         );

@@ -122,6 +122,6 @@ fn nothing_but_a_plain_file_is_read_as_a_recording() {
         let mut said = String::new();
         run.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         assert_eq!(run.wait().unwrap().code(), Some(4), "{place}: {said}");
-        assert!(said.contains("not a plain file"), "{place}: {said}");
+        assert!(said.contains("not a regular file"), "{place}: {said}");
     }
 }

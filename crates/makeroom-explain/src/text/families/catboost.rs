@@ -81,7 +81,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         Some((card, _)) => facts.state(
             Cause::Preallocation,
             Certainty::Likely,
-            format!("CatBoost requested {request} of a GPU of {card}: that is its pool, 95 % of the GPU by default (gpu_ram_part)."),
+            format!("CatBoost requested {request} on a GPU with {card}: that is its pool, 95 % of the GPU by default (gpu_ram_part)."),
         ),
         None => facts.state(
             Cause::LiveDataFillsDevice,

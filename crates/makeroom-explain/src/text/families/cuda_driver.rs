@@ -171,7 +171,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::HostMemory,
             Certainty::Possible,
-            "The text mentions pinned memory or asynchronous copies: the driver returns the same error when it cannot pin host memory.",
+            "The log mentions pinned memory or asynchronous copies: the driver returns the same error when it cannot pin host memory.",
         );
     } else if CONTEXT_CALL.is_match(line) && line.contains("nvenc") {
         // Each encoder opens a context of its own, so the holder may be the same program.
@@ -190,7 +190,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     {
         facts.lead(
             Cause::OtherProcesses,
-            format!("The table in this text shows {} of {} in use on the GPU, by other processes unless it was made while this program ran.", used.used, used.total),
+            format!("The table in this log shows {} of {} in use on the GPU, by other processes unless it was made while this program ran.", used.used, used.total),
         );
     }
     Some(facts)

@@ -85,7 +85,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let summary = match amounts(text) {
         Some((needed, limit)) => format!("A kernel needs {needed} of shared memory and {limit} is the limit."),
         None if line.contains("cooperative") => {
-            "A cooperative launch asks for more blocks than fit the device at once.".to_owned()
+            "A cooperative launch requests more blocks than can be resident on the GPU at once.".to_owned()
         }
         None => {
             "A kernel could not be launched: its block needs more registers or shared memory than a multiprocessor has. The GPU's memory is not involved.".to_owned()

@@ -60,9 +60,9 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     }
     let mut facts = Facts::new(library(&upper), Resource::Device, passage);
     let summary = if at_creation {
-        "The library could not be set up, usually because the framework's pool left it no memory; the text does not show what holds the rest."
+        "The library could not be set up, usually because the framework's pool left it no memory; the log does not show what holds the rest."
     } else {
-        "The library found no memory for its handle or workspace, which it allocates outside the framework's pool; the text does not show what holds the rest."
+        "The library found no memory for its handle or workspace, which it allocates outside the framework's pool; the log does not show what holds the rest."
     };
     facts.state(Cause::NonFrameworkOverhead, Certainty::Possible, summary);
     Some(facts)
@@ -93,7 +93,7 @@ fn read_nccl(passage: &Passage<'_>) -> Option<Facts> {
     facts.request = passage.onward().take(4).find_map(|line| find_size(&NCCL_REQUEST, line));
     facts.lead(
         Cause::NonFrameworkOverhead,
-        "NCCL found no memory for its buffers, which it allocates outside the framework's pool; the text does not show what holds the rest.",
+        "NCCL found no memory for its buffers, which it allocates outside the framework's pool; the log does not show what holds the rest.",
     );
     Some(facts)
 }

@@ -111,7 +111,7 @@ fn state_live(facts: &mut Facts) {
         && live >= request
     {
         let summary = format!(
-            "CuPy's arrays hold {live} and {request} more failed; the text does not give the GPU's size."
+            "CuPy's arrays hold {live} and {request} more failed; the log does not give the GPU's size."
         );
         facts.lead(Cause::LiveDataFillsDevice, summary);
     }

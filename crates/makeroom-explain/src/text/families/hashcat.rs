@@ -52,7 +52,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         _ => facts.state(
             Cause::ArtificialLimit,
             Certainty::Possible,
-            "OpenCL caps a single allocation below the device's memory, and the attack needs more than the cap; the text does not show how much.",
+            "OpenCL caps a single allocation below the device's memory, and the attack needs more than the cap; the log does not show how much.",
         ),
     }
     Some(facts)

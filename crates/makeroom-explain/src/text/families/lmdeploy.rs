@@ -39,7 +39,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::LiveDataFillsDevice,
             crate::Certainty::Possible,
-            "Weights and KV cache of the model do not fit this GPU.",
+            "Weights and KV cache of the model do not fit on this GPU.",
         );
         facts
     })

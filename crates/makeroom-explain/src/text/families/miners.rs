@@ -95,7 +95,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         (Some(request), Some(total)) if request <= total => {
             let rest = facts.free.map_or(total - request, |free| total - free);
             let summary = format!(
-                "The DAG of {request} fits the GPU's {total}, but not together with the {rest} that the driver, the context and a desktop take."
+                "The DAG of {request} fits in the GPU's {total}, but not together with the {rest} that the driver, the context and a desktop take."
             );
             let certainty =
                 if request.share_of(total) >= 0.75 { Certainty::Likely } else { Certainty::Possible };
@@ -103,7 +103,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         }
         (None, Some(total)) => {
             let summary = format!(
-                "The GPU has {total}; the DAG grows over time, and the text does not give its size."
+                "The GPU has {total}; the DAG grows over time, and the log does not give its size."
             );
             facts.state(Cause::RequestExceedsDevice, Certainty::Possible, summary);
         }

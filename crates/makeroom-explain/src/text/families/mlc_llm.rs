@@ -46,7 +46,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             Cause::Undetermined,
             Certainty::Undetermined,
             format!(
-                "The message contradicts its own figures: the weights ({weights}) and temporary buffers ({buffers}) fit the {available} that may be used. A size that it does not print, such as the KV cache, is the reason, or a bug of the check."
+                "The message contradicts its own figures: the weights ({weights}) and temporary buffers ({buffers}) fit in the {available} that may be used. A size that it does not print, such as the KV cache, is the reason, or a bug in the check."
             ),
         );
     }

@@ -75,7 +75,7 @@ fn seen_from_outside(tables: &[Table]) -> Option<(Statement, &Table, Option<Devi
     }
     let held: Bytes = outside.processes.iter().map(|(_, process)| process.bytes).sum();
     let summary = format!(
-        "The list is empty inside and shows {} outside, with {held}: the processes live in another namespace, and the inside cannot see them.",
+        "The process list is empty inside the container and shows {} outside, with {held}: the processes run in another PID namespace, which is not visible inside.",
         counted(outside.processes.len())
     );
     let statement =
@@ -118,7 +118,7 @@ fn hidden_holder(table: &Table, device: Option<DeviceUse>) -> Option<Statement> 
     let (certainty, who) = if table.has_process_part {
         (
             Certainty::Likely,
-            "no listed process holds it: a process of another namespace or user, or the remains of one that died",
+            "no listed process holds it: a process in another namespace or of another user, or the leftovers of one that died",
         )
     } else {
         (Certainty::Possible, "the part of the table that lists processes is missing")

@@ -66,13 +66,13 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.resource = Resource::Host;
         facts.lead(
             Cause::HostMemory,
-            "The runner was killed from outside, as the kernel's OOM killer does when RAM runs out.",
+            "The runner was killed from outside, as the Linux OOM killer does when RAM runs out.",
         );
         return Some(facts);
     }
     facts.free = passage.before().find_map(|line| find_size(&AVAILABLE, line));
     if has("layout cannot be allocated") || has("required allocations") || has("unable to load full model") {
-        facts.lead(Cause::LiveDataFillsDevice, "The layers that were to go to the GPU do not fit it.");
+        facts.lead(Cause::LiveDataFillsDevice, "The layers assigned to the GPU do not fit on it.");
         return Some(facts);
     }
     has("out of memory").then_some(facts)

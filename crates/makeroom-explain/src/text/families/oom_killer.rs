@@ -70,10 +70,10 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         found.iter().skip(1).flatten().next().map(|name| name.as_str().to_owned())
     };
     let killed = match &victim {
-        Some((held, name)) => format!("the kernel's OOM killer ended {name}, which held {held}"),
+        Some((held, name)) => format!("the Linux OOM killer killed {name}, which held {held}"),
         None => match named() {
-            Some(name) => format!("the kernel's OOM killer ended {name}"),
-            None => "the kernel's OOM killer ended a process".to_owned(),
+            Some(name) => format!("the Linux OOM killer killed {name}"),
+            None => "the Linux OOM killer killed a process".to_owned(),
         },
     };
     let is_limited = passage.all().any(|line| IN_CGROUP.is_match(line));
@@ -81,7 +81,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let reason = match limit.filter(|_| is_limited) {
         Some(limit) => format!("The container or job reached its memory limit of {limit}"),
         None if is_limited => "The container or job reached its memory limit".to_owned(),
-        None => "The machine's memory ran out".to_owned(),
+        None => "The machine ran out of memory".to_owned(),
     };
     let mut facts = Facts::new("host", Resource::Host, passage);
     facts.statements.push(Statement {
@@ -131,7 +131,7 @@ mod tests {
         let text = "[1.0] Out of memory: Kill process 70 (trainer) score 900 or sacrifice child\n[1.0] Killed process 71 (helper) total-vm:9kB, anon-rss:0kB, file-rss:1kB\n[2.0] Killed process 70 (trainer) total-vm:9000000kB, anon-rss:8388608kB, file-rss:1kB";
         assert_eq!(
             summary(text),
-            "The machine's memory ran out and the kernel's OOM killer ended trainer, which held 8.00 GiB. The GPU is not involved."
+            "The machine ran out of memory and the Linux OOM killer killed trainer, which held 8.00 GiB. The GPU is not involved."
         );
         assert_eq!(facts_in(text).unwrap().statements[0].bytes, Some(Bytes::gib(8)));
     }

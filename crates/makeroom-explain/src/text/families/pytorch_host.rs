@@ -44,7 +44,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.statements.push(Statement::new(
             Cause::IntegerOrShapeBug,
             Certainty::Certain,
-            "The size of the tensor does not fit into 64 bits: a shape is wrong.",
+            "The size of the tensor does not fit in 64 bits: a shape is wrong.",
         ));
         return Some(facts);
     }

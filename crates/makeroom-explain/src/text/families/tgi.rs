@@ -30,9 +30,9 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let found = TOKENS.captures(&passage.flat)?;
     let mut facts = Facts::new("tgi", Resource::Device, passage);
     let summary = if let Some(tokens) = found.name("prefill") {
-        format!("The warm-up's prefill of {} tokens does not fit next to the weights.", tokens.as_str())
+        format!("The warm-up's prefill of {} tokens does not fit alongside the weights.", tokens.as_str())
     } else if let Some(tokens) = found.name("batch") {
-        format!("A KV cache of {} tokens does not fit next to the weights.", tokens.as_str())
+        format!("A KV cache of {} tokens does not fit alongside the weights.", tokens.as_str())
     } else {
         let tokens = found.name("request").map_or("", |tokens| tokens.as_str());
         format!("The memory left after the weights does not hold one request of {tokens} tokens.")

@@ -346,7 +346,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if is_limit && resource == Resource::Device {
         facts.lead(
             Cause::ArtificialLimit,
-            "The text names a limit on GPU memory that was reached; the GPU itself may have free memory.",
+            "The log names a limit on GPU memory that was reached; the GPU itself may have free memory.",
         );
     } else if (is_limit || is_stopped) && resource != Resource::Device {
         facts.framework = "host";
@@ -354,7 +354,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::HostMemory,
             Certainty::Likely,
-            "The process reached a limit on host memory, or the machine's memory ran out. The GPU is not involved.",
+            "The process reached a limit on host memory, or the machine ran out of memory. The GPU is not involved.",
         );
     }
     Some(facts)

@@ -158,7 +158,7 @@ fn full_machine(situation: &Situation<'_>) -> Vec<Fix> {
     let mut fixes = Vec::new();
     if ["video", " frames", ".mp4", " fps", "ffmpeg"].iter().any(|words| situation.settings.mentions(words)) {
         fixes.push(
-            Fix::new("cut the video into parts of 10 seconds and process one at a time: all its frames are kept in RAM")
+            Fix::new("cut the video into 10-second segments and process one at a time: all its frames are kept in RAM")
                 .command("ffmpeg -i in.mp4 -c copy -f segment -segment_time 10 -reset_timestamps 1 part%03d.mp4"),
         );
     }
@@ -183,7 +183,7 @@ fn array(situation: &Situation<'_>) -> Vec<Fix> {
     if let Some(sides) = found.as_ref().and_then(|found| repeated_sides(&found[0])) {
         fixes.push(
             Fix::new(format!(
-                "compare the shapes before the failing line: a side of {sides} three times over is a wrong broadcast, not data"
+                "compare the shapes before the failing line: a dimension of {sides} that appears three times is a wrong broadcast, not data"
             ))
             .command("print(image.shape, mask.shape)   (np.squeeze(mask) drops sides of 1)"),
         );

@@ -53,7 +53,7 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
     }
     let is_open = findings.iter().all(|finding| finding.certainty < Certainty::Likely);
     if context.is_pile_up_told && is_open && facts.resource != Resource::Host {
-        let summary = "The text says that several processes collect on this GPU: each takes a context and its own data.";
+        let summary = "The log says that several processes accumulate on this GPU: each takes a context and its own data.";
         findings.insert(0, Finding::new(Cause::OtherProcesses, Certainty::Possible, summary));
     } else if let Some(leak) = leak(context).filter(|_| is_open) {
         findings.insert(0, leak);
@@ -62,7 +62,7 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
         && !facts.statements.iter().any(|statement| statement.cause == Cause::Leak)
     {
         let summary =
-            "The text says that memory grows with the run: something from every step may stay alive.";
+            "The log says that memory grows with the run: something from every step may stay alive.";
         findings.insert(0, Finding::new(Cause::Leak, Certainty::Possible, summary));
     }
     findings.extend(

@@ -67,7 +67,7 @@ pub(super) fn request_exceeds_device(account: &Account<'_>) -> Vec<Finding> {
         ];
     }
     let summary = format!("The request is {request} in one piece, more than the largest GPU on sale has.");
-    let bug = "A wrong shape or an overflowing size makes such requests too.";
+    let bug = "A wrong shape or an integer overflow can also produce such a request.";
     vec![
         Finding::new(Cause::RequestExceedsDevice, Certainty::Likely, summary).bytes(request),
         Finding::new(Cause::IntegerOrShapeBug, Certainty::Possible, bug).bytes(request),
@@ -154,7 +154,7 @@ fn sibling_ranks(account: &Account<'_>, missing: Bytes) -> Option<Finding> {
         return None;
     }
     let summary = format!(
-        "{} other processes hold {held} of this GPU in equal parts the size of a CUDA context: ranks of the same job that opened this GPU beside their own.",
+        "{} other processes hold {held} of this GPU in equal parts the size of a CUDA context: ranks of the same job that opened this GPU in addition to their own.",
         siblings.len()
     );
     Some(Finding::new(Cause::OtherProcesses, Certainty::Likely, summary).bytes(held))
@@ -196,7 +196,7 @@ pub(super) fn live_data_fills_device(account: &Account<'_>) -> Option<Finding> {
     let (request, total) = (shortage.request, shortage.total?);
     if account.is_oversubscribed() && live > total {
         let summary = format!(
-            "{live} is live on a GPU of {total}: the driver placed the rest in system memory, and {request} more did not fit there either."
+            "{live} is live on a GPU with {total}: the driver placed the rest in system memory, and {request} more did not fit there either."
         );
         return Some(Finding::new(Cause::LiveDataFillsDevice, Certainty::Certain, summary).bytes(live));
     }
@@ -273,7 +273,7 @@ pub(super) fn contradiction(account: &Account<'_>) -> Option<Finding> {
     }
     let (request, free) = (account.facts.request?, account.facts.free?);
     let summary = format!(
-        "{request} failed although the text reports {free} free, so size alone does not explain it: another process may have held the memory for a moment, a limit may apply (container, MIG, driver), or the failure is not about memory."
+        "{request} failed although the log reports {free} free, so size alone does not explain it: another process may have held the memory for a moment, a limit may apply (container, MIG, driver), or the failure is not about memory."
     );
     Some(Finding::new(Cause::Undetermined, Certainty::Undetermined, summary))
 }
@@ -287,7 +287,7 @@ pub(super) fn full_for_unknown_reason(account: &Account<'_>) -> Option<Finding> 
     }
     let used = total - free;
     let summary = format!(
-        "{request} failed with {free} of {total} free; the text does not show what holds the other {used}."
+        "{request} failed with {free} of {total} free; the log does not show what holds the other {used}."
     );
     Some(Finding::new(Cause::Undetermined, Certainty::Undetermined, summary).bytes(used))
 }

@@ -36,11 +36,11 @@ const SYCL_LEVERS: &[Lever] = &[
     .unless_said(&["RELAXED_ALLOCATION_LIMITS=1"])
     .variable(),
     Lever::new(
-        "size each buffer by what the device allows",
+        "limit each buffer to the size that the device allows",
         "size_t most = device.get_info<sycl::info::device::max_mem_alloc_size>() / 10 * 9;",
     )
     .unless_said(&["max_mem_alloc_size"]),
-    Lever::new("let data live in host memory and move on use", "sycl::malloc_shared<float>(count, queue)")
+    Lever::new("keep data in host memory and migrate it on use", "sycl::malloc_shared<float>(count, queue)")
         .unless_said(&["malloc_shared"]),
 ];
 
@@ -72,9 +72,8 @@ fn metal(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         };
         let ram = situation.facts.total.map(|total| total.get() >> 20).or_else(in_words);
         let ram = ram.filter(|&ram| ram >= 2 * LEFT_TO_MACOS);
-        let (machine, limit) = ram.map_or(("a Mac of 32 GB".to_owned(), 24_576), |ram| {
-            ("this Mac".to_owned(), ram - LEFT_TO_MACOS)
-        });
+        let (machine, limit) = ram
+            .map_or(("a 32 GB Mac".to_owned(), 24_576), |ram| ("this Mac".to_owned(), ram - LEFT_TO_MACOS));
         fixes.push(
             Fix::new(format!(
                 "raise the share of RAM that the GPU may use: all but 8 GB on {machine} (default about two thirds; resets at reboot)"
@@ -111,7 +110,7 @@ const DIRECTML: Program = Program {
 
 const TORCH_DIRECTML_LEVERS: &[Lever] = &[
     Lever::new(
-        "update: early versions free no memory between the operations of a step",
+        "update: early versions do not free memory between the operations of a step",
         "pip install --upgrade torch-directml",
     ),
     Lever::new(

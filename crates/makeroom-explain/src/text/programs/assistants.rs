@@ -110,13 +110,13 @@ const FASTCHAT: Program = Program {
 };
 
 const FASTCHAT_LEVERS: &[Lever] = &[
-    Lever::switch("load the weights in 8 bits, half their size", "--load-8bit", &["--load-8bit"]),
+    Lever::switch("load the weights in 8-bit, half their size", "--load-8bit", &["--load-8bit"]),
     Lever::switch(
-        "move weights that do not fit to RAM (with 8 bits, on Linux)",
+        "move weights that do not fit to RAM (with 8-bit weights, on Linux)",
         "--load-8bit --cpu-offloading",
         &["--cpu-offloading"],
     ),
-    Lever::lower("split the model over more GPUs", "--num-gpus 2", &["--num-gpus"], 2)
+    Lever::lower("split the model across more GPUs", "--num-gpus 2", &["--num-gpus"], 2)
         .only(|situation| situation.settings.number(&["--num-gpus"]).is_none()),
     Lever::new("cap the weights on each GPU", "--max-gpu-memory 8GiB").unless_said(&["--max-gpu-memory"]),
 ];
@@ -132,7 +132,7 @@ const GPT4ALL: Program = Program {
 const GPT4ALL_LEVERS: &[Lever] = &[
     Lever::new("put fewer layers on the GPU: Settings > Model", "GPU Layers = 20"),
     Lever::new("shorten the context: Settings > Model (default 2048)", "Context Length = 1024"),
-    Lever::new("load a model in 4 bits", "MODEL.Q4_0.gguf").unless_said(&["Q4_0"]),
+    Lever::new("load a model quantized to 4 bits", "MODEL.Q4_0.gguf").unless_said(&["Q4_0"]),
     Lever::new("or run on the CPU: Settings > Application", "Device = CPU"),
 ];
 
@@ -156,7 +156,7 @@ const KTRANSFORMERS_LEVERS: &[Lever] = &[
     )
     .at_least(2048, 256),
     Lever::new(
-        "split the layers over two GPUs",
+        "split the layers across two GPUs",
         "--optimize_config_path ktransformers/optimize/optimize_rules/DeepSeek-V3-Chat-multi-gpu.yaml",
     )
     .unless_said(&["multi-gpu"]),
@@ -260,17 +260,17 @@ const EMBEDDING_LEVERS: &[Lever] = &[
     )
     .only(|situation| !is_infinity(situation) && !is_router(situation)),
     Lever::lower(
-        "cut long texts{from tokens}: memory grows with the square of the longest",
+        "truncate long texts{from tokens}: memory grows with the square of the longest",
         "model.max_seq_length = {to}",
         &["max_seq_length", "max_length"],
         512,
     )
     .at_least(128, 64),
-    Lever::new("load the weights in 16 bits", "--dtype float16")
+    Lever::new("load the weights in 16-bit precision", "--dtype float16")
         .unless_said(&["float16", "fp16", "bfloat16"])
         .only(|situation| is_infinity(situation) || is_router(situation)),
     Lever::new(
-        "load the weights in 16 bits",
+        "load the weights in 16-bit precision",
         "SentenceTransformer(…, model_kwargs={\"torch_dtype\": \"float16\"})",
     )
     .unless_said(&["float16", "fp16", "bfloat16", "infinity_emb", "text-embeddings-router"]),
@@ -286,7 +286,7 @@ const LITGPT: Program = Program {
 
 const LITGPT_LEVERS: &[Lever] = &[
     Lever::lower(
-        "lower the micro batch{from}",
+        "lower the micro-batch size{from}",
         "--train.micro_batch_size {to}",
         &["--train.micro_batch_size", "micro_batch_size"],
         1,
@@ -299,7 +299,8 @@ const LITGPT_LEVERS: &[Lever] = &[
     )
     .at_least(128, 64),
     Lever::new("quantize the frozen weights", "--quantize bnb.nf4").unless_said(&["bnb.nf4", "bnb.int8"]),
-    Lever::new("keep all weights in 16 bits", "--precision bf16-true").unless_said(&["bf16-true", "16-true"]),
+    Lever::new("keep all weights in 16-bit precision", "--precision bf16-true")
+        .unless_said(&["bf16-true", "16-true"]),
 ];
 
 const TORCHTUNE: Program = Program {
@@ -326,7 +327,7 @@ const TORCHTUNE_LEVERS: &[Lever] = &[
         "enable_activation_offloading=True",
         &["enable_activation_offloading"],
     ),
-    Lever::new("keep the optimizer state in 8 bits", "optimizer=bitsandbytes.optim.PagedAdamW8bit")
+    Lever::new("use an 8-bit optimizer", "optimizer=bitsandbytes.optim.PagedAdamW8bit")
         .unless_said(&["8bit"]),
     Lever::lower("shorten the sequences{from tokens}", "tokenizer.max_seq_len={to}", &["max_seq_len"], 2048)
         .at_least(256, 64),
@@ -341,11 +342,11 @@ const XINFERENCE: Program = Program {
 };
 
 const XINFERENCE_LEVERS: &[Lever] = &[
-    Lever::new("load the model in 4 bits", "xinference launch … --model-format gptq --quantization Int4")
+    Lever::new("load the model in 4-bit", "xinference launch … --model-format gptq --quantization Int4")
         .unless_said(&["int4", "4-bit", "awq", "gptq"]),
     Lever::new("place the model on another GPU", "xinference launch … --gpu-idx 1")
         .unless_said(&["--gpu-idx"]),
-    Lever::new("split the model over two GPUs", "xinference launch … --n-gpu 2").unless_said(&["--n-gpu"]),
+    Lever::new("split the model across two GPUs", "xinference launch … --n-gpu 2").unless_said(&["--n-gpu"]),
     Lever::lower("send fewer texts per request{from}", "batch_size={to}", &["batch_size"], 1),
 ];
 

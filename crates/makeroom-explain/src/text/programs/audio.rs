@@ -79,7 +79,7 @@ const PYANNOTE_LEVERS: &[Lever] = &[
         4,
     ),
     Lever::new(
-        "diarize the recording in parts of 30 minutes",
+        "diarize the recording in 30-minute segments",
         "ffmpeg -i talk.wav -f segment -segment_time 1800 part%02d.wav",
     ),
 ];
@@ -116,7 +116,7 @@ const TORTOISE_LEVERS: &[Lever] = &[
         &["autoregressive_batch_size", "sample_batch_size"],
         1,
     ),
-    Lever::new("run in 16 bits", "TextToSpeech(half=True)").unless_said(&["half=True"]),
+    Lever::new("run in 16-bit precision", "TextToSpeech(half=True)").unless_said(&["half=True"]),
     Lever::new("choose a faster preset, with fewer samples", "preset=\"ultra_fast\"")
         .unless_said(&["ultra_fast"]),
 ];
@@ -139,7 +139,7 @@ const COQUI_LEVERS: &[Lever] = &[
     Lever::new("leave out the longest recordings (samples)", "\"max_audio_len\": 132300")
         .unless_said(&["max_audio_len"])
         .only(is_training),
-    Lever::new("train in 16 bits", "\"mixed_precision\": true")
+    Lever::new("train in 16-bit precision", "\"mixed_precision\": true")
         .unless_said(&["mixed_precision\": true"])
         .only(is_training),
     Lever::new("speak one sentence at a time", "tts.tts(text, split_sentences=True)")

@@ -111,7 +111,7 @@ fn smaller_part(situation: &Situation<'_>) -> Fix {
         (Some(free), Some(request)) if is_pool => (free.share_of(request) * 0.95 * 0.9).clamp(0.05, 0.9),
         _ => 0.5,
     };
-    Fix::new("take a smaller part of the GPU at the start (default 0.95)")
+    Fix::new("take a smaller part of the GPU at startup (default 0.95)")
         .command(format!("gpu_ram_part={part:.2}"))
 }
 
@@ -142,7 +142,7 @@ const CATBOOST_LEVERS: &[Lever] = &[
         6,
     )
     .at_least(4, 1),
-    Lever::new("combine no categorical features", "max_ctr_complexity=1")
+    Lever::new("do not combine categorical features", "max_ctr_complexity=1")
         .unless_said(&["max_ctr_complexity=1", "max_ctr_complexity': 1"]),
     Lever::new("keep categorical values in pinned host memory", "gpu_cat_features_storage='CpuPinnedMemory'")
         .unless_said(&["CpuPinnedMemory"]),

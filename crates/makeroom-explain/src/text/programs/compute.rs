@@ -46,7 +46,7 @@ const OPENCV: Program = Program {
 
 const OPENCV_LEVERS: &[Lever] = &[
     Lever::new(
-        "allocate the GpuMats once, outside the loop, and release what is left over",
+        "allocate the GpuMats once, outside the loop, and release the rest",
         "frame.upload(image, stream); … ; buffer.release();",
     ),
     Lever::new("scale the images down first", "cv::resize(image, image, cv::Size(), 0.5, 0.5)")
@@ -104,7 +104,7 @@ const HAMI: Program = Program {
             }
             Cause::LiveDataFillsDevice if scaling.is_some() => vec![
                 Fix::new(format!(
-                    "sell no more memory than the card has: pods share it, and the scaling is {}",
+                    "do not oversubscribe the card's memory: pods share it, and the scaling is {}",
                     scaling.unwrap_or_default()
                 ))
                 .command("helm upgrade hami hami-charts/hami -n kube-system --set devicePlugin.deviceMemoryScaling=1"),
@@ -112,7 +112,7 @@ const HAMI: Program = Program {
             Cause::OtherProcesses => vec![
                 Fix::new("request less than the card has, so that the scheduler keeps pods apart")
                     .command("nvidia.com/gpumem-percentage: 50"),
-                Fix::new("scale no memory beyond the card").command("devicePlugin.deviceMemoryScaling: 1"),
+                Fix::new("do not oversubscribe the card's memory").command("devicePlugin.deviceMemoryScaling: 1"),
             ],
             Cause::ArtificialLimit | Cause::LiveDataFillsDevice => vec![
                 Fix::new("raise the pod's memory limit").command(format!("nvidia.com/gpumem: {wanted}")),

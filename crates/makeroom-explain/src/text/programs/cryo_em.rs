@@ -25,7 +25,8 @@ const RELION_LEVERS: &[Lever] = &[
     Lever::new("keep memory free for temporary buffers, in MB", "--free_gpu_memory 1024")
         .unless_said(&["--free_gpu_memory"]),
     Lever::lower("use fewer classes{from}", "--K {to}", &["--K"], 0),
-    Lever::new("pad by 1 instead of 2: an eighth of the volume", "--pad 1").unless_said(&["--pad 1"]),
+    Lever::new("pad volumes by a factor of 1 instead of 2, which takes an eighth of the memory", "--pad 1")
+        .unless_said(&["--pad 1"]),
 ];
 
 const CRYOSPARC: Program = Program {
@@ -55,7 +56,7 @@ const CRYOSPARC_LEVERS: &[Lever] = &[
         &["Number of classes", "class2D_K", "abinit_K"],
         0,
     ),
-    Lever::new("run no second job on the GPU", "queue to a specific free GPU"),
+    Lever::new("run only one job on the GPU", "queue to a specific free GPU"),
 ];
 
 const COLMAP: Program = Program {

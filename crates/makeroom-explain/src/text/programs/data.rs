@@ -44,11 +44,14 @@ const NVTABULAR: Program = Program {
 };
 
 const NVTABULAR_LEVERS: &[Lever] = &[
-    Lever::new("read the data set in smaller partitions", "nvt.Dataset(path, part_size=\"128MB\")")
+    Lever::new("read the dataset in smaller partitions", "nvt.Dataset(path, part_size=\"128MB\")")
         .unless_said(&["part_size=", "part_mem_fraction="]),
-    Lever::new("count categories in host memory, in more parts", "Categorify(on_host=True, tree_width=16)")
-        .unless_said(&["tree_width"])
-        .only(|situation| situation.settings.mentions("categorify")),
+    Lever::new(
+        "count categories in host memory, split into more parts",
+        "Categorify(on_host=True, tree_width=16)",
+    )
+    .unless_said(&["tree_width"])
+    .only(|situation| situation.settings.mentions("categorify")),
     Lever::new("let managed memory spill to the host", "rmm.reinitialize(managed_memory=True)")
         .unless_said(&["managed_memory=True", "ManagedMemoryResource"]),
 ];
@@ -134,7 +137,7 @@ const DASK_CUDA_LEVERS: &[Lever] = &[
         "dask-cuda-worker --enable-cudf-spill",
         &["--enable-cudf-spill", "enable_cudf_spill"],
     ),
-    Lever::new("leave memory beside the pool", "--rmm-pool-size 0.7").unless_said(&["rmm-pool-size 0.7"]),
+    Lever::new("leave memory outside the pool", "--rmm-pool-size 0.7").unless_said(&["rmm-pool-size 0.7"]),
     Lever::new("make partitions smaller", "ddf = ddf.repartition(partition_size=\"256MB\")")
         .unless_said(&["partition_size"]),
 ];
@@ -197,7 +200,7 @@ const FAISS: Program = Program {
     work: Work::Other,
     advise: |situation, cause| match cause {
         Cause::HostMemory => vec![
-            Fix::new("allocate no pinned buffer (default 256 MiB)").command("res.setPinnedMemory(0)"),
+            Fix::new("do not allocate a pinned buffer (default 256 MiB)").command("res.setPinnedMemory(0)"),
             Fix::new("add vectors in chunks")
                 .command("for part in numpy.array_split(x, 16): index.add(part)"),
         ],
@@ -207,9 +210,9 @@ const FAISS: Program = Program {
 
 const FAISS_LEVERS: &[Lever] = &[
     Lever::new("shrink the scratch buffer (1.5 GiB by default)", "res = faiss.StandardGpuResources(); res.setTempMemory(256 * 2**20)").unless_said(&["setTempMemory", "noTempMemory"]).only(|situation| situation.settings.mentions("TemporaryMemoryBuffer")),
-    Lever::new("store vectors in 16 bits, half their size", "options = faiss.GpuClonerOptions(); options.useFloat16 = True").unless_said(&["useFloat16 = True", "useFloat16=True"]),
+    Lever::new("store vectors in 16-bit precision, half their size", "options = faiss.GpuClonerOptions(); options.useFloat16 = True").unless_said(&["useFloat16 = True", "useFloat16=True"]),
     Lever::new("compress vectors: IVFPQ stores 64 bytes each", "faiss.index_factory(d, \"IVF4096,PQ64\")").unless_said(&["IVFPQ", ",PQ"]),
-    Lever::new("spread the index over all GPUs", "options = faiss.GpuMultipleClonerOptions(); options.shard = True; faiss.index_cpu_to_all_gpus(index, options)").unless_said(&["shard = True", "shard=True"]),
+    Lever::new("spread the index across all GPUs", "options = faiss.GpuMultipleClonerOptions(); options.shard = True; faiss.index_cpu_to_all_gpus(index, options)").unless_said(&["shard = True", "shard=True"]),
     Lever::new("shrink the scratch buffer (1.5 GiB by default)", "res.setTempMemory(256 * 2**20)").unless_said(&["setTempMemory", "noTempMemory", "TemporaryMemoryBuffer"]),
     Lever::new("cluster on the CPU", "faiss.Kmeans(d, k, gpu=False)").only(|situation| situation.settings.mentions("kmeans")),
 ];
@@ -293,7 +296,7 @@ const CUPY_LEVERS: &[Lever] = &[
     Lever::batch("process fewer rows at a time{from}", "batch_size={to}", &["batch_size"])
         .only(|situation| situation.batch().is_some()),
     Lever::new(
-        "compute in at least 2 chunks, each result copied to the host",
+        "compute in at least 2 chunks, and copy each result to the host",
         "numpy.concatenate([f(cupy.asarray(part)).get() for part in numpy.array_split(x, 2)])",
     ),
     Lever::new(
@@ -301,8 +304,11 @@ const CUPY_LEVERS: &[Lever] = &[
         "cupy.cuda.set_allocator(cupy.cuda.MemoryPool(cupy.cuda.malloc_managed).malloc)",
     )
     .unless_said(&["malloc_managed"]),
-    Lever::new("compute in 32 bits: CuPy defaults to 64", "x = cupy.asarray(x, dtype=cupy.float32)")
-        .unless_said(&["float32"]),
+    Lever::new(
+        "compute in 32-bit precision: CuPy defaults to 64-bit",
+        "x = cupy.asarray(x, dtype=cupy.float32)",
+    )
+    .unless_said(&["float32"]),
 ];
 
 #[cfg(test)]

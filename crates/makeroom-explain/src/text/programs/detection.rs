@@ -34,7 +34,7 @@ const ULTRALYTICS_LEVERS: &[Lever] = &[
         .unless_said(&["yolo11n", "yolov8n"]),
     Lever::new("do not change the image size between batches", "multi_scale=False")
         .only(|situation| situation.settings.is_on(&["multi_scale"])),
-    Lever::new("train in 16 bits", "amp=True").only(|situation| {
+    Lever::new("train in 16-bit precision", "amp=True").only(|situation| {
         situation.settings.value(&["amp"]).is_some_and(|value| value.eq_ignore_ascii_case("false"))
     }),
 ];
@@ -81,8 +81,8 @@ const YOLOX: Program = Program {
 
 const YOLOX_LEVERS: &[Lever] = &[
     Lever::batch("lower the batch size{from}, one image per GPU at least", "tools/train.py -b {to}", &["-b", "--batch-size", "batch_size"]),
-    Lever::switch("train in 16 bits", "tools/train.py --fp16", &["--fp16"]),
-    Lever::new("do not put the data cache and the model on the same budget: drop -o, which takes 90 % of the GPU at start", "tools/train.py without -o")
+    Lever::switch("train in 16-bit precision", "tools/train.py --fp16", &["--fp16"]),
+    Lever::new("do not put the data cache and the model on the same budget: drop -o, which takes 90 % of the GPU at startup", "tools/train.py without -o")
         .only(|situation| situation.settings.is_on(&["-o", "--occupy"])),
     Lever::new("use a smaller input in the experiment file, without multiscale", "self.input_size = (512, 512); self.multiscale_range = 0"),
 ];
@@ -103,7 +103,7 @@ const DETECTRON: Program = Program {
 
 const DETECTRON_LEVERS: &[Lever] = &[
     Lever::batch(
-        "lower the batch size over all GPUs{from}, and the learning rate by the same factor",
+        "lower the total batch size across all GPUs{from}, and the learning rate by the same factor",
         "SOLVER.IMS_PER_BATCH {to}",
         &["IMS_PER_BATCH"],
     ),
@@ -115,7 +115,7 @@ const DETECTRON_LEVERS: &[Lever] = &[
         128,
     )
     .at_least(64, 64),
-    Lever::switch("train in 16 bits", "SOLVER.AMP.ENABLED True", &["AMP.ENABLED"]),
+    Lever::switch("train in 16-bit precision", "SOLVER.AMP.ENABLED True", &["AMP.ENABLED"]),
 ];
 
 const OPEN_MMLAB: Program = Program {
@@ -164,10 +164,10 @@ const OPEN_MMLAB_LEVERS: &[Lever] = &[
         &["batch_size"],
     )
     .only(|situation| !is_old_mmlab(situation)),
-    Lever::switch("train in 16 bits", "tools/train.py --amp", &["--amp"])
+    Lever::switch("train in 16-bit precision", "tools/train.py --amp", &["--amp"])
         .unless_said(&["AmpOptimWrapper"])
         .only(|situation| !is_old_mmlab(situation)),
-    Lever::new("train in 16 bits (config)", "fp16 = dict(loss_scale=512.)")
+    Lever::new("train in 16-bit precision (config)", "fp16 = dict(loss_scale=512.)")
         .unless_said(&["fp16 = dict", "fp16=dict"])
         .only(is_old_mmlab),
     Lever::new(
@@ -204,7 +204,7 @@ const NN_UNET_LEVERS: &[Lever] = &[
     Lever::new("predict without keeping the result on the GPU", "nnUNetv2_predict … --not_on_device")
         .unless_said(&["not_on_device"])
         .only(|situation| situation.settings.mentions("predict")),
-    Lever::new("free the GPU of other work: the plans assume the whole card", "nvidia-smi")
+    Lever::new("stop other work on the GPU: the plans assume the whole card", "nvidia-smi")
         .only(|situation| !situation.settings.mentions("predict")),
 ];
 
@@ -222,7 +222,7 @@ const TIMM_LEVERS: &[Lever] = &[
         "train.py -b {to} --grad-accum-steps {steps}",
         &["--batch-size", "-b", "batch_size"],
     ),
-    Lever::switch("train in 16 bits", "--amp", &["--amp"]),
+    Lever::switch("train in 16-bit precision", "--amp", &["--amp"]),
     Lever::switch(
         "recompute activations instead of keeping them",
         "--grad-checkpointing",

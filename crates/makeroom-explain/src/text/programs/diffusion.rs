@@ -109,7 +109,7 @@ const COMFY_LEVERS: &[Lever] = &[
     )
     .only(is_video),
     Lever::switch(
-        "load the diffusion model in 8 bits, half its size",
+        "load the diffusion model in 8-bit, half its size",
         "python main.py --fp8_e4m3fn-unet",
         &["--fp8_e4m3fn-unet"],
     )
@@ -195,12 +195,12 @@ const DIFFUSERS_LEVERS: &[Lever] = &[
         .only(|situation| situation.settings.mentions("enable_model_cpu_offload(")),
     Lever::new("decode in tiles", "pipe.vae.enable_tiling()").unless_said(&["enable_tiling(", "enable_vae_tiling("]),
     Lever::lower("generate fewer frames{from}", "num_frames={to}", &["num_frames"], 49).only(is_video),
-    Lever::new("load the weights in 16 bits", "from_pretrained(…, torch_dtype=torch.bfloat16)")
+    Lever::new("load the weights in 16-bit precision", "from_pretrained(…, torch_dtype=torch.bfloat16)")
         .unless_said(&["torch.float16", "torch.bfloat16", "variant=\"fp16\"", "bnb_4bit"]),
-    Lever::new("load the transformer in 4 bits", "BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16)")
+    Lever::new("load the transformer in 4-bit", "BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16)")
         .unless_said(&["load_in_4bit", "quantization_config", "nf4"])
         .only(|situation| situation.environment.maker == Maker::Nvidia),
-    Lever::new("cast the weights to 8 bits while they are stored", "pipe.transformer.enable_layerwise_casting(storage_dtype=torch.float8_e4m3fn, compute_dtype=torch.bfloat16)")
+    Lever::new("store the weights in 8-bit, and cast each layer to 16-bit only while it runs", "pipe.transformer.enable_layerwise_casting(storage_dtype=torch.float8_e4m3fn, compute_dtype=torch.bfloat16)")
         .unless_said(&["enable_layerwise_casting"]),
 ];
 

@@ -32,7 +32,7 @@ const DEEPSPEED_HOST: &[Lever] = &[
     Lever::new("start fewer ranks: each loads the whole model into RAM", "deepspeed --num_gpus 2 …")
         .unless_said(&["--num_gpus 1", "--num_gpus 2", "--num_gpus=1"]),
     Lever::new(
-        "load the weights in 16 bits, without a second copy",
+        "load the weights in 16-bit precision, without a second copy",
         "from_pretrained(…, torch_dtype=torch.bfloat16, low_cpu_mem_usage=True)",
     )
     .unless_said(&["low_cpu_mem_usage=True"]),
@@ -46,7 +46,7 @@ fn is_stage_three(situation: &Situation<'_>) -> bool {
 
 const DEEPSPEED_LEVERS: &[Lever] = &[
     Lever::batch(
-        "lower the micro batch{from} and accumulate gradients",
+        "lower the micro-batch size{from} and accumulate gradients",
         "\"train_micro_batch_size_per_gpu\": {to}, \"gradient_accumulation_steps\": {steps}",
         &["train_micro_batch_size_per_gpu", "--per_device_train_batch_size", "micro_batch_size"],
     ),
@@ -98,8 +98,11 @@ const DEEPSPEED_CHAT_LEVERS: &[Lever] = &[
         &["--offload_reference_model"],
     )
     .only(|situation| situation.settings.mentions("step3")),
-    Lever::new("shard the models over the GPUs: ZeRO stage 3", "--actor_zero_stage 3 --critic_zero_stage 3")
-        .unless_said(&["zero_stage 3", "zero_stage=3", "zero_stage', '3"]),
+    Lever::new(
+        "shard the models across the GPUs: ZeRO stage 3",
+        "--actor_zero_stage 3 --critic_zero_stage 3",
+    )
+    .unless_said(&["zero_stage 3", "zero_stage=3", "zero_stage', '3"]),
     Lever::switch("keep parameters and optimizer in CPU memory", "--offload", &["--offload"]),
     Lever::switch(
         "recompute activations instead of keeping them",
@@ -181,7 +184,7 @@ const MEGATRON: Program = Program {
 
 const MEGATRON_LEVERS: &[Lever] = &[
     Lever::batch(
-        "lower the micro batch{from}: the global batch keeps the rest",
+        "lower the micro-batch size{from}: the global batch keeps the rest",
         "--micro-batch-size {to}",
         &["--micro-batch-size", "micro_batch_size"],
     ),
@@ -196,12 +199,12 @@ const MEGATRON_LEVERS: &[Lever] = &[
         "recompute-activations",
     ]),
     Lever::switch(
-        "shard the optimizer over the data-parallel ranks",
+        "shard the optimizer across the data-parallel ranks",
         "--use-distributed-optimizer",
         &["--use-distributed-optimizer", "use_distributed_optimizer"],
     ),
     Lever::raise(
-        "split each layer over more GPUs{from}",
+        "split each layer across more GPUs{from}",
         "--tensor-model-parallel-size {to} --sequence-parallel",
         &["--tensor-model-parallel-size", "tensor_model_parallel_size"],
         2,
@@ -239,7 +242,7 @@ const LIGHTNING_LEVERS: &[Lever] = &[
         "DataLoader(…, batch_size={to}); Trainer(accumulate_grad_batches={steps})",
         &["batch_size", "--batch_size", "--batch-size"],
     ),
-    Lever::new("train in 16 bits", "Trainer(precision=\"bf16-mixed\")")
+    Lever::new("train in 16-bit precision", "Trainer(precision=\"bf16-mixed\")")
         .unless_said(&[
             "16-mixed",
             "precision=16",
@@ -251,7 +254,7 @@ const LIGHTNING_LEVERS: &[Lever] = &[
     Lever::new("skip the validation that runs before training", "Trainer(num_sanity_val_steps=0)")
         .only(|situation| situation.settings.mentions("sanity")),
     Lever::new("validate in smaller batches", "val_dataloader: batch_size=1").only(is_evaluating),
-    Lever::new("shard the model over the GPUs", "Trainer(strategy=\"fsdp\")")
+    Lever::new("shard the model across the GPUs", "Trainer(strategy=\"fsdp\")")
         .unless_said(&["fsdp", "deepspeed"])
         .only(has_many_gpus),
     Lever::new(

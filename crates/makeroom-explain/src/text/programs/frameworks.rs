@@ -24,7 +24,7 @@ fn paddle(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         Cause::OtherProcesses | Cause::HiddenHolder | Cause::Preallocation => vec![
             Fix::new("allocate memory as it is needed")
                 .command(environment.export("FLAGS_allocator_strategy=auto_growth")),
-            Fix::new("take a smaller share at the start (default 0.92)").command(
+            Fix::new("take a smaller share at startup (default 0.92)").command(
                 environment
                     .export(&format!("FLAGS_fraction_of_gpu_memory_to_use=0.{:02}", paddle_share(situation))),
             ),
@@ -74,7 +74,7 @@ const PADDLE_LEVERS: &[Lever] = &[
         &["batch_size", "--batch_size", "batch_size_per_card", "train_batch_size"],
     )
     .only(smaller::has_batches),
-    Lever::new("train in 16 bits", "with paddle.amp.auto_cast(level='O2'): …")
+    Lever::new("train in 16-bit precision", "with paddle.amp.auto_cast(level='O2'): …")
         .unless_said(&["auto_cast", "--amp", "use_amp"])
         .only(is_training),
     Lever::new("run the model without gradients", "with paddle.no_grad(): …")
@@ -110,7 +110,7 @@ const MXNET_LEVERS: &[Lever] = &[
         .unless_said(&["DO_MIRROR=1"])
         .variable(),
     Lever::new(
-        "search no cuDNN algorithm: the search needs large workspaces",
+        "turn off cuDNN's algorithm search, which needs large workspaces",
         "MXNET_CUDNN_AUTOTUNE_DEFAULT=0",
     )
     .unless_said(&["AUTOTUNE_DEFAULT=0"])
@@ -161,7 +161,7 @@ const DARKNET_LEVERS: &[Lever] = &[
         416,
         (256, 32),
     ),
-    Lever::new("build with cuDNN in 16 bits", "make CUDNN=1 CUDNN_HALF=1").unless_said(&["CUDNN_HALF=1"]),
+    Lever::new("build with cuDNN in half precision", "make CUDNN=1 CUDNN_HALF=1").unless_said(&["CUDNN_HALF=1"]),
 ];
 
 const CAFFE: Program = Program {
@@ -195,7 +195,7 @@ const THEANO: Program = Program {
 fn theano(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     match cause {
         Cause::OtherProcesses | Cause::Preallocation => vec![
-            Fix::new("do not take memory at the start")
+            Fix::new("do not preallocate memory")
                 .command(situation.environment.export("THEANO_FLAGS=gpuarray.preallocate=-1,lib.cnmem=0")),
         ],
         _ => lever::steps(situation, cause, THEANO_LEVERS),
@@ -203,7 +203,7 @@ fn theano(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 }
 
 const THEANO_LEVERS: &[Lever] = &[
-    Lever::batch("lower the minibatch{from}", "batch_size={to}", &["batch_size", "minibatch_size"]),
+    Lever::batch("lower the minibatch size{from}", "batch_size={to}", &["batch_size", "minibatch_size"]),
     Lever::new("free intermediate results at once", "THEANO_FLAGS=allow_gc=True,scan.allow_gc=True")
         .unless_said(&["allow_gc=True"])
         .variable(),
@@ -261,7 +261,7 @@ const JULIA_LEVERS: &[Lever] = &[
     )
     .only(|situation| situation.settings.mentions("dynamic GPU memory")),
     Lever::new(
-        "free arrays that are out of use: the garbage collector does not see GPU memory",
+        "free arrays that are no longer used: the garbage collector does not see GPU memory",
         "GC.gc(true); CUDA.reclaim()",
     )
     .unless_said(&["CUDA.reclaim()"]),
@@ -311,7 +311,7 @@ fn off_heap(situation: &Situation<'_>) -> Fix {
 
 const DL4J_LEVERS: &[Lever] = &[
     Lever::batch(
-        "lower the minibatch{from}",
+        "lower the minibatch size{from}",
         "new RecordReaderDataSetIterator(reader, {to})",
         &["batchSize", "batch_size"],
     ),
@@ -321,11 +321,11 @@ const DL4J_LEVERS: &[Lever] = &[
     )
     .unless_said(&["WorkspaceMode.ENABLED"]),
     Lever::new(
-        "use cuDNN algorithms without workspace",
+        "use cuDNN algorithms that need no workspace",
         ".cudnnAlgoMode(ConvolutionLayer.AlgoMode.NO_WORKSPACE)",
     )
     .unless_said(&["NO_WORKSPACE"]),
-    Lever::new("prefetch no batches to the GPU", "new AsyncDataSetIterator(iterator, 1)"),
+    Lever::new("do not prefetch batches to the GPU", "new AsyncDataSetIterator(iterator, 1)"),
 ];
 
 const DLIB: Program = Program {

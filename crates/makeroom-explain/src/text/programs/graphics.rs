@@ -63,7 +63,7 @@ const MITSUBA_LEVERS: &[Lever] = &[
         16,
     ),
     Lever::new(
-        "split the samples over passes (Mitsuba 2)",
+        "split the samples across several passes (Mitsuba 2)",
         "<integer name=\"samples_per_pass\" value=\"8\"/>",
     )
     .unless_said(&["samples_per_pass"]),
@@ -302,7 +302,7 @@ const WGPU_RUST_LEVERS: &[Lever] = &[
     )
     .unless_said(&["device.poll("]),
     Lever::new(
-        "free buffers and textures that are out of use at once",
+        "free buffers and textures as soon as they are no longer used",
         "buffer.destroy(); texture.destroy();",
     )
     .unless_said(&[".destroy()"]),
@@ -331,7 +331,7 @@ const WGPU_LEVERS: &[Lever] = &[
     Lever::new("store pixels in fewer bytes: rgba32 takes 16, rgba8 takes 4", "format: \"rgba8unorm\"")
         .unless_said(&["rgba8unorm"])
         .only(is_about_textures),
-    Lever::new("destroy textures and buffers that are out of use", "texture.destroy()")
+    Lever::new("destroy textures and buffers that are no longer used", "texture.destroy()")
         .unless_said(&["texture.destroy()"]),
     Lever::new("try another back end", "WGPU_BACKEND=gl").unless_said(&["WGPU_BACKEND=gl"]).variable(),
 ];

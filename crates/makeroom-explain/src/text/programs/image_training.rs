@@ -52,10 +52,10 @@ const KOHYA_LEVERS: &[Lever] = &[
         "--gradient_checkpointing",
         &["--gradient_checkpointing", "gradient_checkpointing"],
     ),
-    Lever::new("keep the optimizer state in 8 bits, a quarter of AdamW's", "--optimizer_type=AdamW8bit")
+    Lever::new("use an 8-bit optimizer: a quarter of AdamW's state", "--optimizer_type=AdamW8bit")
         .unless_said(&["8bit", "adafactor", "prodigy"])
         .only(is_nvidia),
-    Lever::switch("load the base model in 8 bits", "--fp8_base", &["--fp8_base", "fp8_base"])
+    Lever::switch("load the base model in 8-bit", "--fp8_base", &["--fp8_base", "fp8_base"])
         .only(is_transformer),
     Lever::raise(
         "move more transformer blocks to the CPU{from}",
@@ -116,7 +116,7 @@ const ONE_TRAINER_LEVERS: &[Lever] =
             "Local Batch Size = {to}, Accumulation Steps = {steps}",
             &["batch_size"],
         ),
-        Lever::new("load the weights in 8 bits (model tab)", "Weight Data Type = float8")
+        Lever::new("load the weights in 8-bit (model tab)", "Weight Data Type = float8")
             .unless_said(&["float8", "FLOAT_8", "nfloat4", "NFLOAT_4"]),
         Lever::new("use an optimizer with a small state (training tab)", "Optimizer = ADAFACTOR")
             .unless_said(&["adafactor", "8bit", "8_BIT"]),
@@ -139,7 +139,7 @@ const AI_TOOLKIT: Program = Program {
 
 const AI_TOOLKIT_LEVERS: &[Lever] = &[
     Lever::switch(
-        "quantize the model on the CPU, then train it in 8 bits (model section)",
+        "quantize the model to 8 bits on the CPU before training (model section)",
         "quantize: true\nlow_vram: true",
         &["low_vram"],
     ),
@@ -153,7 +153,7 @@ const AI_TOOLKIT_LEVERS: &[Lever] = &[
         "gradient_checkpointing: true",
         &["gradient_checkpointing"],
     ),
-    Lever::new("keep the optimizer state in 8 bits", "optimizer: adamw8bit").unless_said(&["8bit"]),
+    Lever::new("use an 8-bit optimizer", "optimizer: adamw8bit").unless_said(&["8bit"]),
     Lever::new("train at one small resolution (datasets section)", "resolution: [512]"),
 ];
 
@@ -181,7 +181,7 @@ const SIMPLE_TUNER_LEVERS: &[Lever] = &[
         "--gradient_checkpointing",
         &["--gradient_checkpointing", "gradient_checkpointing"],
     ),
-    Lever::new("keep the optimizer state in 8 bits", "--optimizer=adamw_bf16")
+    Lever::new("use an optimizer with 16-bit state", "--optimizer=adamw_bf16")
         .unless_said(&["8bit", "adamw_bf16"]),
     Lever::switch(
         "encode images once and offload the VAE",
@@ -217,12 +217,12 @@ const DIFFUSERS_TRAINING_LEVERS: &[Lever] = &[
         &["--gradient_checkpointing"],
     ),
     Lever::switch(
-        "keep the optimizer state in 8 bits, a quarter of AdamW's",
+        "use an 8-bit optimizer: a quarter of AdamW's state",
         "--use_8bit_adam",
         &["--use_8bit_adam"],
     )
     .only(is_nvidia),
-    Lever::new("train in 16 bits", "--mixed_precision=fp16").unless_said(&[
+    Lever::new("train in 16-bit precision", "--mixed_precision=fp16").unless_said(&[
         "mixed_precision=fp16",
         "mixed_precision=bf16",
         "mixed_precision=\"fp16",

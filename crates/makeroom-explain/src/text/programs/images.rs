@@ -31,7 +31,7 @@ const REAL_ESRGAN_LEVERS: &[Lever] = &[
     Lever::side("upscale in tiles{from}", "--tile {to}", &["--tile", "-t", "--bg_tile"], 256, (64, 32)),
     Lever::lower("upscale by a smaller factor{from}", "--outscale {to}", &["--outscale", "-s"], 2)
         .at_least(2, 1),
-    Lever::new("compute in 16 bits: drop --fp32", "inference_realesrgan.py without --fp32")
+    Lever::new("compute in 16-bit precision: drop --fp32", "inference_realesrgan.py without --fp32")
         .only(|situation| situation.settings.is_on(&["--fp32"])),
 ];
 
@@ -316,9 +316,10 @@ const SO_VITS_LEVERS: &[Lever] = &[
         "\"batch_size\": {to}",
         &["batch_size"],
     ),
-    Lever::new("do not keep the data set in memory: configs/config.json", "\"all_in_mem\": false")
+    Lever::new("do not keep the dataset in memory: configs/config.json", "\"all_in_mem\": false")
         .only(|situation| situation.settings.is_on(&["all_in_mem"])),
-    Lever::new("train in 16 bits: configs/config.json", "\"fp16_run\": true").unless_on(&["fp16_run"]),
+    Lever::new("train in 16-bit precision: configs/config.json", "\"fp16_run\": true")
+        .unless_on(&["fp16_run"]),
     Lever::new("convert in slices", "inference_main.py --clip 30").unless_said(&["--clip"]),
 ];
 

@@ -58,14 +58,14 @@ fn jax(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     match cause {
         Cause::OtherProcesses | Cause::HiddenHolder | Cause::Preallocation | Cause::NonFrameworkOverhead => {
             let mut fixes =
-                vec![Fix::new("take a smaller share of the GPU at the start (default .75)").command(
+                vec![Fix::new("take a smaller share of the GPU at startup (default .75)").command(
                     environment.export(&format!("XLA_PYTHON_CLIENT_MEM_FRACTION=.{:02}", share(situation))),
                 )];
             if situation.settings.mentions("FAILED tests/") {
                 fixes.insert(
                     0,
                     Fix::new(
-                        "run the tests in one process: each worker takes its share of the GPU at the start",
+                        "run the tests in one process: each worker takes its share of the GPU at startup",
                     )
                     .command("pytest -n 1 …"),
                 );
@@ -107,7 +107,7 @@ const JAX_LEVERS: &[Lever] = &[
     )
     .unless_said(&["donate_argnums", "donate_argnames"]),
     Lever::new(
-        "keep parameters and activations in 16 bits",
+        "keep parameters and activations in 16-bit precision",
         "params = jax.tree.map(lambda x: x.astype(jax.numpy.bfloat16), params)",
     )
     .unless_said(&["bfloat16", "float16"]),
@@ -188,7 +188,7 @@ fn tpu(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             let shape: Vec<String> = sides.iter().map(u64::to_string).collect();
             fixes.push(
                 Fix::new(format!(
-                    "put the longest side of {}[{}] last: the last two sides are padded to 8 x 128, here to {factor} times the size",
+                    "put the longest dimension of {}[{}] last: the last two dimensions are padded to 8 x 128, here to {factor} times the size",
                     &found[1], &found[2]
                 ))
                 .command(format!("x = x.reshape({})", shape.join(", "))),
@@ -205,7 +205,7 @@ fn tpu(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     let mentions = |word: &str| situation.settings.mentions(word);
     if mentions("torch_xla") || (mentions("torch") || mentions("requires_grad_")) && !mentions("jax") {
         fixes.push(
-            Fix::new("shard the model over the chips")
+            Fix::new("shard the model across the chips")
                 .command("from torch_xla.distributed.fsdp import XlaFullyShardedDataParallel"),
         );
     } else if !situation.settings.mentions("Reactant") {
@@ -213,13 +213,13 @@ fn tpu(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             Fix::new("recompute activations in the backward pass instead of keeping them")
                 .command("jax.checkpoint(step, policy=jax.checkpoint_policies.nothing_saveable)"),
         );
-        fixes.push(Fix::new(format!("shard the arrays over at least {chips} chips")).command(format!(
+        fixes.push(Fix::new(format!("shard the arrays across at least {chips} chips")).command(format!(
             "jax.device_put(x, NamedSharding(jax.make_mesh(({chips},), ('x',)), PartitionSpec('x')))"
         )));
     }
     if fixes.is_empty() {
         fixes.push(Fix::new(format!(
-            "run on a slice of at least {chips} chips, with the arrays sharded over them"
+            "run on a slice of at least {chips} chips, with the arrays sharded across them"
         )));
     }
     fixes

@@ -63,12 +63,12 @@ const MATLAB: &[Lever] = &[
             .any(|words| situation.settings.mentions(words))
     }),
     Lever::new(
-        "process the data in blocks of what is free, and gather each result",
+        "process the data in blocks that fit in the free memory, and gather each result",
         "n = floor(0.4 * gpuDevice().AvailableMemory / (4 * size(x,2))); for k = 1:n:size(x,1), r = k:min(k+n-1,end); y(r,:) = gather(f(gpuArray(x(r,:)))); end",
     ),
-    Lever::new("clear the GPU before the run: arrays of earlier runs stay on it", "reset(gpuDevice(1))")
+    Lever::new("clear the GPU before the run: arrays from earlier runs stay on it", "reset(gpuDevice(1))")
         .unless_said(&["reset(gpuDevice"]),
-    Lever::new("keep numbers in 32 bits: doubles take twice the memory", "x = gpuArray(single(x));")
+    Lever::new("use single precision: doubles take twice the memory", "x = gpuArray(single(x));")
         .unless_said(&["single(", "'single'"]),
 ];
 
@@ -83,7 +83,7 @@ const R: &[Lever] = &[
             || ["batch", "dataloader"].iter().any(|words| situation.settings.mentions(words))
     }),
     Lever::new(
-        "collect garbage in the loop: R does not see GPU memory, and frees tensors only when it collects",
+        "run the garbage collector in the loop: R does not see GPU memory, and frees tensors only when it collects",
         "gc(); torch::cuda_empty_cache()",
     )
     .unless_said(&["cuda_empty_cache"]),
@@ -98,19 +98,19 @@ const TORCH_SHARP: &[Lever] = &[
         "using (var scope = torch.NewDisposeScope()) { … }",
     )
     .unless_said(&["NewDisposeScope"]),
-    Lever::new("collect what is left after each batch", "GC.Collect(); GC.WaitForPendingFinalizers();")
+    Lever::new("run the garbage collector after each batch", "GC.Collect(); GC.WaitForPendingFinalizers();")
         .unless_said(&["GC.Collect"]),
-    Lever::new("run the model without gradients, if it does not train", "using (torch.no_grad()) { … }")
+    Lever::new("turn off gradients if you are not training", "using (torch.no_grad()) { … }")
         .unless_said(&["no_grad"]),
 ];
 
 const DOT_NET: &[Lever] = &[
     Lever::new(
-        "dispose GPU buffers when they are out of use: .NET's collector does not see GPU memory",
+        "dispose of GPU buffers when you are done with them: .NET's collector does not see GPU memory",
         "using var buffer = …;   (or buffer.Dispose())",
     ),
     Lever::new(
-        "collect buffers that nothing refers to after each batch",
+        "run the garbage collector after each batch, to free unreferenced buffers",
         "GC.Collect(); GC.WaitForPendingFinalizers();",
     )
     .unless_said(&["GC.Collect"]),
@@ -118,7 +118,7 @@ const DOT_NET: &[Lever] = &[
 
 const JULIA: &[Lever] = &[
     Lever::new(
-        "free arrays that are out of use: the garbage collector does not see GPU memory",
+        "free arrays that are no longer used: the garbage collector does not see GPU memory",
         "GC.gc(true); CUDA.reclaim()",
     )
     .unless_said(&["CUDA.reclaim()"]),
@@ -146,12 +146,12 @@ const TFJS: &[Lever] = &[
     Lever::new("free the tensors of each step", "tf.tidy(() => model.predict(x))").unless_said(&["tf.tidy("]),
     Lever::new("delete unused textures at once", "tf.env().set('WEBGL_DELETE_TEXTURE_THRESHOLD', 0)")
         .unless_said(&["DELETE_TEXTURE_THRESHOLD"]),
-    Lever::new("store numbers in 16 bits", "tf.env().set('WEBGL_FORCE_F16_TEXTURES', true)")
+    Lever::new("store numbers in 16-bit precision", "tf.env().set('WEBGL_FORCE_F16_TEXTURES', true)")
         .unless_said(&["FORCE_F16"]),
 ];
 
 const ONNX_WEB: &[Lever] = &[
-    Lever::new("load the weights in 4 bits", "pipeline(task, model, { device: 'webgpu', dtype: 'q4' })")
+    Lever::new("load the weights in 4-bit", "pipeline(task, model, { device: 'webgpu', dtype: 'q4' })")
         .unless_said(&["'q4'", "\"q4\"", "q4f16"]),
     Lever::new("run it on the CPU", "pipeline(task, model, { device: 'wasm' })").unless_said(&["'wasm'"]),
 ];
@@ -164,13 +164,13 @@ fn is_three(situation: &Situation<'_>) -> bool {
 
 const BROWSER: &[Lever] = &[
     Lever::new(
-        "free what is removed from the scene: three.js keeps textures on the GPU until then",
+        "dispose of objects that you remove from the scene: three.js keeps their textures on the GPU until you do",
         "texture.dispose(); material.dispose(); geometry.dispose()",
     )
     .only(is_three)
     .unless_said(&[".dispose()"]),
     Lever::new(
-        "free textures and buffers that are out of use",
+        "free textures and buffers that are no longer used",
         "gl.deleteTexture(texture)   (WebGPU: texture.destroy())",
     )
     .only(|situation| !is_three(situation)),

@@ -234,7 +234,7 @@ const CHAINER_LEVERS: &[Lever] = &[
     .only(is_evaluation),
     Lever::new("recompute activations", "chainer.functions.forget(block, x)")
         .unless_said(&["functions.forget"]),
-    Lever::new("compute in 16 bits", "CHAINER_DTYPE=mixed16").unless_said(&["mixed16"]).variable(),
+    Lever::new("compute in 16-bit precision", "CHAINER_DTYPE=mixed16").unless_said(&["mixed16"]).variable(),
 ];
 
 #[cfg(test)]

@@ -333,7 +333,7 @@ fn smaller_model(situation: &Situation<'_>, dialect: Dialect) -> Option<Fix> {
     let (size, name) = MODELS.iter().find(|(size, _)| *size <= room)?;
     Some(
         Fix::new(format!(
-            "run a model whose file is below {room} GB (`ollama list` shows the sizes): {needed} is {:.0} times the {available} that is available, which no other setting bridges; this one has {size} GB",
+            "run a model whose file is below {room} GB (`ollama list` shows the sizes): {needed} is {:.0} times the {available} that is available, which no other setting can make up for; this one takes {size} GB",
             needed.share_of(available)
         ))
         .command(format!("ollama run {name}")),

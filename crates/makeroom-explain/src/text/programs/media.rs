@@ -123,7 +123,7 @@ fn ethash(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     let total =
         situation.facts.total.map_or_else(|| "this card's memory".to_owned(), |total| total.to_string());
     let smaller =
-        Fix::new(format!("mine a coin whose DAG or table fits {total}: it must be on the card as a whole"))
+        Fix::new(format!("mine a coin whose DAG or table fits in {total}: all of it must be on the card"))
             .command(coin(situation));
     match cause {
         Cause::RequestExceedsDevice
@@ -206,7 +206,7 @@ const ETHASH_LEVERS: &[Lever] = &[
             ["clCreateBuffer", "opencl", "amd", "cl-"].iter().any(|words| situation.settings.mentions(words))
         })
         .variable(),
-    Lever::new("reserve no room for the next epochs' DAG (PhoenixMiner, Claymore)", "-eres 0")
+    Lever::new("do not reserve room for the next epochs' DAG (PhoenixMiner, Claymore)", "-eres 0")
         .unless_said(&["-eres 0"])
         .only(|situation| {
             ["phoenix", "claymore", "WATCHDOG: GPU error", "big buffer for DAG"]

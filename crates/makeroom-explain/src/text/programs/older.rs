@@ -78,14 +78,14 @@ const CNTK_LEVERS: &[Lever] = &[
     )
     .only(|situation| ["rcnn", "FasterRCNN", "roi"].iter().any(|words| situation.settings.mentions(words))),
     Lever::batch(
-        "lower the minibatch{from}",
+        "lower the minibatch size{from}",
         "minibatch_size={to}   (BrainScript: minibatchSize = {to})",
         &["minibatchSize", "minibatch_size", "mb_size"],
     ),
     Lever::new("share more memory between nodes", "cntk.cntk_py.enable_hyper_memory_compress()")
         .unless_said(&["hyper_memory_compress", "hyperCompressMemory"]),
     Lever::new(
-        "use small workspaces for convolutions: 0 lets cuDNN take what it wants",
+        "limit cuDNN's convolution workspace: 0 means no limit",
         "Convolution(…, max_temp_mem_size_in_samples=1)   (BrainScript: maxTempMemSizeInSamples = 1)",
     )
     .unless_said(&["max_temp_mem_size_in_samples", "maxTempMemSizeInSamples"]),
@@ -114,7 +114,7 @@ fn is_language_model(situation: &Situation<'_>) -> bool {
 }
 
 const TINYGRAD_LEVERS: &[Lever] = &[
-    Lever::new("load the weights in 8 bits, or in 4", "python examples/llama.py --quantize int8   (or nf4)")
+    Lever::new("load the weights in 8-bit or 4-bit", "python examples/llama.py --quantize int8   (or nf4)")
         .unless_said(&["--quantize"])
         .only(is_language_model),
     Lever::lower("lower the batch size{from}", "BS={to} python …", &["BS", "-bs"], 64)
@@ -122,7 +122,7 @@ const TINYGRAD_LEVERS: &[Lever] = &[
     Lever::lower("evaluate in smaller batches{from}", "EVAL_BS={to} python …", &["EVAL_BS"], 0),
     Lever::new("return freed buffers to the driver instead of keeping them", "LRU=0 python …")
         .unless_said(&["LRU=0"]),
-    Lever::new("compute in 16 bits", "DEFAULT_FLOAT=HALF python …")
+    Lever::new("compute in 16-bit precision", "DEFAULT_FLOAT=HALF python …")
         .unless_said(&["DEFAULT_FLOAT=HALF", "HALF=1"]),
 ];
 
@@ -136,16 +136,16 @@ const MANAGED_CUDA: Program = Program {
 
 const MANAGED_CUDA_LEVERS: &[Lever] = &[
     Lever::new(
-        "dispose images as soon as they are used: the garbage collector does not see GPU memory",
+        "dispose of images as soon as you are done with them: the garbage collector does not see GPU memory",
         "using (var image = new NPPImage_8uC3(width, height)) { … }",
     )
     .only(|situation| situation.settings.mentions("NPPImage") && !situation.settings.mentions("using (var")),
     Lever::new(
-        "dispose arrays as soon as they are used: the garbage collector does not see GPU memory",
+        "dispose of arrays as soon as you are done with them: the garbage collector does not see GPU memory",
         "using (var data = new CudaDeviceVariable<float>(count)) { … }",
     )
     .only(|situation| !situation.settings.mentions("NPPImage")),
-    Lever::new("check what is free before a large array", "context.GetFreeDeviceMemorySize()")
+    Lever::new("check the free memory before allocating a large array", "context.GetFreeDeviceMemorySize()")
         .unless_said(&["GetFreeDeviceMemorySize"]),
 ];
 

@@ -66,18 +66,18 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 /// Where nothing shows whether the program trains.
 const OPEN_LEVERS: &[Lever] = &[
     Lever::new(
-        "if the weights alone fill the GPU: load them in 4 bits",
+        "if the weights alone fill the GPU: load them in 4-bit",
         "from_pretrained(…, load_in_4bit=True)   (many programs: --quant 4 or --load-in-4bit)",
     )
     .unless_said(&["4bit", "4-bit", "int4", "gptq", "awq"])
     .only(weights_fill_gpu),
     Lever::new(
-        "if it only runs the model: without gradients, and in 16 bits",
+        "for inference only: turn off gradients and run in 16-bit precision",
         "with torch.inference_mode(), torch.autocast('cuda', dtype=torch.float16): …",
     )
     .unless_said(&["inference_mode", "no_grad", "autocast", "float16", ".half()", "fp16"])
     .only(|situation| matches!(situation.environment.maker, Maker::Nvidia | Maker::Amd)),
-    Lever::new("if it only runs the model: turn off gradients", "with torch.inference_mode(): …")
+    Lever::new("for inference only: turn off gradients", "with torch.inference_mode(): …")
         .unless_said(&["inference_mode", "no_grad"])
         .only(|situation| {
             !matches!(situation.environment.maker, Maker::Nvidia | Maker::Amd)
@@ -86,7 +86,7 @@ const OPEN_LEVERS: &[Lever] = &[
                     .any(|words| situation.settings.mentions(words))
         }),
     Lever::new(
-        "if it trains: recompute activations instead of keeping them",
+        "for training: recompute activations instead of keeping them",
         "model.gradient_checkpointing_enable()   (or torch.utils.checkpoint.checkpoint(block, x))",
     )
     .unless_said(&["checkpoint("])
@@ -106,7 +106,7 @@ const FULL_OF_WEIGHTS: f64 = 0.96;
 const INFERENCE_LEVERS: &[Lever] = &[
     Lever::new("turn off gradients, so that no activations are kept", "with torch.inference_mode(): …")
         .unless_said(&["inference_mode", "no_grad"]),
-    Lever::new("load the weights in 16 bits", "model.half()")
+    Lever::new("load the weights in 16-bit precision", "model.half()")
         .unless_said(&[".half()", "float16", "bfloat16", "fp16", "autocast"]),
     Lever::new(
         "process the input in parts and move each result to the CPU",
@@ -160,12 +160,12 @@ const WEIGHTS_SHARE: f64 = 0.75;
 
 const TRANSFORMERS_LEVERS: &[Lever] = &[
     Lever::new(
-        "load the weights in 4 bits, a quarter of the 16-bit size",
+        "load the weights in 4-bit, a quarter of the 16-bit size",
         "from_pretrained(…, quantization_config=BitsAndBytesConfig(load_in_4bit=True))",
     )
     .unless_said(&["load_in_4bit", "gptq", "awq", "4bit"])
     .only(|situation| situation.environment.maker == Maker::Nvidia),
-    Lever::new("load the weights in 16 bits", "from_pretrained(…, torch_dtype=torch.bfloat16)")
+    Lever::new("load the weights in 16-bit precision", "from_pretrained(…, torch_dtype=torch.bfloat16)")
         .unless_said(&["float16", "load_in_4bit", "load_in_8bit", "gptq", "awq", "4bit", ".half()"]),
     Lever::new(
         "place layers that do not fit on other GPUs or the CPU",

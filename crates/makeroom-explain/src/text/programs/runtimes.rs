@@ -95,14 +95,16 @@ fn tensorrt(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
                 }
                 if !settings.is_on(&["--fp16", "fp16"]) {
                     fixes.push(
-                        Fix::new("build in 16 bits, half the memory")
+                        Fix::new("build the engine in 16-bit precision, half the memory")
                             .command("--fp16   (config.set_flag(trt.BuilderFlag.FP16))"),
                     );
                 }
                 let (from, shapes) = largest_shape(situation);
                 fixes.push(
-                    Fix::new(format!("allow smaller inputs at most{from}: the largest shape decides"))
-                        .command(format!("--maxShapes={shapes}")),
+                    Fix::new(format!(
+                        "lower the maximum input size{from}: the largest shape sets the memory"
+                    ))
+                    .command(format!("--maxShapes={shapes}")),
                 );
                 if settings.number(&["builderOptimizationLevel"]).is_none() && !is_old(situation) {
                     fixes.push(
@@ -114,7 +116,7 @@ fn tensorrt(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
                     Fix::new("create one execution context per GPU, and share its memory between engines")
                         .command("engine.create_execution_context_without_device_memory()"),
                 );
-                fixes.push(Fix::new("rebuild the engine for a smaller largest batch").command(format!(
+                fixes.push(Fix::new("rebuild the engine for a smaller maximum batch").command(format!(
                     "trtexec --onnx=model.onnx --maxShapes={} --fp16",
                     largest_shape(situation).1
                 )));
@@ -226,7 +228,7 @@ fn arena(situation: &Situation<'_>) -> Vec<Fix> {
         .is_none_or(|value| value == "0" || value == "kNextPowerOfTwo")
     {
         fixes.push(
-            Fix::new("grow the arena by what is requested instead of powers of two").command(
+            Fix::new("grow the arena by the requested size instead of powers of two").command(
                 "providers=[('CUDAExecutionProvider', {'arena_extend_strategy': 'kSameAsRequested'})]",
             ),
         );
@@ -245,7 +247,7 @@ fn arena(situation: &Situation<'_>) -> Vec<Fix> {
         Some(batch) if batch > 1 => fixes.push(
             Fix::new(format!("halve the batch from {batch}")).command(format!("batch_size={}", batch / 2)),
         ),
-        _ => fixes.push(Fix::new("convert the model to 16 bits, half the memory").command(
+        _ => fixes.push(Fix::new("convert the model to 16-bit precision, half the memory").command(
             "onnx.save(onnxconverter_common.float16.convert_float_to_float16(onnx.load(path)), path16)",
         )),
     }
@@ -263,11 +265,11 @@ fn arena_in_triton() -> Vec<Fix> {
     vec![
         Fix::new("run one instance of the model per GPU (config.pbtxt)")
             .command("instance_group [ { count: 1, kind: KIND_GPU } ]"),
-        Fix::new("grow the arena by what is requested instead of powers of two (config.pbtxt)")
+        Fix::new("grow the arena by the requested size instead of powers of two (config.pbtxt)")
             .command(r#"parameters { key: "arena_extend_strategy" value { string_value: "1" } }"#),
         Fix::new("cap the arena of each model, so that all fit (config.pbtxt)")
             .command(r#"parameters { key: "gpu_mem_limit" value { string_value: "2147483648" } }"#),
-        Fix::new("lower the largest batch (config.pbtxt)").command("max_batch_size: 4"),
+        Fix::new("lower the maximum batch size (config.pbtxt)").command("max_batch_size: 4"),
         Fix::new("return unused arena memory after each run (config.pbtxt)").command(
             r#"parameters { key: "memory.enable_memory_arena_shrinkage" value { string_value: "gpu:0" } }"#,
         ),
@@ -299,7 +301,7 @@ fn openvino(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
                     .command("core.set_property('GPU', {'GPU_ENABLE_LARGE_ALLOCATIONS': 'YES'})"),
             );
             fixes.push(
-                Fix::new("store weights in 4 bits: the largest buffer is a quarter")
+                Fix::new("quantize the weights to 4 bits: the largest buffer shrinks to a quarter")
                     .command("optimum-cli export openvino --model MODEL --weight-format int4 OUT"),
             );
             fixes.push(
@@ -313,17 +315,17 @@ fn openvino(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             ));
             if !settings.mentions("int4") {
                 fixes.push(
-                    Fix::new("store weights in 4 bits, a quarter of their size")
+                    Fix::new("quantize the weights to 4 bits, a quarter of their size")
                         .command("optimum-cli export openvino --model MODEL --weight-format int4 OUT"),
                 );
             }
             fixes.push(
-                Fix::new("store the KV cache in 8 bits")
+                Fix::new("quantize the KV cache to 8 bits")
                     .command("core.set_property('GPU', {'KV_CACHE_PRECISION': 'u8'})"),
             );
             fixes.push(
                 Fix::new(
-                    "or run on the CPU, and update the graphics driver: the same error follows its faults",
+                    "or run on the CPU, and update the graphics driver: driver faults cause the same error",
                 )
                 .command("core.compile_model(model, 'CPU')"),
             );
@@ -348,7 +350,7 @@ fn ctranslate2(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     let mut fixes = Vec::new();
     if !settings.value(&["compute_type"]).is_some_and(|value| value.contains("int8")) {
         fixes.push(
-            Fix::new("load the weights in 8 bits, half their size")
+            Fix::new("load the weights in 8-bit, half their size")
                 .command(option("compute_type", "\"int8_float16\"")),
         );
     }

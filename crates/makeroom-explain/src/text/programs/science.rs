@@ -45,10 +45,16 @@ const LAMMPS_LEVERS: &[Lever] = &[
     Lever::new("keep half neighbor lists", "lmp -k on g 1 -sf kk -pk kokkos neigh half newton on")
         .unless_said(&["neigh half"])
         .only(is_kokkos),
-    Lever::raise("spread the atoms over more GPUs{from}", "-pk gpu {to}", &["-pk gpu", "package gpu"], 2, 8)
-        .only(|situation| !is_kokkos(situation)),
     Lever::raise(
-        "spread the atoms over more GPUs{from}",
+        "spread the atoms across more GPUs{from}",
+        "-pk gpu {to}",
+        &["-pk gpu", "package gpu"],
+        2,
+        8,
+    )
+    .only(|situation| !is_kokkos(situation)),
+    Lever::raise(
+        "spread the atoms across more GPUs{from}",
         "mpirun -np {to} lmp -k on g {to} -sf kk",
         &["-k on g"],
         2,
@@ -104,7 +110,7 @@ const OPENMM_LEVERS: &[Lever] = &[
     )
     .unless_said(&["DisablePmeStream"]),
     Lever::new(
-        "delete a Context before the next one is created: its memory stays until then",
+        "delete each Context before creating the next: it holds its memory until it is deleted",
         "del simulation, simulation.context",
     ),
     Lever::new("choose an empty GPU", "properties = {'DeviceIndex': '1'}").unless_said(&["DeviceIndex"]),
@@ -145,7 +151,7 @@ const NAMD: Program = Program {
 };
 
 const NAMD_LEVERS: &[Lever] = &[
-    Lever::new("spread the patches over more GPUs", "namd3 +p8 +devices 0,1").unless_said(&["+devices"]),
+    Lever::new("spread the patches across more GPUs", "namd3 +p8 +devices 0,1").unless_said(&["+devices"]),
     Lever::new("integrate on the CPU: the GPU-resident mode keeps all atoms on one GPU", "GPUresident off")
         .only(|situation| situation.settings.is_on(&["CUDASOAintegrate", "GPUresident"])),
     Lever::new("compute PME on the CPU", "usePMECUDA off").unless_said(&["usePMECUDA off"]),
@@ -165,7 +171,7 @@ fn amrex(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         Cause::OtherProcesses | Cause::Preallocation | Cause::HiddenHolder => {
             let size = situation.facts.free.map_or(4_000_000_000, |free| free.scaled(0.8).get());
             vec![
-                Fix::new("reserve less at the start (by default three quarters of the GPU per rank)")
+                Fix::new("reserve less at startup (by default three quarters of the GPU per rank)")
                     .command(format!("amrex.the_arena_init_size={size}")),
                 Fix::new("run one rank per GPU").command("mpirun -np 1 …   (as many ranks as GPUs)"),
             ]
@@ -176,7 +182,7 @@ fn amrex(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 
 const AMREX_LEVERS: &[Lever] = &[
     Lever::new(
-        "reserve nothing at the start: ranks that share a GPU each reserve three quarters of it",
+        "reserve nothing at startup: ranks that share a GPU each reserve three quarters of it",
         "amrex.the_arena_init_size=0",
     )
     .unless_said(&["the_arena_init_size=0", "the_arena_init_size = 0"]),
@@ -203,7 +209,10 @@ const KOKKOS: Program = Program {
 
 const KOKKOS_LEVERS: &[Lever] = &[
     FEWER_RANKS,
-    Lever::new("spread the mesh over twice the GPUs", "mpirun -np 2 … --kokkos-map-device-id-by=mpi_rank"),
+    Lever::new(
+        "spread the mesh across twice as many GPUs",
+        "mpirun -np 2 … --kokkos-map-device-id-by=mpi_rank",
+    ),
     Lever::new("let views spill to the host", "Kokkos::View<double*, Kokkos::SharedSpace>")
         .unless_said(&["SharedSpace", "CudaUVM"]),
     Lever::new("free views before the next phase allocates", "view = decltype(view)();"),

@@ -75,7 +75,7 @@ fn devices(situation: &Situation<'_>, names: &[&str]) -> u64 {
 /// Split the model over twice as many GPUs as now.
 fn more_devices(situation: &Situation<'_>, names: &[&str], option: &str) -> Fix {
     let devices = devices(situation, names) * 2;
-    Fix::new(format!("split the model over {devices} GPUs, if the machine has them"))
+    Fix::new(format!("split the model across {devices} GPUs, if the machine has them"))
         .command(format!("{option}{devices}"))
 }
 

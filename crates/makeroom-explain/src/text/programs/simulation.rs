@@ -23,9 +23,12 @@ const FLUIDX3D_LEVERS: &[Lever] = &[
         "choose a box that fits: the last argument is the memory in MB (setup.cpp)",
         "const uint3 lbm_N = resolution(float3(1.0f, 2.0f, 0.5f), 2000u);",
     ),
-    Lever::new("store populations in 16 bits, nearly half the memory (defines.hpp)", "#define FP16S")
-        .unless_said(&["FP16S", "FP16C"]),
-    Lever::new("split the box over two GPUs", "LBM lbm(lbm_N, 2u, 1u, 1u, nu);"),
+    Lever::new(
+        "store populations in 16-bit precision, which nearly halves the memory (defines.hpp)",
+        "#define FP16S",
+    )
+    .unless_said(&["FP16S", "FP16C"]),
+    Lever::new("split the box across two GPUs", "LBM lbm(lbm_N, 2u, 1u, 1u, nu);"),
 ];
 
 const QUDA: Program = Program {
@@ -40,7 +43,7 @@ const QUDA_LEVERS: &[Lever] = &[
     Lever::new("return freed fields to the driver instead of a pool", "QUDA_ENABLE_DEVICE_MEMORY_POOL=0")
         .unless_said(&["DEVICE_MEMORY_POOL=0"])
         .variable(),
-    Lever::new("split the lattice over twice as many GPUs", "--gridsize 1 1 1 2"),
+    Lever::new("split the lattice across twice as many GPUs", "--gridsize 1 1 1 2"),
     Lever::new("store the gauge field with fewer numbers", "--recon 12 --recon-sloppy 8")
         .unless_said(&["--recon "]),
 ];
@@ -56,7 +59,8 @@ const GRID: Program = Program {
 const GRID_LEVERS: &[Lever] = &[
     Lever::lower("cache fewer fields on the device{from MB}", "--device-mem {to}", &["--device-mem"], 4096)
         .at_least(1024, 256),
-    Lever::new("split the lattice over twice as many GPUs", "--mpi 1.1.1.2").unless_said(&["--mpi 1.1.1.2"]),
+    Lever::new("split the lattice across twice as many GPUs", "--mpi 1.1.1.2")
+        .unless_said(&["--mpi 1.1.1.2"]),
     Lever::lower("reserve smaller communication buffers{from MB}", "--shm {to}", &["--shm"], 1024)
         .at_least(256, 256),
 ];
@@ -97,7 +101,7 @@ const PICONGPU: Program = Program {
 };
 
 const PICONGPU_LEVERS: &[Lever] = &[
-    Lever::new("spread the box over more GPUs (.cfg)", "TBG_devices_x=1 TBG_devices_y=4 TBG_devices_z=1"),
+    Lever::new("spread the box across more GPUs (.cfg)", "TBG_devices_x=1 TBG_devices_y=4 TBG_devices_z=1"),
     Lever::new("simulate a smaller box (.cfg)", "TBG_gridSize=\"128 512 128\""),
     Lever::new(
         "reserve more memory for communication buffers (memory.param)",
@@ -130,10 +134,13 @@ const BOLTZ_LEVERS: &[Lever] = &[
     Lever::new("keep idle modules in RAM", "chai-lab fold --low-memory …")
         .unless_said(&["--low-memory"])
         .only(|situation| situation.settings.mentions("chai")),
-    Lever::new("let segments of the GPU's cache grow", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
-        .unless_said(&["expandable_segments:True"])
-        .only(|situation| situation.environment.has_expandable_segments())
-        .variable(),
+    Lever::new(
+        "let segments of the allocator's cache grow",
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+    )
+    .unless_said(&["expandable_segments:True"])
+    .only(|situation| situation.environment.has_expandable_segments())
+    .variable(),
 ];
 
 const LUXCORE: Program = Program {

@@ -47,7 +47,7 @@ const WHISPER_LEVERS: &[Lever] = &[
         "--model small",
     )
     .unless_said(&["model small", "load_model(\"small", "model base", "model tiny"]),
-    Lever::new("load the model in 16 bits", "--fp16 True").only(|situation| {
+    Lever::new("load the model in 16-bit precision", "--fp16 True").only(|situation| {
         situation.settings.value(&["--fp16", "fp16"]).is_some_and(|value| value.eq_ignore_ascii_case("false"))
     }),
     Lever::lower(
@@ -72,7 +72,7 @@ const FAST_WHISPER: Program = Program {
 
 const FAST_WHISPER_LEVERS: &[Lever] = &[
     Lever::lower(
-        "transcribe fewer pieces at once{from| (default 24)}",
+        "transcribe fewer segments at once{from| (default 24)}",
         "insanely-fast-whisper --batch-size {to}",
         &["--batch-size", "batch_size"],
         4,
@@ -95,7 +95,7 @@ const WHISPER_X_LEVERS: &[Lever] = &[
         "--batch_size {to}",
         &["--batch_size", "batch_size"],
     ),
-    Lever::new("load the weights in 8 bits", "--compute_type int8")
+    Lever::new("load the weights in 8-bit", "--compute_type int8")
         .unless_said(&["compute_type int8", "compute_type=\"int8"]),
     Lever::new("use a smaller model", "--model small").unless_said(&["model small"]),
     Lever::new(
@@ -121,7 +121,7 @@ const FAIRSEQ_LEVERS: &[Lever] = &[
         2048,
     )
     .at_least(256, 64),
-    Lever::switch("train in 16 bits", "--fp16", &["--fp16", "fp16", "--bf16"]),
+    Lever::switch("train in 16-bit precision", "--fp16", &["--fp16", "fp16", "--bf16"]),
     Lever::switch(
         "recompute activations instead of keeping them",
         "--checkpoint-activations",
@@ -160,11 +160,11 @@ const ESPNET_LEVERS: &[Lever] = &[
     )
     .at_least(1000, 1000),
     Lever::new(
-        "use batches by length, so that one long utterance does not decide (config)",
+        "batch by total length, so that one long utterance does not set the peak (config)",
         "batch_type: numel",
     )
     .unless_said(&["batch_type: numel"]),
-    Lever::switch("train in 16 bits (config)", "use_amp: true", &["use_amp", "--use_amp"]),
+    Lever::switch("train in 16-bit precision (config)", "use_amp: true", &["use_amp", "--use_amp"]),
 ];
 
 const NEMO: Program = Program {
@@ -191,7 +191,7 @@ const NEMO_LEVERS: &[Lever] = &[
     .only(|situation| {
         ["asr", "tts", "speech", "max_duration"].iter().any(|words| situation.settings.mentions(words))
     }),
-    Lever::new("train in 16 bits", "trainer.precision=bf16").unless_said(&[
+    Lever::new("train in 16-bit precision", "trainer.precision=bf16").unless_said(&[
         "precision=16",
         "precision: 16",
         "precision=bf16",
@@ -225,7 +225,7 @@ const SPEECH_BRAIN_LEVERS: &[Lever] = &[
         &["max_batch_length"],
         50,
     ),
-    Lever::new("train in 16 bits", "--precision=fp16").unless_said(&[
+    Lever::new("train in 16-bit precision", "--precision=fp16").unless_said(&[
         "precision=fp16",
         "precision=bf16",
         "precision: fp16",
@@ -249,7 +249,7 @@ const RETURNN_LEVERS: &[Lever] = &[
     )
     .at_least(1000, 1000),
     Lever::lower("limit the sequences in a batch{from}", "max_seqs = {to}", &["max_seqs"], 32),
-    Lever::new("train in 16 bits", "torch_amp = \"bfloat16\"").unless_said(&["torch_amp"]),
+    Lever::new("train in 16-bit precision", "torch_amp = \"bfloat16\"").unless_said(&["torch_amp"]),
     Lever::new("leave memory to NCCL: release the cache every epoch", "reset_dev_memory_caches = True")
         .unless_said(&["reset_dev_memory_caches"])
         .only(|situation| situation.settings.mentions("nccl")),

@@ -79,7 +79,7 @@ fn tensorflow(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             {
                 let half = batch / 2;
                 *first = Fix::new(format!(
-                    "lower the batch size from {batch}, the first side of the tensor that failed, to {half}"
+                    "lower the batch size from {batch}, the first dimension of the tensor that failed, to {half}"
                 ))
                 .command(format!("model.fit(…, batch_size={half})"));
             }
@@ -157,7 +157,7 @@ fn host(situation: &Situation<'_>) -> Vec<Fix> {
     } else if let Some(request) = facts.request.filter(|&request| request >= Bytes::gib(2)) {
         let limit = request.get() >> 21;
         fixes.push(
-            Fix::new(format!("cap TensorFlow's pinned pool, which asked for {request} more"))
+            Fix::new(format!("cap TensorFlow's pinned pool, which requested {request} more"))
                 .command(environment.export(&format!("TF_CUDA_HOST_MEM_LIMIT_IN_MB={limit}"))),
         );
     }
@@ -193,7 +193,7 @@ fn beside_torch(situation: &Situation<'_>) -> Option<Fix> {
 
 const TENSORFLOW_LEVERS: &[Lever] = &[
     Lever::new(
-        "one side of the tensor is a vocabulary of over 100000: train on a sample of its classes (or check that the alphabet is meant to be that large)",
+        "one dimension of the tensor is a vocabulary of over 100000: train on a sample of its classes (or check that the alphabet is meant to be that large)",
         "tf.nn.sampled_softmax_loss(weights, biases, labels, inputs, num_sampled=1024, num_classes=classes)",
     )
     .only(has_large_vocabulary),
@@ -229,10 +229,10 @@ const TENSORFLOW_LEVERS: &[Lever] = &[
     ])
     .only(|situation| !is_first(situation))
     .variable(),
-    Lever::new("train in 16 bits", "tf.keras.mixed_precision.set_global_policy('mixed_float16')")
+    Lever::new("train in 16-bit precision", "tf.keras.mixed_precision.set_global_policy('mixed_float16')")
         .unless_said(&["mixed_float16", "mixed_bfloat16"])
         .only(|situation| !is_first(situation)),
-    Lever::new("train in 16 bits (TensorFlow 1.14 and later)", "TF_ENABLE_AUTO_MIXED_PRECISION=1")
+    Lever::new("train in 16-bit precision (TensorFlow 1.14 and later)", "TF_ENABLE_AUTO_MIXED_PRECISION=1")
         .unless_said(&["AUTO_MIXED_PRECISION=1"])
         .only(|situation| {
             is_first(situation) && !situation.settings.parts().iter().any(|part| WITHOUT_TIMES.is_match(part))
@@ -264,8 +264,12 @@ const ITEX: Program = Program {
 };
 
 const ITEX_LEVERS: &[Lever] = &[
-    Lever::switch("compute in 16 bits", "ITEX_AUTO_MIXED_PRECISION=1", &["ITEX_AUTO_MIXED_PRECISION"])
-        .variable(),
+    Lever::switch(
+        "compute in 16-bit precision",
+        "ITEX_AUTO_MIXED_PRECISION=1",
+        &["ITEX_AUTO_MIXED_PRECISION"],
+    )
+    .variable(),
     Lever::new("allocate in steps of 1 GiB instead of one large block", "ITEX_LIMIT_MEMORY_SIZE_IN_MB=1024")
         .unless_said(&["ITEX_LIMIT_MEMORY_SIZE_IN_MB="])
         .variable(),

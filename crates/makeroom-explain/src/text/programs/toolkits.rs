@@ -59,8 +59,11 @@ const TORCH7_LEVERS: &[Lever] = &[
         "th main.lua -batchSize {to}",
         &["-batchSize", "-batch_size", "batchSize"],
     ),
-    Lever::new("collect garbage in the training loop: tensors are freed only then", "collectgarbage()")
-        .unless_said(&["collectgarbage"]),
+    Lever::new(
+        "run the garbage collector in the training loop: tensors are freed only then",
+        "collectgarbage()",
+    )
+    .unless_said(&["collectgarbage"]),
     Lever::new("share gradient buffers", "-shareGradInput true").unless_said(&["shareGradInput true"]),
     Lever::new("use cuDNN without its algorithm search", "cudnn.fastest = false; cudnn.benchmark = false"),
     Lever::side("use smaller images{from}", "-image_size {to}", &["-image_size"], 0, (64, 32)),
@@ -106,7 +109,7 @@ const ONEFLOW_LEVERS: &[Lever] = &[
         "self.module.to(flow.nn.graph.GraphModule).activation_checkpointing = True",
     )
     .unless_said(&["activation_checkpointing"]),
-    Lever::new("train in 16 bits in graph mode", "self.config.enable_amp(True)")
+    Lever::new("train in 16-bit precision in graph mode", "self.config.enable_amp(True)")
         .unless_said(&["enable_amp(True)"]),
     Lever::new("release unused blocks", "oneflow.cuda.empty_cache()").unless_said(&["cuda.empty_cache"]),
 ];
@@ -119,7 +122,7 @@ const JITTOR: Program = Program {
     advise: |situation, cause| match cause {
         Cause::HostMemory | Cause::Leak => vec![
             Fix::new("keep numbers, not Vars, from step to step").command("total += loss.item()"),
-            Fix::new("print what is alive after each epoch").command("jt.display_memory_info()"),
+            Fix::new("print the live tensors after each epoch").command("jt.display_memory_info()"),
             Fix::new("let Jittor swap to disk")
                 .command("JT_SAVE_MEM=1 cpu_mem_limit=16000000000 device_mem_limit=8000000000 python …"),
         ],
@@ -172,7 +175,7 @@ const CANDLE: Program = Program {
 
 const CANDLE_LEVERS: &[Lever] = &[
     Lever::new(
-        "load the weights in 16 bits",
+        "load the weights in 16-bit precision",
         "VarBuilder::from_mmaped_safetensors(&files, DType::BF16, &device)",
     )
     .unless_said(&["DType::BF16", "DType::F16", "--dtype bf16", "--dtype f16", "--use-f16"]),
@@ -219,7 +222,7 @@ const BURN_LEVERS: &[Lever] = &[
         "RuntimeOptions { memory_config: MemoryConfiguration::ExclusivePages, ..Default::default() }",
     )
     .unless_said(&["ExclusivePages"]),
-    Lever::new("compute in 16 bits", "type Backend = Wgpu<half::f16, i32>;").unless_said(&["f16"]),
+    Lever::new("compute in 16-bit precision", "type Backend = Wgpu<half::f16, i32>;").unless_said(&["f16"]),
 ];
 
 const MLX: Program = Program {
@@ -247,7 +250,7 @@ const MLX_LEVERS: &[Lever] = &[
         .at_least(512, 512),
     Lever::new("process the prompt in smaller steps", "--prefill-step-size 512")
         .unless_said(&["prefill-step-size"]),
-    Lever::new("use a model with fewer bits", "mlx_lm.convert --hf-path MODEL -q --q-bits 4")
+    Lever::new("use a model quantized to fewer bits", "mlx_lm.convert --hf-path MODEL -q --q-bits 4")
         .unless_said(&["4bit", "4-bit"]),
 ];
 

@@ -86,12 +86,9 @@ const TRAINER_LEVERS: &[Lever] = &[
         ],
     ),
     CHECKPOINTING,
-    Lever::new(
-        "keep the optimizer state in 8 bits, in pages that can move to the CPU",
-        "optim=\"paged_adamw_8bit\"",
-    )
-    .unless_said(&["8bit", "adafactor", "paged_adam"])
-    .only(is_nvidia),
+    Lever::new("use a paged 8-bit optimizer, whose state can move to the CPU", "optim=\"paged_adamw_8bit\"")
+        .unless_said(&["8bit", "adafactor", "paged_adam"])
+        .only(is_nvidia),
     Lever::lower(
         "shorten the sequences{from tokens}",
         "max_seq_length={to}",
@@ -116,11 +113,11 @@ const TRAINER_LEVERS: &[Lever] = &[
     )
     .at_least(2, 2)
     .only(|situation| situation.settings.mentions("grpo")),
-    Lever::switch("train in 16 bits", "bf16=True", &["--fp16", "--bf16", "fp16", "bf16"])
+    Lever::switch("train in 16-bit precision", "bf16=True", &["--fp16", "--bf16", "fp16", "bf16"])
         .unless_said(&["bfloat16", "mixed_precision=\"fp16", "4bit"])
         .only(|situation| situation.environment.maker != Maker::Apple),
     QLORA.only(is_nvidia),
-    Lever::new("shard parameters, gradients and optimizer over the GPUs", "deepspeed=\"ds_zero3.json\"")
+    Lever::new("shard parameters, gradients and optimizer across the GPUs", "deepspeed=\"ds_zero3.json\"")
         .unless_said(&["deepspeed", "fsdp"])
         .only(has_many_gpus),
 ];
@@ -144,7 +141,7 @@ const EVALUATION_LEVERS: &[Lever] = &[
         &["--prediction_loss_only", "prediction_loss_only"],
     ),
     Lever::new(
-        "keep class numbers instead of logits",
+        "keep class indices instead of logits",
         "preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)",
     )
     .unless_said(&["preprocess_logits_for_metrics"]),
@@ -166,11 +163,11 @@ const UNSLOTH_LEVERS: &[Lever] = &[
     ),
     Lever::new("let Unsloth offload activations", "use_gradient_checkpointing=\"unsloth\"")
         .unless_said(&["checkpointing=\"unsloth\"", "checkpointing = \"unsloth\""]),
-    Lever::new("load the weights in 4 bits", "FastLanguageModel.from_pretrained(…, load_in_4bit=True)")
+    Lever::new("load the weights in 4-bit", "FastLanguageModel.from_pretrained(…, load_in_4bit=True)")
         .unless_said(&["load_in_4bit=True", "load_in_4bit = True", "bnb-4bit"]),
     Lever::lower("shorten the sequences{from tokens}", "max_seq_length={to}", &["max_seq_length"], 1024)
         .at_least(256, 128),
-    Lever::new("keep the optimizer state in 8 bits", "optim=\"adamw_8bit\"").unless_said(&["8bit\""]),
+    Lever::new("use an 8-bit optimizer", "optim=\"adamw_8bit\"").unless_said(&["8bit\""]),
     Lever::new("give vLLM less of the GPU", "gpu_memory_utilization=0.4").only(|situation| {
         situation.settings.is_on(&["fast_inference"])
             && situation.settings.number(&["gpu_memory_utilization"]).is_none_or(|share| share > 0.4)
@@ -185,29 +182,31 @@ const AXOLOTL: Program = Program {
     advise: |situation, cause| lever::steps(situation, cause, AXOLOTL_LEVERS),
 };
 
-const AXOLOTL_LEVERS: &[Lever] =
-    &[
-        Lever::batch(
-            "lower the micro batch{from} and accumulate gradients",
-            "micro_batch_size: {to}\ngradient_accumulation_steps: {steps}",
-            &["micro_batch_size"],
-        ),
-        Lever::switch(
-            "recompute activations instead of keeping them",
-            "gradient_checkpointing: true",
-            &["gradient_checkpointing"],
-        )
-        .unless_said(&["gradient_checkpointing: offload"]),
-        Lever::lower("shorten the sequences{from tokens}", "sequence_len: {to}", &["sequence_len"], 2048)
-            .at_least(256, 128),
-        Lever::new("keep the optimizer state in 8 bits, in pages", "optimizer: paged_adamw_8bit")
-            .unless_said(&["8bit\n", "adamw_bnb_8bit", "paged_adam"]),
-        Lever::new("train a LoRA on 4-bit weights", "adapter: qlora\nload_in_4bit: true")
-            .unless_said(&["qlora", "load_in_4bit: true"]),
-        Lever::new("shard everything over the GPUs", "deepspeed: deepspeed_configs/zero3_bf16.json")
-            .unless_said(&["zero3", "fsdp"])
-            .only(has_many_gpus),
-    ];
+const AXOLOTL_LEVERS: &[Lever] = &[
+    Lever::batch(
+        "lower the micro-batch size{from} and accumulate gradients",
+        "micro_batch_size: {to}\ngradient_accumulation_steps: {steps}",
+        &["micro_batch_size"],
+    ),
+    Lever::switch(
+        "recompute activations instead of keeping them",
+        "gradient_checkpointing: true",
+        &["gradient_checkpointing"],
+    )
+    .unless_said(&["gradient_checkpointing: offload"]),
+    Lever::lower("shorten the sequences{from tokens}", "sequence_len: {to}", &["sequence_len"], 2048)
+        .at_least(256, 128),
+    Lever::new("use a paged 8-bit optimizer", "optimizer: paged_adamw_8bit").unless_said(&[
+        "8bit\n",
+        "adamw_bnb_8bit",
+        "paged_adam",
+    ]),
+    Lever::new("train a LoRA on 4-bit weights", "adapter: qlora\nload_in_4bit: true")
+        .unless_said(&["qlora", "load_in_4bit: true"]),
+    Lever::new("shard everything across the GPUs", "deepspeed: deepspeed_configs/zero3_bf16.json")
+        .unless_said(&["zero3", "fsdp"])
+        .only(has_many_gpus),
+];
 
 const LLAMA_FACTORY: Program = Program {
     name: "LLaMA-Factory",
@@ -225,7 +224,7 @@ const LLAMA_FACTORY: Program = Program {
 };
 
 const LLAMA_FACTORY_CHAT: &[Lever] = &[
-    Lever::new("load the weights in 4 bits, a quarter of the 16-bit size", "--quantization_bit 4")
+    Lever::new("load the weights in 4-bit, a quarter of the 16-bit size", "--quantization_bit 4")
         .unless_said(&["quantization_bit", "gptq", "awq"]),
     Lever::lower("shorten the context{from tokens}", "--vllm_maxlen {to}", &["vllm_maxlen"], 2048)
         .at_least(512, 256)
@@ -258,7 +257,7 @@ const MS_SWIFT_LEVERS: &[Lever] = &[
         .at_least(256, 128),
     Lever::new("train a LoRA on 4-bit weights", "--train_type lora --quant_method bnb --quant_bits 4")
         .unless_said(&["quant_bits"]),
-    Lever::new("shard everything over the GPUs, with the optimizer in RAM", "--deepspeed zero3_offload")
+    Lever::new("shard everything across the GPUs, with the optimizer in RAM", "--deepspeed zero3_offload")
         .unless_said(&["zero3"])
         .only(has_many_gpus),
 ];
@@ -315,9 +314,9 @@ const LM_EVAL_LEVERS: &[Lever] = &[
         .only(|situation| situation.settings.mentions("batch_size auto") || situation.batch().is_some()),
     Lever::lower("shorten the context{from tokens}", "--model_args …,max_length={to}", &["max_length"], 2048)
         .at_least(512, 256),
-    Lever::new("split the model over the GPUs", "--model_args …,parallelize=True")
+    Lever::new("split the model across the GPUs", "--model_args …,parallelize=True")
         .unless_said(&["parallelize=True"]),
-    Lever::new("load the weights in 4 bits", "--model_args …,load_in_4bit=True")
+    Lever::new("load the weights in 4-bit", "--model_args …,load_in_4bit=True")
         .unless_said(&["load_in_4bit"]),
 ];
 
@@ -337,7 +336,7 @@ const LLAMA_FACTORY_LEVERS: &[Lever] = &[
     Lever::new("train a LoRA on 4-bit weights", "finetuning_type: lora\nquantization_bit: 4")
         .unless_said(&["quantization_bit"]),
     Lever::new(
-        "shard everything over the GPUs, with the optimizer on the CPU",
+        "shard everything across the GPUs, with the optimizer on the CPU",
         "deepspeed: examples/deepspeed/ds_z3_offload_config.json",
     )
     .unless_said(&["ds_z3", "zero3", "stage\": 3"]),

@@ -31,7 +31,11 @@ const WAN_LEVERS: &[Lever] = &[
         &["--offload_model"],
     ),
     Lever::switch("keep the T5 text encoder on the CPU: it takes 11 GB", "--t5_cpu", &["--t5_cpu"]),
-    Lever::switch("convert the weights to 16 bits", "--convert_model_dtype", &["--convert_model_dtype"]),
+    Lever::switch(
+        "convert the weights to 16-bit precision",
+        "--convert_model_dtype",
+        &["--convert_model_dtype"],
+    ),
     // Wan wants 4n + 1 frames.
     Lever::lower(
         "generate fewer frames{from} (4n+1)",
@@ -42,7 +46,7 @@ const WAN_LEVERS: &[Lever] = &[
     .at_least(49, 1),
     Lever::new("generate at 480p", "--size 832*480").unless_said(&["832*480", "480*832"]),
     Lever::new(
-        "shard the weights over the GPUs",
+        "shard the weights across the GPUs",
         "torchrun --nproc_per_node=2 generate.py --dit_fsdp --t5_fsdp --ulysses_size 2",
     )
     .unless_said(&["dit_fsdp"])

@@ -191,7 +191,13 @@ const NERF_LEVERS: &[Lever] = &[
         8192,
     )
     .at_least(256, 256),
-    Lever::raise("load smaller images: divide their sides", "--factor {to}", &["--factor", "factor"], 8, 8),
+    Lever::raise(
+        "load smaller images: divide their width and height",
+        "--factor {to}",
+        &["--factor", "factor"],
+        8,
+        8,
+    ),
 ];
 
 const THREESTUDIO: Program = Program {
@@ -207,7 +213,7 @@ const THREESTUDIO_LEVERS: &[Lever] = &[
     Lever::new("sample fewer points along each ray", "system.renderer.num_samples_per_ray=256")
         .unless_said(&["num_samples_per_ray=256"]),
     Lever::new(
-        "load the guidance in 16 bits, in slices",
+        "compute the guidance model's attention in slices, and keep its idle layers in RAM",
         "system.guidance.enable_attention_slicing=true system.guidance.enable_sequential_cpu_offload=true",
     )
     .unless_said(&["enable_sequential_cpu_offload=true"]),

@@ -193,7 +193,7 @@ const FOOOCUS_LEVERS: &[Lever] = &[
         &["--always-offload-from-vram"],
     ),
     Lever::switch(
-        "load the diffusion model in 8 bits",
+        "load the diffusion model in 8-bit",
         "--unet-in-fp8-e4m3fn",
         &["--unet-in-fp8-e4m3fn", "--unet-in-fp8-e5m2"],
     ),
@@ -222,13 +222,13 @@ fn has_vram_cache(situation: &Situation<'_>) -> bool {
 
 const INVOKE_LEVERS: &[Lever] = &[
     Lever::switch(
-        "move models off the GPU when they are idle, and load them in 16 bits",
+        "move models off the GPU when they are idle, and load them in 16-bit precision",
         "invoke.py --free_gpu_mem --precision float16",
         &["--free_gpu_mem"],
     )
     .only(is_old_invoke),
     Lever::switch(
-        "keep no models cached on the GPU (InvokeAI 4 to 5.5, invokeai.yaml)",
+        "do not cache models on the GPU (InvokeAI 4 to 5.5, invokeai.yaml)",
         "vram: 0\nlazy_offload: true",
         &[],
     )

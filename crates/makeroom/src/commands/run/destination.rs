@@ -101,7 +101,7 @@ fn is_replaceable(path: &Path) -> io::Result<bool> {
         return Err(io::ErrorKind::IsADirectory.into());
     }
     if !found.is_file() {
-        return Err(io::Error::other("this is not a file that could be replaced"));
+        return Err(io::Error::other("this is not a regular file"));
     }
     let mut start = Vec::new();
     file.take(MAGIC.len() as u64).read_to_end(&mut start)?;

@@ -28,7 +28,7 @@ struct Candidate {
 
 /// The first private directory in which `work` succeeds, or the last error.
 pub(crate) fn first<T>(mut work: impl FnMut(&Path) -> io::Result<T>) -> io::Result<T> {
-    let mut problem = io::Error::other("there is no folder for temporary files");
+    let mut problem = io::Error::other("there is no directory for temporary files");
     for candidate in candidates(|name| std::env::var_os(name).map(PathBuf::from)) {
         match own(&candidate).and_then(|folder| work(&folder)) {
             Ok(found) => return Ok(found),
@@ -45,7 +45,7 @@ pub(crate) fn loadable(folder: &Path) -> io::Result<()> {
     if folder.as_os_str().as_bytes().iter().any(is_separator) {
         let name = folder.display();
         return Err(io::Error::other(format!(
-            "no library can be preloaded from {name}: its name has a space, a colon, a semicolon or $"
+            "cannot preload a library from {name}: the path contains a space, a colon, a semicolon or $"
         )));
     }
     Ok(())
@@ -90,14 +90,17 @@ fn own(candidate: &Candidate) -> io::Result<PathBuf> {
     let user = rustix::process::geteuid().as_raw();
     for folder in parent.ancestors() {
         if !is_kept(&fs::symlink_metadata(folder)?, user) {
-            return Err(io::Error::other(format!("{}: others can exchange what is in it", folder.display())));
+            return Err(io::Error::other(format!(
+                "{}: other users can replace its contents",
+                folder.display()
+            )));
         }
     }
     let folder = parent.join(name);
     make(&folder)?;
     let found = fs::symlink_metadata(&folder)?;
     if !found.is_dir() || found.uid() != user || found.mode() & WRITABLE_BY_OTHERS != 0 {
-        return Err(io::Error::other(format!("{} belongs to somebody else", folder.display())));
+        return Err(io::Error::other(format!("{} belongs to another user", folder.display())));
     }
     Ok(folder)
 }

@@ -63,7 +63,7 @@ fn place_in(folder: &Path) -> io::Result<PathBuf> {
 fn executable(folder: &Path) -> io::Result<()> {
     folders::loadable(folder)?;
     if rustix::fs::statvfs(folder)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
-        return Err(io::Error::other("nothing there may be executed"));
+        return Err(io::Error::other("the directory is mounted noexec"));
     }
     Ok(())
 }

@@ -99,12 +99,12 @@ fn settings<'yaml>(value: Option<&'yaml Yaml>, what: &str) -> Result<Vec<(&'yaml
         Some(value) => value.as_hash().ok_or_else(|| format!("{what} is not a mapping"))?,
     };
     let name =
-        |name: &'yaml Yaml| name.as_str().ok_or_else(|| format!("{what} has a name that is not a text"));
+        |name: &'yaml Yaml| name.as_str().ok_or_else(|| format!("{what} has a name that is not a string"));
     mapping.iter().map(|(key, value)| Ok((name(key)?, value))).collect()
 }
 
 fn text<'yaml>(name: &str, value: &'yaml Yaml) -> Result<&'yaml str, String> {
-    value.as_str().ok_or_else(|| format!("`{name}` is not a text"))
+    value.as_str().ok_or_else(|| format!("`{name}` is not a string"))
 }
 
 fn tls(value: &Yaml, beside: &Path) -> Result<TlsAcceptor, String> {

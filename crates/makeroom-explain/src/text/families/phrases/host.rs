@@ -9,10 +9,10 @@ use crate::Certainty;
 const COMMIT: &str =
     "Windows could not commit the memory: RAM and page file together are too small. The GPU is not involved.";
 /// The process was killed from outside.
-const KILLED: &str = "The process was killed from outside (SIGKILL), which the kernel does when the machine's memory runs out; the text does not show who did it.";
+const KILLED: &str = "The process was killed from outside (SIGKILL), which the Linux kernel does when the machine runs out of memory; the log does not show who did it.";
 const SHARED: &str = "Shared memory (/dev/shm) is full; it is part of the machine's memory.";
 const WORKER: &str =
-    "A data-loader worker was killed, which the kernel does when the machine's memory runs out.";
+    "A data-loader worker was killed, which the Linux kernel does when the machine runs out of memory.";
 /// Frames of a traceback in which an extension raised the error for device memory.
 const GPU_FRAMES: &str = r"pycuda|cuMemAlloc|cupy/cuda|cupy\.cuda|numba/cuda|rmm/_lib|runtime/ops_(?:amd|nv|cuda|gpu|cl|hip|metal|webgpu)\.py|pyopencl";
 const PYTHON: &str = "Python's MemoryError is about host memory unless an extension raised it.";
@@ -26,7 +26,7 @@ pub(super) const ROWS: &[Phrase] = &[
     .states(
         Undetermined,
         Certainty::Undetermined,
-        "A worker died and its supervisor does not know why: the kernel's OOM killer is one of the reasons that it lists. The kernel's log (dmesg) shows whether it was that one.",
+        "A worker died and its supervisor does not know why: the Linux OOM killer is one of the reasons that it lists. The kernel's log (dmesg) shows whether it was that one.",
     ),
     Phrase::host(
         "host",
@@ -57,7 +57,7 @@ pub(super) const ROWS: &[Phrase] = &[
         r"\b(?:oom|out[- ]of[- ]memory)[- ]killer\b.{0,24}\b(?:steps? in|stepped in|kicks? in|kicked in|kills?|killed|killing|strikes|triggers?|triggered|terminat(?:es|ed))\b",
     )
     .unless(r"\b(?:if|may|might|could|would|can|avoid\w*|prevent\w*|before|unless|instead|not|never|so that|such as|whether|detect\w*|when(?:ever)? (?:the|an?|it|you))\b|invoked|cuda")
-    .likely(HostMemory, "The kernel's OOM killer ended the process: the machine's memory ran out. The GPU is not involved."),
+    .likely(HostMemory, "The Linux OOM killer killed the process because the machine ran out of memory. The GPU is not involved."),
     Phrase::host(
         "host",
         &["killed it", "killed the", "killed my", "killed this", "kills it", "kills the", "kills my", "kills this"],
@@ -121,7 +121,7 @@ pub(super) const ROWS: &[Phrase] = &[
     Phrase::host("host", &["of the memory on node", "RayOutOfMemoryError", "Memory on the node (IP"], r"More than \d+% of the memory on node|RayOutOfMemoryError|Memory on the node \(IP\b.{0,160}\bwhere the (?:task|actor|lease|worker)")
         .certain(HostMemory, "Ray stopped the task because the node's host memory is nearly full. The GPU is not involved."),
     Phrase::host("host", &["CPU out of memory", "runtime: out of memory", "OUT_OF_MEMORY"], r"\bCPU out of memory|\bruntime: out of memory|\bState:? +(?-i:OUT_OF_ME(?:MORY|\+))")
-        .certain(HostMemory, "The machine's memory, or the job's share of it, ran out. The GPU is not involved."),
+        .certain(HostMemory, "The machine ran out of memory, or the job used up its share. The GPU is not involved."),
     Phrase::host("host", &["Bus error"], r"^\W*Bus error(?:\W*$|\W+core dumped|: \d+)").leads(HostMemory, SHARED),
     Phrase::host(
         "host",
@@ -133,10 +133,10 @@ pub(super) const ROWS: &[Phrase] = &[
     // A warning of programs that lock their weights into memory.
     Phrase::host("host", &["failed to mlock"], r"failed to mlock")
         .warning()
-        .certain(HostMemory, "The program could not lock its memory (ulimit -l) and continued without."),
+        .certain(HostMemory, "The program could not lock its memory (ulimit -l) and continued without locking it."),
     Phrase::host("host", &["memory limit at some point"], r"memory limit at some point")
         .warning()
-        .certain(HostMemory, "The Slurm job touched its host memory limit (--mem), page cache included."),
+        .certain(HostMemory, "The Slurm job hit its host memory limit (--mem), page cache included."),
     // Schedulers and container runtimes name the limit.
     Phrase::host("host", &["OOMKilled"], r"\b(?-i:OOMKilled)\b")
         .unless(r"OOMKilled\W{1,4}false")
@@ -223,7 +223,7 @@ pub(super) const ROWS: &[Phrase] = &[
         ],
         r"Killed \S+ due to memory pressure|systemd-oomd killed|low memory! at or below|earlyoom.*(?:sending SIG|kill)|killed by the OOM killer|result 'oom-kill'|run out of application memory|\boom-killed\b",
     )
-    .certain(HostMemory, "The machine's memory ran out and the process was killed. The GPU is not involved."),
+    .certain(HostMemory, "The machine ran out of memory and the process was killed. The GPU is not involved."),
     Phrase::host(
         "host",
         &[
@@ -320,7 +320,7 @@ pub(super) const ROWS: &[Phrase] = &[
         ],
         r"(?:in|un)sufficient (?:system )?RAM\b|not enough (?:system |free |CPU )?RAM\b|(?:run|runs|ran|running) out of (?:system |CPU |host )?(?:RAM|system memory|CPU memory|host memory)\b|\bout of (?:CPU|system|host) (?:memory|RAM)\b|OOM[^.]{0,24}\bCPU RAM|CPU OOM\b",
     )
-    .leads(HostMemory, "The text names the machine's own memory (RAM), not the GPU's."),
+    .leads(HostMemory, "The log names the machine's memory (RAM), not the GPU's."),
     Phrase::host(
         "host",
         &["os error 8)", "os error 1450", "WinError 1450", "WinError 8]", "Not enough memory resources are available to process"],
@@ -332,7 +332,7 @@ pub(super) const ROWS: &[Phrase] = &[
         &["memorystatus: kill", "low swap: killing", "EXC_RESOURCE", "jetsam"],
         r"memorystatus: kill|low swap: killing|EXC_RESOURCE .*MEMORY|\bjetsam\b.*\b(?:kill|reason|event)",
     )
-    .certain(HostMemory, "macOS killed the process because the machine's memory, or the limit for this process, was used up."),
+    .certain(HostMemory, "macOS killed the process because the machine ran out of memory or the process reached its limit."),
     Phrase::host("host", &["mach_vm_map(size="], r"mach_vm_map\(size=(?P<request>\d+)[^)]*\) failed")
         .certain(HostMemory, "macOS could not map {request} of host memory. The GPU is not involved."),
     Phrase::host(
@@ -350,7 +350,7 @@ pub(super) const ROWS: &[Phrase] = &[
         r"^\W*(?:error: )?out of system memory|system is out of memory|swap space (?:is )?exhausted|low on resource: memory|\boom killed\b|exceeded its memory (?:request|limit)|(?:job|container|cgroup|pod).{0,24}memory limit exceeded|memory limit exceeded.{0,24}(?:container|cgroup|pod|job)|bad_array_new_length",
     )
     .unless(GPU_WORDS)
-    .likely(HostMemory, "The machine's memory, or the job's share of it, ran out. The GPU is not involved."),
+    .likely(HostMemory, "The machine ran out of memory, or the job used up its share. The GPU is not involved."),
     Phrase::host(
         "host",
         &["pin memory", "pinning", "page-lock", "pinned memory", "pinned host"],
@@ -365,7 +365,7 @@ pub(super) const ROWS: &[Phrase] = &[
         r"\bram\b (?:\w+ ){0,3}(?:(?:is|was|gets?) (?:\w+ ){0,2}(?:consumed|used|filled|full|exhausted)\b|fills up|grows)\b.{0,60}\b(?:kill\w*|deplet\w*|crash\w*|dies|freez\w*)|\bram\b.{0,40}\buntil (?:it )?(?:deplet\w+|(?:is|gets) (?:full|exhausted|depleted)|runs? out)",
     )
     .unless(r"cuda|\bgpu|vram|video ram|\bno longer\b|\bfix")
-    .leads(HostMemory, "The text says that the machine's memory (RAM) fills up until the process dies."),
+    .leads(HostMemory, "The log says that the machine's memory (RAM) fills up until the process dies."),
     Phrase::host(
         "host",
         &["more memory than", "memory usage exceeded", "MEMLIMIT"],
@@ -381,7 +381,7 @@ pub(super) const ROWS: &[Phrase] = &[
         r"\bERROR_NOT_ENOUGH_MEMORY\b|\bERROR_COMMITMENT_LIMIT\b|\blowmemorykiller\b.{0,12}\bKill|\blmkd\b.{0,12}\bKill|\bMemory quota (?:vastly )?exceeded|Memory limit of \d+ ?[KMG]i?B exceeded",
     )
     .unless(GPU_WORDS)
-    .certain(HostMemory, "The machine's memory, or the limit set for the process, was used up. The GPU is not involved."),
+    .certain(HostMemory, "The machine ran out of memory, or the process reached its limit. The GPU is not involved."),
     Phrase::host("host", &["Pin memory thread exited"], r"Pin memory thread exited unexpectedly")
         .leads(HostMemory, "The thread that pins host memory for the data loader ended, usually because pinned memory or RAM ran out."),
     Phrase::host("host", &["killed as a result of limit of"], r"killed as a result of limit of /")
@@ -400,7 +400,7 @@ pub(super) const ROWS: &[Phrase] = &[
         &["内存不足", "記憶體不足", "メモリ不足", "메모리 부족", "Arbeitsspeicher", "Mémoire insuffisante", "Memoria insuficiente", "Недостаточно памяти"],
         r"(?:内存不足|記憶體不足|メモリ不足|메모리 부족).{0,24}(?:终止|杀死|終止|強制終了|종료|kill)|Arbeitsspeicher.{0,60}(?:beendet|getötet|abgebrochen)|Mémoire insuffisante.{0,60}(?:tué|arrêté|terminé)|Memoria insuficiente.{0,60}(?:matado|terminado|finalizado)|Недостаточно памяти.{0,60}(?:убит|завершен|завершён)",
     )
-    .certain(HostMemory, "The machine's memory ran out and the process was killed. The GPU is not involved."),
+    .certain(HostMemory, "The machine ran out of memory and the process was killed. The GPU is not involved."),
     Phrase::either(
         "host",
         &["已杀死", "已殺死", "強制終了", "죽었음", "Getötet", "Processus arrêté", "Убито", "Terminado (killed)", "Matado", "Abgeschossen", "Ucciso", "Zabity", "Unicestwiony", "Öldürüldü", "Dödad"],

@@ -99,7 +99,7 @@ pub(super) const ROWS: &[Phrase] = &[
         r"Total: (?P<total>[\d.]+) ?(?P<total_unit>[KMGT]B) Used: (?P<used>[\d.]+) ?(?P<used_unit>[KMGT]B)",
     )
     .near(r"GPU memory is overflow")
-    .leads(LiveDataFillsDevice, "Jittor uses {used} of a GPU of {total}."),
+    .leads(LiveDataFillsDevice, "Jittor uses {used} of a GPU with {total}."),
     Phrase::device("jittor", &["GPU memory is overflow"], r"GPU memory is overflow"),
     Phrase::device(
         "cubecl",
@@ -120,7 +120,7 @@ pub(super) const ROWS: &[Phrase] = &[
         &["dispatched on the CPU or the disk", "any GPU's remaining memory", "No executable batch size found"],
         r"modules are dispatched on the CPU or the disk|not fit any GPU's remaining memory|No executable batch size found",
     )
-    .leads(LiveDataFillsDevice, "The model or its batch does not fit the GPU memory that Accelerate may use."),
+    .leads(LiveDataFillsDevice, "The model or its batch does not fit in the GPU memory that Accelerate may use."),
     Phrase::device(
         "hip",
         &["rocblas_status_memory_error", "miopenStatusAllocFailed", "Hip error creating buffer"],
@@ -133,7 +133,7 @@ pub(super) const ROWS: &[Phrase] = &[
         r"\b(?:memory|v?ram)\b.{0,60}\b(?:goes up|keeps? (?:growing|increasing|rising)|grows|increases|climbs)\b.{0,80}\b(?:until|crash\w*|killed)\b|\bthere (?:is|should be|seems to be|must be) (?:a|some) (?:\w+ ){0,2}memory leak|(?:memory|显存|内存).{0,20}(?:升高|增长|泄[露漏]).{0,60}(?:炸|卡掉|爆|崩)",
     )
     .unless(r"(?i)\b(?:fix|no|not|without|avoid|prevent)\w*\b.{0,30}(?:leak|grow|increas)")
-    .leads(Leak, "The text says that memory grows until the program ends: something from every step stays alive."),
+    .leads(Leak, "The log says that memory grows until the program ends: something from every step stays alive."),
     Phrase::either(
         "lm-studio",
         &["due to insufficient system resources"],
@@ -141,7 +141,7 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .possible(
         LiveDataFillsDevice,
-        "LM Studio estimated that the model does not fit the memory of this machine and did not load it.",
+        "LM Studio estimated that the model does not fit in this machine's memory and did not load it.",
     ),
     Phrase::device("redshift", &["cannot operate with less than"], r"cannot operate with less than .{0,20}of free VRAM"),
     Phrase::device(

@@ -5,8 +5,7 @@ use crate::Cause::HostMemory;
 
 const COMPILER: &str = "The compiler ran out of host memory; building needs RAM, not GPU memory.";
 const DATABASE: &str = "The database reached its limit of host memory. The GPU is not involved.";
-const RUNTIME: &str =
-    "The program's data does not fit the machine's memory, or the limit set for it. The GPU is not involved.";
+const RUNTIME: &str = "The program's data does not fit in the machine's memory, or exceeds the limit set for it. The GPU is not involved.";
 
 pub(super) const ROWS: &[Phrase] = &[
     // Language runtimes.
@@ -37,7 +36,7 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .certain(
         HostMemory,
-        "NumPy requested an array that does not fit the machine's memory. The GPU is not involved.",
+        "NumPy requested an array that does not fit in the machine's memory. The GPU is not involved.",
     ),
     Phrase::host(
         "host",

@@ -77,7 +77,7 @@ impl Plan {
             }
             Some(_) => return,
             None => {
-                (Certainty::Possible, format!("{parts}; the text does not say what the device has for it."))
+                (Certainty::Possible, format!("{parts}; the log does not say what the device has for it."))
             }
         };
         let stated = Statement::new(Cause::LiveDataFillsDevice, certainty, summary).mended_by(self.fixes());
@@ -110,7 +110,7 @@ impl Plan {
             fixes.push((
                 self.parameters,
                 Fix::new(format!(
-                    "keep the {} of parameters in 16 bits, or spread them over several devices: jax.sharding",
+                    "keep the {} of parameters in 16-bit precision, or shard them across several devices: jax.sharding",
                     self.parameters
                 )),
             ));

@@ -79,7 +79,7 @@ program!(
         .only(|situation| !situation.settings.mentions("infer")),
         Lever::new("generate on the CPU", "f5-tts_infer-cli --device cpu")
             .only(|situation| situation.settings.mentions("infer")),
-        Lever::new("keep the optimizer state in 8 bits", "optim.bnb_optimizer=True")
+        Lever::new("use an 8-bit optimizer", "optim.bnb_optimizer=True")
             .only(|situation| !situation.settings.mentions("infer")),
     ]
 );
@@ -90,7 +90,7 @@ program!(
     Inference,
     &["fish_speech/", "fish-speech"],
     &[
-        Lever::switch("load the model in 16 bits", "--half", &["--half"]),
+        Lever::switch("load the model in 16-bit precision", "--half", &["--half"]),
         Lever::lower(
             "generate fewer tokens at a time{from}",
             "--max-new-tokens {to}",
@@ -114,12 +114,15 @@ program!(
     Inference,
     &["cosyvoice/", "CosyVoice2("],
     &[
-        Lever::new("load the model in 16 bits", "CosyVoice2(model_dir, fp16=True)")
+        Lever::new("load the model in 16-bit precision", "CosyVoice2(model_dir, fp16=True)")
             .unless_said(&["fp16=True"]),
         Lever::new("return the speech in parts", "inference_zero_shot(…, stream=True)")
             .unless_said(&["stream=True"]),
-        Lever::new("do not start the vLLM engine beside the model", "CosyVoice2(model_dir, load_vllm=False)")
-            .only(|situation| situation.settings.mentions("vllm")),
+        Lever::new(
+            "do not start the vLLM engine alongside the model",
+            "CosyVoice2(model_dir, load_vllm=False)"
+        )
+        .only(|situation| situation.settings.mentions("vllm")),
     ]
 );
 
@@ -136,7 +139,7 @@ program!(
             20,
             36
         ),
-        Lever::switch("load the model in 8 bits", "--fp8_base", &["--fp8_base"]),
+        Lever::switch("load the model in 8-bit", "--fp8_base", &["--fp8_base"]),
         Lever::switch(
             "recompute activations instead of keeping them",
             "--gradient_checkpointing",
@@ -170,8 +173,7 @@ program!(
         ),
         Lever::new("recompute activations, kept in RAM (TOML)", "activation_checkpointing = 'unsloth'")
             .unless_said(&["'unsloth'"]),
-        Lever::new("load the model in 8 bits (TOML)", "transformer_dtype = 'float8'")
-            .unless_said(&["float8"]),
+        Lever::new("load the model in 8-bit (TOML)", "transformer_dtype = 'float8'").unless_said(&["float8"]),
     ]
 );
 
@@ -245,7 +247,8 @@ program!(
             &["--wav2lip_batch_size"],
             32
         ),
-        Lever::new("halve the sides of the video", "--resize_factor 2").unless_said(&["resize_factor 2"]),
+        Lever::new("halve the width and height of the video", "--resize_factor 2")
+            .unless_said(&["resize_factor 2"]),
     ]
 );
 
@@ -276,7 +279,8 @@ program!(
     &[
         Lever::new("use smaller sources (default 1280)", "--source-max-dim 720")
             .unless_said(&["source-max-dim"]),
-        Lever::new("compute in 16 bits", "--flag-use-half-precision").unless_said(&["use-half-precision"]),
+        Lever::new("compute in 16-bit precision", "--flag-use-half-precision")
+            .unless_said(&["use-half-precision"]),
     ]
 );
 
@@ -292,7 +296,7 @@ program!(
             &["--batch_size"],
             2
         ),
-        Lever::switch("compute in 16 bits", "--use_float16", &["--use_float16"]),
+        Lever::switch("compute in 16-bit precision", "--use_float16", &["--use_float16"]),
     ]
 );
 
@@ -382,7 +386,7 @@ program!(
         )
         .unless_said(&["[::2]"]),
         Lever::new(
-            "compute in 16 bits, without gradients",
+            "run in 16-bit precision, without gradients",
             "with torch.no_grad(), torch.autocast('cuda', dtype=torch.bfloat16): model(images)"
         )
         .unless_said(&["autocast"]),
@@ -452,7 +456,7 @@ program!(
         ),
         Lever::new("compute each rank's part of the loss only", "--local-loss --gather-with-grad")
             .unless_said(&["local-loss"]),
-        Lever::new("train in 16 bits", "--precision amp_bf16").unless_said(&["amp"]),
+        Lever::new("train in 16-bit precision", "--precision amp_bf16").unless_said(&["amp"]),
     ]
 );
 
@@ -517,7 +521,7 @@ program!(
             &["batch-size"],
             1
         ),
-        Lever::new("infer in 16 bits", "network-mode=2").unless_said(&["network-mode=2"]),
+        Lever::new("run inference in 16-bit precision", "network-mode=2").unless_said(&["network-mode=2"]),
         Lever::new("scale the streams down ([streammux])", "width=1280\nheight=720")
             .unless_said(&["width=1280"]),
         Lever::new("keep fewer decoder surfaces ([sourceN])", "num-extra-surfaces=1")

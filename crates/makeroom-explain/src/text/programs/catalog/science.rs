@@ -102,7 +102,7 @@ program!(
             &["device_train_microbatch_size"],
             1
         ),
-        Lever::new("shard the model over all GPUs, and recompute activations", "fsdp_config: {sharding_strategy: FULL_SHARD, mixed_precision: PURE, activation_checkpointing: true}")
+        Lever::new("shard the model across all GPUs, and recompute activations", "fsdp_config: {sharding_strategy: FULL_SHARD, mixed_precision: PURE, activation_checkpointing: true}")
             .unless_said(&["activation_checkpointing: true"]),
         Lever::lower("shorten the sequences{from|, default 2048}", "max_seq_len: {to}", &["max_seq_len"], 1024)
             .at_least(256, 256),
@@ -218,7 +218,7 @@ program!(
             &["--valid_batch_size"],
             1
         ),
-        Lever::new("compute in 32 bits", "--default_dtype=float32")
+        Lever::new("compute in 32-bit precision", "--default_dtype=float32")
             .unless_said(&["dtype=float32", "dtype float32"]),
         Lever::new("use smaller messages", "--num_channels=64 --max_L=0").unless_said(&["max_L=0"]),
     ]
@@ -293,7 +293,7 @@ program!(
     &["dorado basecaller", "dorado duplex", "dorado:"],
     &[
         Lever::lower(
-            "call fewer chunks at a time{from|: by default it takes what fits at the start}",
+            "call fewer chunks at a time{from|: by default it takes what fits at startup}",
             "dorado basecaller --batchsize {to} …",
             &["--batchsize", "-b"],
             64
@@ -331,7 +331,7 @@ program!(
     Other,
     &["pbrun", "ParaBricks"],
     &[
-        Lever::switch("use the mode for GPUs of 16 GB", "pbrun fq2bam --low-memory …", &["--low-memory"]),
+        Lever::switch("use the mode for 16 GB GPUs", "pbrun fq2bam --low-memory …", &["--low-memory"]),
         Lever::lower("use fewer streams per GPU", "--bwa-nstreams {to}", &["--bwa-nstreams"], 1),
     ]
 );
@@ -345,7 +345,7 @@ program!(
         Lever::new("keep a smaller Davidson basis (&ELECTRONS)", "diago_david_ndim = 2, mixing_ndim = 4")
             .unless_said(&["diago_david_ndim"]),
         Lever::new(
-            "run one rank per GPU, over more GPUs: each holds its share of the plane waves",
+            "run one rank per GPU, across more GPUs: each holds its share of the plane waves",
             "mpirun -np 4 pw.x -nk 1 -in scf.in"
         ),
         Lever::new("distribute the bands' matrices", "pw.x -nd 4 …").unless_said(&["-nd "]),
@@ -360,7 +360,7 @@ program!(
     &[
         Lever::lower("work on fewer k-points at a time{from} (INCAR)", "KPAR = {to}", &["KPAR"], 1),
         Lever::lower("work on fewer bands at a time{from| (default 4)} (INCAR)", "NSIM = {to}", &["NSIM"], 1),
-        Lever::new("run one rank per GPU, over more GPUs", "mpirun -np 2 vasp_std   (one rank per GPU)"),
+        Lever::new("run one rank per GPU, across more GPUs", "mpirun -np 2 vasp_std   (one rank per GPU)"),
     ]
 );
 
@@ -389,7 +389,7 @@ program!(
             "\"algorithm\": \"AGGREGATION\", \"selector\": \"SIZE_8\""
         )
         .unless_said(&["SIZE_8"]),
-        Lever::new("keep the matrix in 32 bits", "AMGX_mode_dDFI").unless_said(&["dDFI"]),
+        Lever::new("store the matrix in 32-bit precision", "AMGX_mode_dDFI").unless_said(&["dDFI"]),
     ]
 );
 
@@ -406,7 +406,7 @@ program!(
             1
         ),
         Lever::new("recompute all activations", "remat_policy=full").unless_said(&["remat_policy=full"]),
-        Lever::new("shard parameters over all devices", "ici_fsdp_parallelism=-1")
+        Lever::new("shard parameters across all devices", "ici_fsdp_parallelism=-1")
             .unless_said(&["ici_fsdp_parallelism"]),
         Lever::lower(
             "shorten the sequences{from tokens}",
@@ -496,9 +496,9 @@ program!(
     Other,
     &["Metashape", "PhotoScan"],
     &[
-        Lever::new("build depth maps from images of half the sides: Build Depth Maps", "Quality = Medium"),
+        Lever::new("build depth maps from half-size images: Build Depth Maps", "Quality = Medium"),
         Lever::new("match fewer points: Align Photos", "Key point limit = 20000, Tie point limit = 2000"),
-        Lever::new("use one GPU less: Preferences > GPU", "uncheck the GPU that drives the display"),
+        Lever::new("use one fewer GPU: Preferences > GPU", "uncheck the GPU that drives the display"),
     ]
 );
 
@@ -544,7 +544,7 @@ program!(
         .unless_said(&["paddlex"]),
         Lever::batch("lower the batch size{from}", "-o Train.batch_size={to}", &["batch_size"])
             .only(|situation| situation.settings.mentions("paddlex")),
-        Lever::switch("train in 16 bits", "tools/train.py --amp", &["--amp"]),
+        Lever::switch("train in 16-bit precision", "tools/train.py --amp", &["--amp"]),
         Lever::new("evaluate in smaller batches", "-o EvalReader.batch_size=1")
             .unless_said(&["EvalReader.batch_size=1"]),
     ]

@@ -130,7 +130,7 @@ impl Dialect {
 
     /// An 8-bit KV cache.
     pub(super) fn kv_8_bit(self, situation: &Situation<'_>) -> Option<Fix> {
-        let fix = Fix::new("store the KV cache in 8 bits, about half its size");
+        let fix = Fix::new("quantize the KV cache to 8 bits, about half its size");
         let environment = situation.environment;
         Some(fix.command(match self {
             Self::LlamaCpp => "-fa on -ctk q8_0 -ctv q8_0".to_owned(),
@@ -169,8 +169,9 @@ impl Dialect {
 
     /// The experts of some layers in RAM.
     pub(super) fn experts(self, count: u64) -> Option<Fix> {
-        let fix =
-            Fix::new(format!("keep the experts of {count} layers in RAM: little speed for much memory"));
+        let fix = Fix::new(format!(
+            "keep the experts of {count} layers in RAM: saves much memory at little cost in speed"
+        ));
         Some(fix.command(match self {
             Self::LlamaCpp => format!("--n-cpu-moe {count}"),
             Self::Kobold => format!("--moecpu {count}"),

@@ -47,10 +47,10 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             .command(format!("--ctx-size {tokens}   (Truncate the prompt up to this length: {tokens})")),
     );
     if settings.value(&["cache_type"]).is_none() && is_exllama {
-        fixes.push(Fix::new("store the cache in 8 bits").command("--cache-type q8"));
+        fixes.push(Fix::new("quantize the cache to 8 bits").command("--cache-type q8"));
     }
     if !is_gptq && !is_exllama && !settings.is_on(&["--load-in-4bit", "load_in_4bit"]) {
-        fixes.push(Fix::new("load the weights in 4 bits, a quarter of their size").command("--load-in-4bit"));
+        fixes.push(Fix::new("load the weights in 4-bit, a quarter of their size").command("--load-in-4bit"));
     }
     fixes.push(
         Fix::new("or load a GGUF of the model with some layers in RAM")

@@ -38,12 +38,12 @@ fn is_loading(situation: &Situation<'_>) -> bool {
 
 const APHRODITE_WEIGHTS: &[Lever] = &[
     Lever::new(
-        "load the weights in fewer bits: a quarter of the 16-bit size",
+        "quantize the weights to fewer bits: a quarter of the 16-bit size",
         "--quantization fp4   (or fp6, fp8)",
     )
     .unless_said(&["--quantization", "-q fp", "gptq", "awq", "exl2"]),
     Lever::raise(
-        "split the model over more GPUs{from}",
+        "split the model across more GPUs{from}",
         "--tensor-parallel-size {to}",
         &["--tensor-parallel-size", "tensor_parallel_size", "-tp"],
         2,
@@ -107,7 +107,7 @@ fn mlc(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
                 "mlc_llm serve … --overrides \"context_window_size={tokens};max_num_sequence=1\""
             ))
         });
-    let fewer_bits = Fix::new("compile the model in fewer bits, or choose a smaller one")
+    let fewer_bits = Fix::new("quantize the model to fewer bits, or choose a smaller one")
         .command("mlc_llm convert_weight … --quantization q4f16_1   (q3f16_1 on phones)");
     let figures = settings.parts().into_iter().find_map(|part| {
         let found = BUDGET.captures(part)?;
@@ -119,7 +119,7 @@ fn mlc(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     };
     if weights + buffer < available {
         return vec![
-            Fix::new("the figures say that it fits: compile the model again with a context and a chunk of its own, since the cache for its default context is what does not fit")
+            Fix::new("the figures say that it fits: recompile the model with an explicit context and chunk size, because the cache for its default context does not fit")
                 .command("mlc_llm gen_config … --context-window-size 4096 --prefill-chunk-size 1024"),
         ];
     }
@@ -205,7 +205,7 @@ fn exllama(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     let is_quantized = settings.value(&["cache_mode"]).is_some_and(|mode| !mode.eq_ignore_ascii_case("FP16"))
         || ["Cache_Q4", "Cache_Q6", "Cache_Q8"].iter().any(|words| settings.mentions(words));
     if !is_quantized {
-        let fix = Fix::new("store the cache in fewer bits: about half of its 16-bit size, or a quarter");
+        let fix = Fix::new("quantize the cache to fewer bits: about half its 16-bit size, or a quarter");
         fixes.push(match (is_server, is_third) {
             (true, true) => fix.command("cache_mode: 8,8   (or 4,4; config.yml of TabbyAPI)"),
             (true, false) => fix.command("cache_mode: Q8   (or Q4; config.yml of TabbyAPI)"),
@@ -242,7 +242,7 @@ fn exllama(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     let smaller = situation.facts.total.unwrap_or(Bytes::gib(24)).get() >> 30;
     fixes.push(
         Fix::new(format!(
-            "load the model in fewer bits per weight, so that its files are below {} GB",
+            "load a version of the model with fewer bits per weight, so that its files stay below {} GB",
             smaller * 3 / 4
         ))
         .command("the 3.0bpw branch of the model's repository instead of 4.0bpw or more"),

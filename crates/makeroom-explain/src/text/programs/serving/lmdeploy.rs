@@ -64,7 +64,7 @@ fn smaller(situation: &Situation<'_>) -> Vec<Fix> {
     }
     if settings.number(&["quant_policy"]).is_none() {
         fixes.push(
-            Fix::new("store the KV cache in 8 bits: twice as many tokens fit").command("--quant-policy 8"),
+            Fix::new("quantize the KV cache to 8 bits: twice as many tokens fit").command("--quant-policy 8"),
         );
     }
     fixes

@@ -97,13 +97,13 @@ fn smaller_model(situation: &Situation<'_>) -> Vec<Fix> {
     }
     if settings.value(&["quantization"]).is_none() {
         let option = if has_fp8(situation) { "--quantization fp8" } else { "--torchao-config int8wo" };
-        fixes.push(Fix::new("load the weights in 8 bits, half their size").command(option));
+        fixes.push(Fix::new("load the weights in 8-bit, half their size").command(option));
     }
     if has_fp8(situation)
         && settings.value(&["kv_cache_dtype"]).is_none_or(|value| value.eq_ignore_ascii_case("auto"))
     {
         fixes.push(
-            Fix::new("store the KV cache in 8 bits: twice as many tokens fit")
+            Fix::new("quantize the KV cache to 8 bits: twice as many tokens fit")
                 .command("--kv-cache-dtype fp8_e5m2"),
         );
     }

@@ -84,7 +84,7 @@ fn smaller(situation: &Situation<'_>) -> Vec<Fix> {
     if let Some(tokens) = half(situation, TOTAL, 4096, 512) {
         let input = count(situation, INPUT).map_or(tokens / 2, |input| input.min(tokens / 2));
         fixes.push(
-            Fix::new("limit prompt and answer of one request")
+            Fix::new("limit the prompt and output length of one request")
                 .command(format!("--max-total-tokens {tokens} --max-input-tokens {input}")),
         );
     }
@@ -92,11 +92,11 @@ fn smaller(situation: &Situation<'_>) -> Vec<Fix> {
     let is_quantized = settings.value(&["quantize"]).is_some_and(|value| !value.eq_ignore_ascii_case("none"));
     if !is_quantized {
         fixes.push(
-            Fix::new("load the weights in 4 bits, a quarter of their size")
+            Fix::new("load the weights in 4-bit, a quarter of their size")
                 .command("--quantize bitsandbytes-nf4"),
         );
     } else if has_fp8(situation) && settings.value(&["kv_cache_dtype"]).is_none() {
-        fixes.push(Fix::new("store the KV cache in 8 bits").command("--kv-cache-dtype fp8_e5m2"));
+        fixes.push(Fix::new("quantize the KV cache to 8 bits").command("--kv-cache-dtype fp8_e5m2"));
     }
     fixes
 }
@@ -106,7 +106,7 @@ fn more_shards(situation: &Situation<'_>) -> Fix {
     let now = situation.settings.number(&["num_shard: Some"]).map(|count| count as u64);
     match now {
         Some(shards) => {
-            Fix::new(format!("split the model over {} GPUs, if the machine has them", shards * 2))
+            Fix::new(format!("split the model across {} GPUs, if the machine has them", shards * 2))
                 .command(format!("--num-shard {}", shards * 2))
         }
         None => more_devices(situation, &["num_shard"], "--num-shard "),

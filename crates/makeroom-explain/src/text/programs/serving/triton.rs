@@ -56,7 +56,8 @@ fn smaller(situation: &Situation<'_>) -> Vec<Fix> {
     ];
     if let Some(batch) = half(situation, &["max_batch_size"], 4, 1) {
         fixes.push(
-            Fix::new("halve the largest batch (config.pbtxt)").command(format!("max_batch_size: {batch}")),
+            Fix::new("halve the maximum batch size (config.pbtxt)")
+                .command(format!("max_batch_size: {batch}")),
         );
     }
     fixes.push(

@@ -153,7 +153,7 @@ fn shorter_requests(situation: &Situation<'_>) -> Option<Fix> {
         .or_else(|| longest_request(length?, situation.facts.request?, available_cache(situation)?));
     if let Some(longest) = longest {
         return Some(
-            Fix::new(format!("limit requests to the {longest} tokens that fit the KV cache"))
+            Fix::new(format!("limit requests to the {longest} tokens that fit in the KV cache"))
                 .command(format!("--max-model-len {longest}")),
         );
     }
@@ -214,7 +214,7 @@ fn smaller_model(situation: &Situation<'_>, budget: &Budget) -> Vec<Fix> {
         && settings.value(&["kv_cache_dtype"]).is_none_or(|value| value.eq_ignore_ascii_case("auto"))
     {
         fixes.push(
-            Fix::new("store the KV cache in 8 bits: twice as many tokens fit")
+            Fix::new("quantize the KV cache to 8 bits: twice as many tokens fit")
                 .command("--kv-cache-dtype fp8"),
         );
     }
@@ -233,7 +233,7 @@ fn smaller_weights(situation: &Situation<'_>) -> Option<Fix> {
         return None;
     }
     Some(if has_fp8(situation) {
-        Fix::new("load the weights in 8 bits, half their size").command("--quantization fp8")
+        Fix::new("load the weights in 8-bit, half their size").command("--quantization fp8")
     } else {
         Fix::new("load a 4-bit checkpoint of the model, a quarter of its size")
             .command("--quantization awq --model …-AWQ")
@@ -284,7 +284,8 @@ fn host(situation: &Situation<'_>) -> Vec<Fix> {
     let swap = settings.number(&["swap_space"]);
     if fixes.is_empty() && swap.is_none_or(|swap| swap > 0.0) {
         fixes.push(
-            Fix::new("reserve no RAM as swap space (default 4 GiB for each GPU)").command("--swap-space 0"),
+            Fix::new("do not reserve RAM as swap space (default 4 GiB for each GPU)")
+                .command("--swap-space 0"),
         );
     }
     if let Some(offloaded) = settings.number(&["cpu_offload_gb"]).filter(|&size| size > 0.0) {
