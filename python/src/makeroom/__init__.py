@@ -1,8 +1,8 @@
 """Find out why CUDA ran out of memory, and use less of it.
 
-    makeroom.explain(error)            explain an exception, its text, a log or a recording
+    makeroom.explain(error)            explain an exception, an error message, a log or a recording
     makeroom.install_excepthook()      print the explanation under each out-of-memory traceback
-    makeroom.why, replay, tune         same as the commands of these names
+    makeroom.why, replay, tune         same as the commands of the same name
     makeroom.open(path)                read a recording as tables for polars, pandas and pyarrow
     makeroom.watch()                   measure a block of code: peak, lines, leak per step
     makeroom.use_pool()                avoid fragmentation in PyTorch, CuPy and RMM

@@ -1,4 +1,4 @@
-"""Run the `makeroom` command of this installation: `python -m makeroom`."""
+"""Run the `makeroom` command that was installed with this module: `python -m makeroom`."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Base class of results: the text, JSON and notes of the native module."""
+"""Base class of results, with the text, JSON and notes from the native module."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from . import _native, _show
 
 
 class Answer:
-    """A result that prints as the command prints it."""
+    """A result that prints the same text as the command."""
 
     def __init__(self, answer: _native.Answer) -> None:
         self._answer = answer

@@ -46,10 +46,10 @@ class Backend(Protocol):
         """Copy rows to the device, call the function, and return a ticket for the result."""
 
     def fetch(self, ticket: Any, place: Place) -> None:
-        """Start to copy a result to its place on the host."""
+        """Start copying a result to its place on the host."""
 
     def finish(self, ticket: Any) -> Any:
-        """Wait for a result and return it, on the host. Dropping the ticket frees its device memory."""
+        """Wait for a result and return it as an array on the host. Dropping the ticket frees its device memory."""
 
     def drain(self) -> None:
         """Wait for the device and release cached memory, after an out-of-memory error."""
@@ -78,7 +78,7 @@ def chunks(
     """Apply a function to an array in host memory, piece by piece on the GPU.
 
     Args:
-        array: A NumPy array (including `memmap`) or a CPU tensor of PyTorch, divided along its first axis.
+        array: A NumPy array (including `memmap`) or a PyTorch CPU tensor, divided along its first axis.
         function: Called with each piece on the GPU. It returns an array on the GPU with the same number of rows, or of
             any shape with `reduce`.
         out: Array for the results [default: a new array].
@@ -93,7 +93,7 @@ def chunks(
         The results on the host: `out`, a new array, or the combined result.
 
     Raises:
-        UsageError: An argument is invalid, or the result does not have the rows of the piece.
+        UsageError: An argument is invalid, or a result does not have as many rows as its piece.
         MemoryError: A single row does not fit on the GPU.
 
     Example:
@@ -152,7 +152,7 @@ class _Run:
         self._waiting.clear()
 
     def _probe(self, room: int) -> int:
-        """Compute the first rows alone and return the rows that fit in a piece, from the memory that they needed."""
+        """Compute the first rows alone and use the memory they needed to return how many rows fit in a piece."""
         usable = int(room * (1 - _MARGIN))
         row = max(_bytes_of(self._array) // self._total, 1)
         first = max(min(int(usable * _PROBE) // row, self._total), 1)
@@ -181,12 +181,12 @@ class _Run:
         self._gather.put(piece.start, piece.stop, result)
 
     def _smaller(self, error: Exception, rows: int) -> int:
-        """Finish the pieces in flight after an out-of-memory error and return half as many rows. Raise any other error."""
+        """Finish the pieces in flight after an out-of-memory error and return half as many rows. Re-raise any other error."""
         if not self._engine.is_out_of_memory(error):
             raise error
         if rows <= 1:
             raise MemoryError(
-                "one row does not fit on the GPU with the memory that the function needs for it\n\n"
+                "one row does not fit on the GPU together with the memory that the function needs to process it\n\n"
                 "hint: split the data along another axis, or use less temporary memory in the function"
             ) from error
         # The frames of the error hold the piece that failed.
@@ -253,7 +253,7 @@ class _Gather:
 def _rows_of(array: Any) -> int:
     shape = getattr(array, "shape", None)
     if not shape:
-        raise UsageError(f"{type(array).__name__} has no rows\n\nhint: use a NumPy array or a CPU tensor of PyTorch")
+        raise UsageError(f"{type(array).__name__} has no rows\n\nhint: use a NumPy array or a PyTorch CPU tensor")
     return int(shape[0])
 
 
@@ -262,7 +262,7 @@ def _bytes_of(array: Any) -> int:
 
 
 def _is_alike(place: Any, shape: tuple[int, ...], example: Any) -> bool:
-    """Return whether the bytes of a result can be copied to a place without conversion."""
+    """Return whether the bytes of a result can be copied to `place` without conversion."""
     return place.dtype == example.dtype and tuple(place.shape) == shape and address_of(place) is not None
 
 

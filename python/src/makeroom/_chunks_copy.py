@@ -1,8 +1,8 @@
 """Staged copies between host and device, at the speed of host memory.
 
-Only copies from and to pinned memory are asynchronous, and pinning memory takes longer than copying through it. So all pieces
-go through a few pinned buffers: while several threads fill or empty one, the device copies another. One background thread
-copies results back, directly to their place.
+Only copies from and to pinned memory are asynchronous, and pinning memory takes longer than copying through it. All pieces
+therefore go through a few pinned buffers: while several threads fill or empty one, the device copies another. One background
+thread copies results back, directly to their place.
 
 A `Wire` does a single copy with the functions of a framework.
 """
@@ -64,7 +64,7 @@ class Ticket:
         self.is_back: Future[None] | None = None
 
     def wait(self) -> Any:
-        """Wait for the result and return it, on the host."""
+        """Wait for the result and return it as an array on the host."""
         assert self.is_back is not None
         self.is_back.result()
         return self.place
@@ -174,7 +174,7 @@ def address_of(array: Any) -> int | None:
 
 
 def use_large_pages(array: Any) -> None:
-    """Request huge pages for a new array. The first touch of each small page costs more than the copy to it."""
+    """Request huge pages for a new array. The first access to each small page takes longer than copying to it."""
     address = address_of(array)
     advice = getattr(mmap, "MADV_HUGEPAGE", None)
     if address is None or advice is None:

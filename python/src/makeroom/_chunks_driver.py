@@ -18,7 +18,7 @@ _NO_TIMING = 2
 
 
 class DeviceArray:
-    """An array on the device. Its memory is freed with the object."""
+    """An array on the device. Its memory is freed when the object is garbage-collected."""
 
     def __init__(self, backend: DriverBackend, shape: tuple[int, ...], dtype: Any, stream: int) -> None:
         import numpy

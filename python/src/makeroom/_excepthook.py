@@ -1,7 +1,7 @@
 """Print the explanation under the traceback, in programs, threads, IPython and notebooks.
 
 The previous hook prints the traceback first. Errors in this module are ignored, so that the hook never hides a traceback.
-Exceptions that are not about GPU memory are not changed.
+Exceptions that are not about GPU memory are not affected.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _of_threads = threading.excepthook
 
 
 def is_about_memory(error: BaseException) -> bool:
-    """Return whether an exception or one of its causes is an out-of-memory error of a GPU."""
+    """Return whether an exception or one of its causes is a GPU out-of-memory error."""
     return any(_says_so(each) for each in _chain(error))
 
 
 def install_excepthook() -> None:
     """Print the explanation under the traceback of each uncaught out-of-memory error.
 
-    The explanation goes to stderr; in a notebook, it is displayed as HTML. Further calls have no effect.
+    The explanation goes to stderr; in a notebook, it is displayed as HTML. Calling it again has no effect.
 
     Example:
         >>> import makeroom
@@ -57,7 +57,7 @@ def install_excepthook() -> None:
 
 
 def uninstall_excepthook() -> None:
-    """Restore the hooks that `install_excepthook` replaced. Hooks that were replaced again since are kept.
+    """Restore the hooks that `install_excepthook` replaced. Hooks that other code has replaced since then are kept.
 
     Example:
         >>> makeroom.uninstall_excepthook()

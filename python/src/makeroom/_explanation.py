@@ -1,6 +1,6 @@
-"""Explain why memory ran out, from an exception, a text or a file.
+"""Explain an out-of-memory failure from an exception, a string or a file.
 
-An `Explanation` prints as `makeroom why` does, is HTML in a notebook, and has the fields of `makeroom why --json`.
+An `Explanation` prints the output of `makeroom why`, renders as HTML in notebooks, and has the fields of `makeroom why --json`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 class Fix(NamedTuple):
-    """A fix: what to change, a command to paste, and how much it frees at most."""
+    """A fix: what to change, a command to paste, and the maximum amount that it frees."""
 
     do: str
     command: str | None
@@ -100,7 +100,7 @@ def why(
     card: Size | None = None,
     device: int | None = None,
 ) -> Explanation:
-    """Explain why memory ran out, from a file.
+    """Explain an out-of-memory failure from a file.
 
     Args:
         source: A `Trace`, or the path of a log, a PyTorch snapshot, an RMM log or a recording, plain or compressed.
@@ -128,13 +128,13 @@ def why(
 
 
 def explain(error: BaseException | Path | bytes | None = None) -> Explanation:
-    """Explain why memory ran out.
+    """Explain an out-of-memory failure.
 
     In a program that runs under `makeroom run`, an exception is explained from the recording, which has more detail
-    than its text.
+    than its message.
 
     Args:
-        error: An exception, its text, a log, or the path of a file that `why` reads [default: the last uncaught
+        error: An exception, an error message, a log, or the path of a file that `why` reads [default: the last uncaught
             exception of the session].
 
     Raises:
@@ -164,7 +164,7 @@ def explain(error: BaseException | Path | bytes | None = None) -> Explanation:
 
 
 def _is_path(text: object) -> bool:
-    """Return whether a string is a path and not an error message: by its ending, or because the file exists."""
+    """Return whether a string is a path rather than an error message, judging by its suffix or by whether the file exists."""
     if not isinstance(text, str) or not text or "\n" in text or "\0" in text or len(text) > 4096:
         return False
     looks_like_one = " " not in text.strip() and text.endswith((".txt", ".log", ".room", ".pickle", ".csv", ".gz", ".zst"))
@@ -177,7 +177,7 @@ def _text_of(error: BaseException) -> str:
 
 
 def _from_recording() -> Explanation | None:
-    """Explain from the recording of this process; `None` if there is none or it does not show a failure."""
+    """Explain from the recording of this process. Return `None` if there is no recording or it does not show a failure."""
     recording = _recorder.read()
     if recording is None:
         return None

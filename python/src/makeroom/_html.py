@@ -1,6 +1,6 @@
 """Results as HTML for notebooks, with inline styles.
 
-Text inherits the notebook's color, and bars are half transparent, so that they fit light and dark themes.
+Text inherits the notebook's color, and bars are semitransparent, so that both work with light and dark themes.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _row(what: str, bytes: int, note: str | None, depth: int, whole: int) -> str
 
 
 def _sites(sites: list[dict[str, Any]]) -> str:
-    """Render a tree of lines, callers outside."""
+    """Render a tree of lines, with callers as the outer nodes."""
     items = "".join(
         f"<li>{show(site['bytes'])} <code>{escape(site['site'])}</code>{_sites(site['calls'])}</li>" for site in sites
     )

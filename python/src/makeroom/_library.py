@@ -10,7 +10,7 @@ _OUT_OF_MEMORY = 1
 
 
 class PoolError(RuntimeError):
-    """An operation of the pool failed."""
+    """A pool operation failed."""
 
 
 class OutOfMemoryError(PoolError, MemoryError):

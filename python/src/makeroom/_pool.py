@@ -1,8 +1,8 @@
-"""Memory that does not fragment, for the frameworks of this process: `use_pool` turns it on, and its `Pool` has the figures.
+"""Avoid fragmentation in the frameworks of this process: `use_pool` sets it up and returns a `Pool` with the figures.
 
-PyTorch keeps its own allocator and gets expandable segments (`_pool_expandable.py`). With `pluggable=True`, `limit` or `spill` it
-has pools of its own in the library instead, one for each device and each of its memory pools, because it knows devices by
-number (`_pool_torch.py`). CuPy, RMM and callers of `Pool.allocate` share one pool for each device.
+PyTorch keeps its own allocator, with expandable segments turned on (`_pool_expandable.py`). With `pluggable=True`, `limit` or
+`spill`, it uses separate pools in the library instead, one for each device and each of its memory pools, because it identifies
+devices by number (`_pool_torch.py`). CuPy, RMM and callers of `Pool.allocate` share one pool for each device.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Pool:
         return RawOptions(limit=self._limit, spill=self._spill, history=self.history)
 
     def allocate(self, bytes: int, stream: int = 0, device: int = 0) -> int:
-        """Allocates memory for use on a stream and returns its address. Raises `OutOfMemoryError` with the account."""
+        """Allocate memory for use on a stream and return its address. On failure, raise `OutOfMemoryError` with figures."""
         address = ctypes.c_void_p()
         number = self._number(device)
         self.library.call("alloc", number, bytes, stream, ctypes.byref(address))
@@ -55,7 +55,7 @@ class Pool:
         return place
 
     def free(self, address: int, stream: int | None = None) -> None:
-        """Frees memory in stream order [default: the stream that it was allocated on]."""
+        """Free memory in stream order [default: the stream that it was allocated on]."""
         if not address:
             return
         # Remove it before the free, because another thread may get the same address immediately.
@@ -70,18 +70,18 @@ class Pool:
             raise
 
     def record_stream(self, address: int, stream: int) -> None:
-        """Another stream uses the memory too: its free waits for that stream."""
+        """Record that another stream uses the memory too, so that freeing it waits for that stream."""
         home = self._homes.get(address)
         if home is None:
             raise PoolError(_unknown(address))
         self.library.call("record_stream", home[0], address, stream)
 
     def make_current(self, device: int = 0) -> None:
-        """Makes the pool's context current on this thread, for code that calls the driver itself."""
+        """Make the pool's context current on this thread, for code that calls the driver itself."""
         self.library.call("pool_make_current", self._number(device))
 
     def stats(self, device: int | None = None) -> Stats:
-        """The figures of a device, PyTorch's memory and makeroom's pool added up."""
+        """Return the figures of a device: the sum of PyTorch's memory and makeroom's pool."""
         device = self._default_device() if device is None else device
         parts = []
         if device in self._numbers:
@@ -93,7 +93,7 @@ class Pool:
         return Stats(*map(sum, zip(*parts))) if parts else Stats(*[0] * len(Stats._fields))
 
     def reset_peaks(self, device: int | None = None) -> None:
-        """Resets the peaks to the current figures."""
+        """Reset the peaks to the current figures."""
         device = self._default_device() if device is None else device
         if device in self._numbers:
             self.library.call("pool_reset_peaks", self._numbers[device])
@@ -103,8 +103,8 @@ class Pool:
             self.library.call("torch_reset_peaks", device)
 
     def trim(self, keep: Size = 0) -> int:
-        """Returns unused memory to the devices until at most `keep` is left on each, and returns the bytes that went back. For
-        PyTorch's own allocator call `torch.cuda.empty_cache()`."""
+        """Release unused memory until each device has at most `keep` left, and return the number of bytes released. For
+        PyTorch's own allocator, call `torch.cuda.empty_cache()` instead."""
         total = 0
         for number in self._numbers.values():
             given_back = ctypes.c_uint64()
@@ -113,16 +113,16 @@ class Pool:
         return total
 
     def destroy(self) -> None:
-        """Waits for the GPU and releases all memory, including memory in use; PyTorch's pools stay."""
+        """Wait for the GPU and release all memory, including memory in use. PyTorch's pools are kept."""
         numbers, self._numbers = self._numbers, {}
         self._homes.clear()
         for number in numbers.values():
             self.library.call("pool_destroy", number)
 
     def snapshot(self, path: str | os.PathLike[str]) -> None:
-        """Writes PyTorch's pools, or without PyTorch the pool of the first device, in the format of PyTorch's snapshots:
-        `makeroom.why`, `makeroom.open` and pytorch.org/memory_viz read it. With `use_pool(history=N)` the last N events are
-        in it."""
+        """Write PyTorch's pools, or the pool of the first device if PyTorch is not used, in PyTorch's snapshot format, which
+        `makeroom.why`, `makeroom.open` and pytorch.org/memory_viz read. With `use_pool(history=N)`, the snapshot contains
+        the last N events."""
         if self._is_native:
             self._torch.cuda.memory._dump_snapshot(os.fspath(path))
         elif self._torch is not None:
@@ -131,7 +131,7 @@ class Pool:
             self.library.call("pool_snapshot", self._number(self._default_device()), os.fsencode(path))
 
     def counters(self) -> Callable[[], list[Counter]]:
-        """For `makeroom.watch`: the devices that this process uses."""
+        """Return counters of the devices that this process uses, for `makeroom.watch`."""
         from ._sources import Counter
 
         def counter(device: int) -> Counter:
@@ -192,12 +192,12 @@ def _unknown(address: int) -> str:
 
 
 def current() -> Pool | None:
-    """The pool that `use_pool` made, if it did."""
+    """Return the pool that `use_pool` created, or `None`."""
     return _current
 
 
 def current_pooled() -> Pool | None:
-    """The same, if more than PyTorch's own allocator is behind it: that one is watched by PyTorch's counters, with lines."""
+    """Return the current pool, or `None` if it covers only PyTorch's own allocator, for which PyTorch's counters have lines."""
     is_torch_alone = _current is not None and _current._is_native and _current.frameworks == ("torch",)
     return None if is_torch_alone else _current
 
@@ -209,13 +209,17 @@ def use_pool(
     history: int = 0,
     pluggable: bool = False,
 ) -> Pool:
-    """Gives frameworks (`"torch"`, `"cupy"`, `"rmm"`; without any named those that are imported) memory that does not
-    fragment: PyTorch by its own expandable segments, CuPy and RMM by makeroom's pool.
+    """Avoid fragmentation: turn on expandable segments in PyTorch, and make CuPy and RMM use makeroom's pool.
 
-    Call it before the first allocation on a GPU. `limit` is the most memory to take of each device, `spill` the most host
-    memory to use when the GPU is full, `history` the number of recent events in a snapshot. `limit`, `spill` and
-    `pluggable=True` put PyTorch on makeroom's pool too, by its pluggable allocator. Calling it again adds frameworks to the
-    same pool and does not change its options. A warning says why, where PyTorch runs without expandable segments.
+    Call it before the first allocation on a GPU. Calling it again adds frameworks to the same pool and does not change its
+    options. If PyTorch has to run without expandable segments, a warning states the reason.
+
+    Args:
+        *frameworks: Any of `"torch"`, `"cupy"` and `"rmm"` [default: those that are imported].
+        limit: Maximum amount of memory to use on each device.
+        spill: Maximum amount of host memory to use when the GPU is full.
+        history: Number of recent events in a snapshot.
+        pluggable: Make PyTorch use makeroom's pool too, as a pluggable allocator. `limit` and `spill` imply this.
     """
     global _current
     unknown = [name for name in frameworks if name not in FRAMEWORKS]

@@ -1,8 +1,8 @@
-"""PyTorch on its own allocator, with expandable segments: what `use_pool` and `makeroom run --pool` choose for PyTorch.
+"""Turn on expandable segments in PyTorch's own allocator, as `use_pool` and `makeroom run --pool` do.
 
-Segments that grow page by page do not fragment as blocks of fixed sizes do, and everything that PyTorch has works: memory
+Segments that grow page by page fragment less than segments of fixed sizes, and all PyTorch features work: memory
 history, snapshots, `MemPool`, CUDA graphs, `torch.compile`, sharing tensors between processes, `torch.OutOfMemoryError`.
-The saving is PyTorch's own; this module only turns the setting on and reads PyTorch's figures.
+The savings come from PyTorch; this module only turns the setting on and reads PyTorch's figures.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TURN_ON = f"If your program shares no tensors, set {VARIABLES[0]}={EXPANDABLE}"
 
 
 def is_possible(torch: Any) -> bool:
-    """Whether this PyTorch has expandable segments and takes allocator settings at run time: 2.1 and later, with CUDA."""
+    """Return whether PyTorch has expandable segments and accepts settings at run time (2.1 and later, with CUDA)."""
     memory: Any = getattr(getattr(torch, "cuda", None), "memory", None)
     version = _version(torch)
     if getattr(getattr(torch, "version", None), "cuda", None) is None:
@@ -38,8 +38,10 @@ def is_possible(torch: Any) -> bool:
 
 
 def install(torch: Any, pool: Pool) -> bool:
-    """Turns expandable segments on, and returns whether they are: not if the user chose otherwise or they do not work here.
-    Memory that PyTorch took before stays in segments of the other kind."""
+    """Turn expandable segments on and return `True`, unless the user chose otherwise or they do not work here.
+
+    Memory that PyTorch has already reserved stays in ordinary segments.
+    """
     version = _version(torch)
     read = VARIABLES if version is None or version >= FIRST_WITH_ALL_NAMES else VARIABLES[:1]
     name, theirs = next(((name, os.environ[name]) for name in read if name in os.environ), (VARIABLES[0], ""))
@@ -58,7 +60,7 @@ def install(torch: Any, pool: Pool) -> bool:
 
 
 def declined(name: str, settings: str) -> str | None:
-    """The user's own choice against expandable segments, in the settings of a variable."""
+    """Return the setting in a variable by which the user chose not to use expandable segments, or `None`."""
     for setting in (chosen(settings, "backend"), chosen(settings, "expandable_segments")):
         if setting not in (None, "backend:native", EXPANDABLE):
             return f"{name} has {setting}"
@@ -66,7 +68,7 @@ def declined(name: str, settings: str) -> str | None:
 
 
 def obstacle(version: tuple[int, int] | None) -> str | None:
-    """What breaks with expandable segments here, as `makeroom run --pool` decides it."""
+    """Return what would break with expandable segments here, or `None`, by the same rules as `makeroom run --pool`."""
     try:
         with open("/proc/version", encoding="utf-8", errors="replace") as file:
             is_wsl = "microsoft" in file.read().lower()
@@ -87,7 +89,7 @@ def obstacle(version: tuple[int, int] | None) -> str | None:
 
 
 def may_copy_descriptors() -> bool:
-    """Whether `pidfd_getfd` is permitted at all, tried on this process: containers forbid it, and old kernels lack it."""
+    """Return whether `pidfd_getfd` works, tried on this process: some containers forbid it, and old kernels lack it."""
     pidfd_open, pidfd_getfd = 434, 438  # the same on all platforms
     call = ctypes.CDLL(None).syscall
     process = call(pidfd_open, os.getpid(), 0)
@@ -101,14 +103,14 @@ def may_copy_descriptors() -> bool:
 
 
 def merged(theirs: str) -> str:
-    """The user's settings with expandable segments: PyTorch forgets settings that are not in the new text."""
+    """Return the user's settings plus expandable segments, because PyTorch resets all settings that the new string omits."""
     # The backend was chosen when PyTorch was imported.
     kept = [setting for setting in split(theirs) if setting not in ("backend:native", EXPANDABLE)]
     return ",".join([*kept, EXPANDABLE])
 
 
 def chosen(settings: str, name: str) -> str | None:
-    """A setting by its name; of several the last one counts."""
+    """Return the value of a setting; if it occurs more than once, the last one counts."""
     return next((setting for setting in reversed(split(settings)) if setting.partition(":")[0] == name), None)
 
 
@@ -121,7 +123,7 @@ def _version(torch: Any) -> tuple[int, int] | None:
 
 
 def split(settings: str) -> list[str]:
-    """The settings one by one, without spaces; a comma inside of brackets belongs to a value."""
+    """Split the settings, without spaces. A comma inside brackets is part of a value."""
     parts, depth = [""], 0
     for letter in "".join(settings.split()):
         depth += (letter == "[") - (letter == "]")
@@ -133,7 +135,7 @@ def split(settings: str) -> list[str]:
 
 
 def stats(torch: Any, device: int) -> Stats:
-    """PyTorch's figures in the form of the pool's: reserved = live + rounding + cached."""
+    """Return PyTorch's figures in the format of the pool's: reserved = live + rounding + cached."""
     figures = torch.cuda.memory_stats(device)
 
     def all_of(name: str, which: str) -> int:

@@ -1,4 +1,4 @@
-"""CuPy and RMM on the pool, each by the interface that it has for allocators written in Python."""
+"""Make CuPy and RMM use the pool, through their interfaces for allocators written in Python."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ if TYPE_CHECKING:
 
 
 def install_in_cupy(cupy: Any, pool: Pool) -> None:
-    """CuPy asks for memory on its current stream and gives it back whenever an array is collected, without a stream: it then
-    goes back in the order of the stream that it was asked for on, as in CuPy's own pool."""
+    """Make CuPy allocate from the pool.
+
+    CuPy allocates on its current stream. It frees memory when an array is garbage-collected, without naming a stream, so the
+    memory is freed in the order of the stream that it was allocated on, as in CuPy's own pool.
+    """
     if not hasattr(getattr(cupy, "cuda", None), "PythonFunctionAllocator"):
-        raise PoolError("this CuPy takes no allocator in Python\n\nhint: CuPy 9 and later do")
+        raise PoolError("this CuPy does not support allocators written in Python\n\nhint: CuPy 9 and later do")
 
     def allocate(bytes: int, device: int) -> int:
         try:
@@ -32,9 +35,9 @@ def install_in_cupy(cupy: Any, pool: Pool) -> None:
 
 
 def install_in_rmm(rmm: Any, pool: Pool) -> None:
-    """RMM passes the stream with both calls."""
+    """Make RMM allocate from the pool. RMM passes the stream to both functions."""
     if not hasattr(getattr(rmm, "mr", None), "CallbackMemoryResource"):
-        raise PoolError("this RMM takes no callbacks\n\nhint: RMM 22.06 and later do")
+        raise PoolError("this RMM does not support callbacks\n\nhint: RMM 22.06 and later do")
 
     def allocate(bytes: int, stream: Any) -> int:
         return pool.allocate(bytes, handle_of(stream) or 0, _device())
@@ -50,7 +53,7 @@ def install_in_rmm(rmm: Any, pool: Pool) -> None:
 
 
 def handle_of(stream: Any) -> int | None:
-    """A stream's handle, from a number or from what libraries wrap it in; `None` where it is not told."""
+    """Return a stream's handle, from a number or from a library's stream object; `None` if the object does not provide it."""
     if stream is None:
         return 0
     if isinstance(stream, int):
@@ -67,7 +70,7 @@ def handle_of(stream: Any) -> int | None:
 
 
 def _device() -> int:
-    """The device that is current on this thread, by the driver."""
+    """Return the device that is current on this thread, according to the driver."""
     import ctypes
 
     try:

@@ -1,12 +1,13 @@
-"""PyTorch on makeroom's pool, by its pluggable allocator: `use_pool(pluggable=True)`, or with a limit or spilling.
+"""Make PyTorch use makeroom's pool as a pluggable allocator: `use_pool(pluggable=True)`, or with `limit` or `spill`.
 
-PyTorch takes allocation, free and eight more functions from a library, and refuses everything that reads figures of such an
-allocator: its counters, peaks and snapshots raise. All of PyTorch's own functions for these go through a few functions of
-`torch._C`, so those are given an answer here, and `torch.cuda.memory_allocated`, `max_memory_allocated`, `memory_summary`,
-`reset_peak_memory_stats`, `memory_snapshot`, `_dump_snapshot` and `record_stream` work as they did.
+PyTorch loads the functions to allocate and free, and eight others, from a library. It does not support reading the figures of
+such an allocator: its counters, peaks and snapshots raise exceptions. All PyTorch functions for these call a few functions of
+`torch._C`, so this module replaces those, and `torch.cuda.memory_allocated`, `max_memory_allocated`, `memory_summary`,
+`reset_peak_memory_stats`, `memory_snapshot`, `_dump_snapshot` and `record_stream` work as usual.
 
-What PyTorch does not allow, whoever the allocator is: sharing CUDA tensors with other processes, `torch.compile`'s
-reduce-overhead mode, `torch.OutOfMemoryError` (a shortage is a `RuntimeError` that begins with "out of memory:").
+PyTorch does not support these features with any pluggable allocator: sharing CUDA tensors with other processes,
+`torch.compile`'s reduce-overhead mode, and `torch.OutOfMemoryError` (a failed allocation raises a `RuntimeError` that begins
+with "out of memory:").
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ _PARTS = ("all", "small_pool", "large_pool")
 
 
 def install(torch: Any, pool: Pool) -> None:
-    """Makes the pool PyTorch's allocator, for the whole life of the process."""
+    """Make the pool PyTorch's allocator until the process exits."""
     version = getattr(torch, "__version__", "of an unknown version")
     memory: Any = getattr(getattr(torch, "cuda", None), "memory", None)
     if not hasattr(memory, "CUDAPluggableAllocator"):
         raise PoolError(f"PyTorch {version} takes no other allocator\n\nhint: PyTorch 2.1 and later do")
     if getattr(torch.version, "cuda", None) is None:
-        raise PoolError(f"PyTorch {version} is built without CUDA\n\nhint: https://pytorch.org/get-started has one with it")
+        raise PoolError(f"PyTorch {version} is built without CUDA\n\nhint: get a CUDA build: https://pytorch.org/get-started")
     options = pool.options()
     pool.library.call("torch_configure", ctypes.byref(options))
     allocator = memory.CUDAPluggableAllocator(pool.library.path, "makeroom_torch_alloc", "makeroom_torch_free")
@@ -54,7 +55,7 @@ def install(torch: Any, pool: Pool) -> None:
         if hasattr(inner, setter):
             getattr(inner, setter)(pool.library.address_of(function))
         elif setter in NEEDED:
-            raise PoolError(f"PyTorch {version} has no {setter}\n\nhint: PyTorch 2.1 and later do")
+            raise PoolError(f"PyTorch {version} has no {setter}\n\nhint: use PyTorch 2.1 or later")
     try:
         memory.change_current_allocator(allocator)
     except RuntimeError as error:
@@ -68,7 +69,7 @@ def install(torch: Any, pool: Pool) -> None:
 
 
 def _answer(functions: Any, pool: Pool) -> None:
-    """Gives the functions of `torch._C` that refuse a pluggable allocator the pool's answers."""
+    """Replace the functions of `torch._C` that do not support a pluggable allocator."""
 
     def memory_stats(device: int) -> dict[str, Any]:
         return nested_stats(pool._read("torch_stats", device))
@@ -82,7 +83,7 @@ def _answer(functions: Any, pool: Pool) -> None:
     def record_history(enabled: Any = None, *arguments: Any, **options: Any) -> None:
         if enabled is not None and not pool.history:
             warnings.warn(
-                "makeroom's pool records no history unless it is told so before the first tensor: "
+                "makeroom's pool records history only if you enable it before the first tensor: "
                 "makeroom.use_pool(history=100_000)",
                 stacklevel=4,
             )
@@ -111,8 +112,11 @@ def _answer(functions: Any, pool: Pool) -> None:
 
 
 def nested_stats(stats: Stats) -> dict[str, Any]:
-    """The pool's figures in the form of PyTorch's. The pool has no pools of small and large blocks, so those are zero;
-    bytes that were ever allocated or freed are not counted, and are zero too."""
+    """Return the pool's figures in the format of PyTorch's.
+
+    The figures of the small and large pools are zero, because makeroom's pool does not have them. The total bytes allocated
+    and freed are not counted, so they are zero too.
+    """
 
     def all_of(current: int, peak: int, allocated: int = 0) -> dict[str, dict[str, int]]:
         whole = {"current": current, "peak": peak, "allocated": allocated, "freed": allocated - current if allocated else 0}

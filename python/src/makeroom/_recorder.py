@@ -1,4 +1,4 @@
-"""Access to the recorder of a process that runs under `makeroom run`: flush its file and read it."""
+"""Flush and read the recording of this process, if it runs under `makeroom run`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _MAGIC = b"\x8dROOM"
 
 
 def is_there() -> bool:
-    """Return whether this process is recorded. The recorder is preloaded, so its symbols are global."""
+    """Return whether this process is being recorded. The recorder is preloaded, so its symbols are global."""
     return _flush_function() is not None
 
 
 def flush() -> bool:
-    """Flush the recording. Return `False` if there is none, as before the first use of CUDA."""
+    """Flush the recording. Return `False` if there is no recording, as before the first use of CUDA."""
     function = _flush_function()
     return function is not None and function() == 0
 

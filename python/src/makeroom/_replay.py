@@ -1,4 +1,4 @@
-"""`replay` and `tune`: the results of the commands of these names, as objects."""
+"""`replay` and `tune`: the results of the commands of the same name, as objects."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Run(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Comparison of the simulated allocator with the recording: addresses and driver calls that matched or not."""
+    """Comparison of the simulated allocator with the recording: addresses and driver calls that match or differ."""
 
     matched: int
     mismatched: int
 
 
 class Best(NamedTuple):
-    """Recommended setting. `saves_bytes` is negative if it reserves more than the recorded one did before it failed."""
+    """Recommended setting. `saves_bytes` is negative if it reserves more than the recorded run did before it failed."""
 
     settings: str
     command: str
@@ -65,7 +65,7 @@ class Replay(Answer):
 
 
 class Tuning(Answer):
-    """Results of replaying a recording under every setting of PyTorch's allocator that can matter for it."""
+    """Results of replaying a recording under every setting of PyTorch's allocator that could make a difference."""
 
     @property
     def best(self) -> Best | None:

@@ -1,4 +1,4 @@
-"""Width and color of text, decided as the command does."""
+"""Choose the width and color of text in the same way as the command."""
 
 from __future__ import annotations
 

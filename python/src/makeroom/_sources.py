@@ -85,7 +85,7 @@ class RecordingSource(Source):
         raise NotImplementedError
 
     def changes_after(self) -> dict[int, list[int]]:
-        """Return the number of allocations and frees after each mark, by device. It locates marks more precisely than time."""
+        """Return the number of allocations and frees after each mark, by device. They locate marks better than timestamps."""
         return {}
 
     def begin(self) -> None:
@@ -179,10 +179,10 @@ class TorchSource(CounterSource):
 
 
 class TorchHistorySource(RecordingSource):
-    """Amounts from PyTorch's counters, lines from its memory history.
+    """Take amounts from PyTorch's counters and lines from its memory history.
 
-    The history uses another clock, and a tensor can be freed in less than a microsecond, so time cannot locate a mark in it.
-    Counts do: the number of allocations and frees at the mark and at the snapshot.
+    The history uses another clock, and a tensor can be freed in less than a microsecond, so timestamps cannot locate a mark in
+    it. Instead, marks are located by the number of allocations and frees at the mark and at the snapshot.
     """
 
     name, words = "torch", "PyTorch's memory history"
@@ -301,7 +301,7 @@ def _all(stats: dict[str, Any], name: str) -> dict[str, int]:
 
 
 def _say_how_much(watched: dict[str, Any], counted: dict[str, Any]) -> None:
-    """Replace the amounts of a history, which may have dropped its oldest entries, by those of the counters."""
+    """Replace the amounts from a history, which may have dropped its oldest entries, with those from the counters."""
     # If the program reset PyTorch's peak, only the history has it.
     watched["peak_bytes"] = max(watched["peak_bytes"], counted["peak_bytes"])
     watched["left_bytes"] = max(watched["left_bytes"], counted["left_bytes"])

@@ -70,7 +70,7 @@ class Table:
 
 
 class Trace:
-    """A recording of the GPU allocations of a program."""
+    """A recording of a program's GPU allocations."""
 
     def __init__(self, path: str, recording: _native.Recording) -> None:
         self._path = path
@@ -113,7 +113,7 @@ class Trace:
         return self._table("frames")
 
     def why(self, *, memory: Size | None = None, card: Size | None = None, device: int | None = None) -> Explanation:
-        """Explain why memory ran out; see `makeroom.why`."""
+        """Explain an out-of-memory failure; see `makeroom.why`."""
         return Explanation(self._recording.why(parse_optional(memory), parse_optional(card), device))
 
     def replay(
@@ -147,7 +147,7 @@ class Trace:
 
 
 def open(path: Path) -> Trace:
-    """Read a recording. Unlike `pickle.load`, this executes nothing in the file.
+    """Read a recording. Unlike `pickle.load`, this does not execute anything in the file.
 
     Args:
         path: A `.room` file, a PyTorch snapshot or an RMM log, plain or compressed.
@@ -167,7 +167,7 @@ def open(path: Path) -> Trace:
 
 
 def as_trace(source: Path | Trace) -> Trace:
-    """Return a `Trace` as it is, or open a file."""
+    """Return a `Trace` unchanged, or open a file."""
     return source if isinstance(source, Trace) else open(source)
 
 

@@ -160,15 +160,15 @@ def watch(*, lines: bool | None = None, source: str | None = None) -> Watch:
     """Measure the GPU memory of a block of code.
 
     Args:
-        lines: Record the lines that hold memory. This slows PyTorch down; the recorder always has them, the pool never.
+        lines: Record the lines that hold memory. This slows PyTorch down. The recorder always has lines; the pool never does.
         source: `"recorder"` (under `makeroom run`), `"pool"` (after `makeroom.use_pool()`) or `"torch"` (PyTorch on CUDA)
             [default: the first that is available].
 
     Returns:
-        A context manager that has the figures after the block; `print` it for a summary.
+        A context manager that provides the figures after the block; `print` it for a summary.
 
     Raises:
-        WatchError: The source is not available, or none is.
+        WatchError: The source is not available, or no source is.
 
     Example:
         >>> with makeroom.watch() as w:
@@ -227,7 +227,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _tree(sites: list[Site]) -> list[str]:
-    """Format the largest sites, callees indented under their callers."""
+    """Format the largest sites, with callees indented under their callers."""
     lines: list[str] = []
 
     def add(sites: list[Site], depth: int) -> None:

@@ -24,7 +24,7 @@ __all__ = ["HuggingFace", "Lightning"]
 
 
 class Training:
-    """Base of both callbacks. If training cannot be watched, it continues, and a message reports this once.
+    """Base of both callbacks. If training cannot be watched, it continues, and a note is printed once.
 
     Args:
         lines: Passed to `makeroom.watch`.

@@ -5,7 +5,7 @@
 
 Tests without the marker are not affected. Figures come from `makeroom.watch`: `makeroom run -- pytest` works with every
 framework and shows lines; with PyTorch on CUDA, plain `pytest` works too. If memory cannot be watched, tests run unchecked
-with a warning; with `--gpu-memory=require` they fail.
+and emit a warning; with `--gpu-memory=require` they fail.
 """
 
 from __future__ import annotations
