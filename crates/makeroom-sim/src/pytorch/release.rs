@@ -52,8 +52,7 @@ impl Pytorch {
     }
 
     fn release_unused<D: Driver>(&mut self, driver: &mut D, pool: u32) {
-        let whole: Vec<BlockId> = self.blocks.whole(pool).collect();
-        for id in whole {
+        for id in self.blocks.whole(pool) {
             self.release(driver, id);
         }
         if self.blocks.has_expandable {
@@ -122,8 +121,9 @@ impl Pytorch {
         let mut reclaimed = 0_u64;
         loop {
             let searches = self.blocks.pools[pool as usize].searches;
+            let whole = self.blocks.whole(pool);
             let age = |id: BlockId| searches - self.blocks.get(id).age_base;
-            let ages: Vec<(BlockId, u64)> = self.blocks.whole(pool).map(|id| (id, age(id))).collect();
+            let ages: Vec<(BlockId, u64)> = whole.into_iter().map(|id| (id, age(id))).collect();
             if ages.is_empty() || reclaimed >= target {
                 return;
             }
