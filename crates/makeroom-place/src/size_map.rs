@@ -2,13 +2,15 @@
 //!
 //! A plain tree over all holes is deep where it matters, since a program that fragments has thousands of them. So
 //! sizes are cut into 128 bins, four per power of two, each with a tree of its own; a word with one bit per bin
-//! finds the next one that has anything. The order is that of one tree: bins ascend with the sizes in them. Models have
-//! a map for every stream, so bins are allocated in groups, when they are first used.
+//! finds the next one that has anything. The order is that of one tree: bins ascend with the sizes in them.
 //!
 //! ```text
 //! bin     0         1         2         3         4         …   127
 //! sizes   0–319     320–383   384–447   448–511   512–639   …   2⁴⁰ − 2³⁷ and more
 //! ```
+//!
+//! Models have a map for every stream, and a program may have thousands of streams with a few holes each. So the first
+//! entries lie in a sorted list, and bins, which take 3 KB, are made when there are more.
 
 use std::collections::BTreeMap;
 
@@ -18,17 +20,18 @@ const COUNT: usize = 128;
 const LEAST_POWER: u32 = 8;
 /// Two to this is how many bins a power of two has.
 const PARTS_POWER: u32 = 2;
+/// How many entries lie in a list.
+const FEW: usize = 16;
 
-/// How many bins are allocated at once.
-const GROUP: usize = 8;
-
-/// A bin: values by size and address.
-type Bin<T> = BTreeMap<(u64, u64), T>;
+/// A size and an address.
+type Key = (u64, u64);
 
 /// Values by size and address.
 #[derive(Clone, Debug)]
 pub struct SizeMap<T> {
-    groups: Vec<Option<Box<[Bin<T>; GROUP]>>>,
+    /// All entries, until there are more than [`FEW`]; then none.
+    few: Vec<(Key, T)>,
+    bins: Option<Box<[BTreeMap<Key, T>; COUNT]>>,
     /// Bit `b` is set if bin `b` has anything.
     filled: u128,
     len: usize,
@@ -36,7 +39,7 @@ pub struct SizeMap<T> {
 
 impl<T> Default for SizeMap<T> {
     fn default() -> Self {
-        Self { groups: Vec::new(), filled: 0, len: 0 }
+        Self { few: Vec::new(), bins: None, filled: 0, len: 0 }
     }
 }
 
@@ -50,49 +53,62 @@ fn bin_of(size: u64) -> usize {
 impl<T: Copy> SizeMap<T> {
     /// Adds a value.
     pub fn insert(&mut self, size: u64, address: u64, value: T) {
+        let key = (size, address);
+        let Some(bins) = &mut self.bins else { return self.insert_into_list(key, value) };
         let bin = bin_of(size);
         self.filled |= 1 << bin;
-        if self.bin_mut(bin).insert((size, address), value).is_none() {
+        if bins[bin].insert(key, value).is_none() {
             self.len += 1;
         }
     }
 
-    fn bin_mut(&mut self, bin: usize) -> &mut Bin<T> {
-        let group = bin / GROUP;
-        if self.groups.len() <= group {
-            self.groups.resize_with(group + 1, || None);
+    fn insert_into_list(&mut self, key: Key, value: T) {
+        match self.few.binary_search_by_key(&key, |&(key, _)| key) {
+            Ok(place) => self.few[place].1 = value,
+            Err(place) if self.few.len() < FEW => {
+                self.few.insert(place, (key, value));
+                self.len += 1;
+            }
+            Err(_) => {
+                self.bins = Some(Box::new(std::array::from_fn(|_| BTreeMap::new())));
+                self.len = 0;
+                for ((size, address), value) in std::mem::take(&mut self.few) {
+                    self.insert(size, address, value);
+                }
+                self.insert(key.0, key.1, value);
+            }
         }
-        let bins = self.groups[group].get_or_insert_with(|| Box::new(std::array::from_fn(|_| Bin::new())));
-        &mut bins[bin % GROUP]
-    }
-
-    fn bin(&self, bin: usize) -> Option<&Bin<T>> {
-        self.groups.get(bin / GROUP)?.as_deref().map(|bins| &bins[bin % GROUP])
     }
 
     /// Takes a value out.
     pub fn remove(&mut self, size: u64, address: u64) -> Option<T> {
-        let bin = bin_of(size);
-        if self.filled >> bin & 1 == 0 {
-            return None;
-        }
-        let values = self.bin_mut(bin);
-        let removed = values.remove(&(size, address))?;
-        let is_empty = values.is_empty();
+        let key = (size, address);
+        let removed = if let Some(bins) = &mut self.bins {
+            let bin = bin_of(size);
+            let removed = bins[bin].remove(&key)?;
+            if bins[bin].is_empty() {
+                self.filled &= !(1 << bin);
+            }
+            removed
+        } else {
+            let place = self.few.binary_search_by_key(&key, |&(key, _)| key).ok()?;
+            self.few.remove(place).1
+        };
         self.len -= 1;
-        if is_empty {
-            self.filled &= !(1 << bin);
-        }
         Some(removed)
     }
 
     /// The first entry at or behind a size and address.
     pub fn first_from(&self, size: u64, address: u64) -> Option<(u64, u64, T)> {
+        let Some(bins) = &self.bins else {
+            let place = self.few.partition_point(|&(key, _)| key < (size, address));
+            return self.few.get(place).map(|&((size, address), value)| (size, address, value));
+        };
         let bin = bin_of(size);
-        let within = self.bin(bin).and_then(|values| values.range((size, address)..).next());
+        let within = bins[bin].range((size, address)..).next();
         let found = within.or_else(|| {
             let above = self.filled.checked_shr(bin as u32 + 1).filter(|&above| above != 0)?;
-            self.bin(bin + 1 + above.trailing_zeros() as usize)?.first_key_value()
+            bins[bin + 1 + above.trailing_zeros() as usize].first_key_value()
         })?;
         let (&(size, address), &value) = found;
         Some((size, address, value))
@@ -112,14 +128,16 @@ impl<T: Copy> SizeMap<T> {
 
     /// All entries, descending.
     pub fn iter_descending(&self) -> impl Iterator<Item = (u64, u64, T)> + '_ {
-        let bins = self.groups.iter().rev().flatten().flat_map(|bins| bins.iter().rev());
-        let entries = bins.flat_map(|bin| bin.iter().rev());
-        entries.map(|(&(size, address), &value)| (size, address, value))
+        let binned = self.bins.iter().flat_map(|bins| bins.iter().rev()).flat_map(|bin| bin.iter().rev());
+        let binned = binned.map(|(&key, &value)| (key, value));
+        let entries = self.few.iter().rev().copied().chain(binned);
+        entries.map(|((size, address), value)| (size, address, value))
     }
 
     /// The largest size, 0 where there is nothing.
     pub fn largest(&self) -> u64 {
-        let last = self.filled.checked_ilog2().and_then(|bin| self.bin(bin as usize)?.last_key_value());
+        let Some(bins) = &self.bins else { return self.few.last().map_or(0, |&((size, _), _)| size) };
+        let last = self.filled.checked_ilog2().and_then(|bin| bins[bin as usize].last_key_value());
         last.map_or(0, |(&(size, _), _)| size)
     }
 

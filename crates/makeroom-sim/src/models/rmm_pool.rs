@@ -101,9 +101,20 @@ impl RmmPool {
     fn list_of(&mut self, stream: u64) -> u32 {
         *self.streams.entry(stream).or_insert_with(|| {
             let label = self.lists.len() as u32;
+            // The first list is not searched for until there is a second one.
+            if let [first] = &self.lists[..] {
+                self.largest.set(0, first.holes.largest());
+            }
             self.lists.push(List { holes: BySize::default(), label });
             label
         })
+    }
+
+    /// Updates `largest` after a list has changed.
+    fn note_largest(&mut self, list: u32) {
+        if self.lists.len() > 1 {
+            self.largest.set(list, self.lists[list as usize].holes.largest());
+        }
     }
 
     fn hole(&self, tile: TileId) -> Hole {
@@ -113,15 +124,13 @@ impl RmmPool {
 
     fn insert(&mut self, list: u32, tile: TileId) {
         let hole = self.hole(tile);
-        let holes = &mut self.lists[list as usize].holes;
-        holes.insert(hole);
-        self.largest.set(list, holes.largest());
+        self.lists[list as usize].holes.insert(hole);
+        self.note_largest(list);
     }
 
     fn remove(&mut self, list: u32, hole: Hole) {
-        let holes = &mut self.lists[list as usize].holes;
-        holes.remove(hole);
-        self.largest.set(list, holes.largest());
+        self.lists[list as usize].holes.remove(hole);
+        self.note_largest(list);
     }
 
     /// Takes a block from a list; the rest of it stays there.
@@ -168,7 +177,7 @@ impl RmmPool {
             for hole in moved.iter() {
                 self.put(list, hole.tile);
             }
-            self.largest.set(list, self.lists[list as usize].holes.largest());
+            self.note_largest(list);
             if let Some(tile) = self.take(list, size) {
                 return Some(tile);
             }

@@ -61,8 +61,9 @@ pub(crate) struct Pool {
     pub(crate) is_private: bool,
     /// Mapped blocks of each stream by size and address.
     free: BTreeMap<u64, SizeMap<BlockId>>,
-    /// Those that are whole segments and not expandable, by stream, size and address.
-    whole: BTreeMap<(u64, u64, u64), BlockId>,
+    /// Those that are whole segments and not expandable, by stream, size and address. Made when segments are first freed:
+    /// most runs never do that.
+    whole: Option<BTreeMap<(u64, u64, u64), BlockId>>,
     /// Unmapped blocks by stream and address.
     unmapped: BTreeMap<(u64, u64), BlockId>,
     /// Number of searches, for garbage collection.
@@ -117,8 +118,10 @@ impl Blocks {
         block.age_base = pool.searches;
         if block.is_mapped {
             pool.free.entry(block.stream).or_default().insert(block.size, block.address, id);
-            if block.is_whole() {
-                pool.whole.insert((block.stream, block.size, block.address), id);
+            if let Some(whole) = &mut pool.whole
+                && block.is_whole()
+            {
+                whole.insert((block.stream, block.size, block.address), id);
             }
         } else {
             pool.unmapped.insert((block.stream, block.address), id);
@@ -146,8 +149,10 @@ impl Blocks {
             if let Some(blocks) = pool.free.get_mut(&block.stream) {
                 blocks.remove(block.size, block.address);
             }
-            if block.is_whole() {
-                pool.whole.remove(&(block.stream, block.size, block.address));
+            if let Some(whole) = &mut pool.whole
+                && block.is_whole()
+            {
+                whole.remove(&(block.stream, block.size, block.address));
             }
         } else {
             pool.unmapped.remove(&(block.stream, block.address));
@@ -167,15 +172,26 @@ impl Blocks {
     }
 
     /// All free segments of a pool that can be freed, by stream, size and address.
-    pub(crate) fn whole(&self, pool: u32) -> impl Iterator<Item = BlockId> + '_ {
-        self.pools[pool as usize].whole.values().copied()
+    pub(crate) fn whole(&mut self, pool: u32) -> Vec<BlockId> {
+        let whole = self.pools[pool as usize].whole.take().unwrap_or_else(|| {
+            let unused = self.unused(pool).map(|id| (self.get(id), id));
+            let whole = unused.filter(|(block, _)| block.is_whole());
+            whole.map(|(block, id)| ((block.stream, block.size, block.address), id)).collect()
+        });
+        let blocks = whole.values().copied().collect();
+        self.pools[pool as usize].whole = Some(whole);
+        blocks
+    }
+
+    /// All free mapped blocks of a pool, by stream, size and address.
+    fn unused(&self, pool: u32) -> impl Iterator<Item = BlockId> + '_ {
+        let streams = self.pools[pool as usize].free.values();
+        streams.flat_map(|blocks| blocks.iter_from(0).map(|(_, _, id)| id))
     }
 
     /// All free blocks of a pool in expandable segments, by stream, size and address.
     pub(crate) fn expandable(&self, pool: u32) -> impl Iterator<Item = BlockId> + '_ {
-        let streams = self.pools[pool as usize].free.values();
-        let unused = streams.flat_map(|blocks| blocks.iter_from(0).map(|(_, _, id)| id));
-        unused.filter(|&id| self.get(id).is_expandable)
+        self.unused(pool).filter(|&id| self.get(id).is_expandable)
     }
 
     /// Forgets the streams of a pool that have no free blocks.

@@ -52,8 +52,7 @@ impl Pytorch {
     }
 
     fn release_unused<D: Driver>(&mut self, driver: &mut D, pool: u32) {
-        let whole: Vec<BlockId> = self.blocks.whole(pool).collect();
-        for id in whole {
+        for id in self.blocks.whole(pool) {
             self.release(driver, id);
         }
         if self.blocks.has_expandable {
@@ -129,11 +128,12 @@ impl Pytorch {
     /// every segment that is at least as old as the mean of those left, even if some of them would have been enough. The
     /// age of a segment is the number of searches in its pool since it became unused. Only the default pool's large
     /// segments take part.
-    fn rounds_of_garbage(&self) -> Vec<Vec<BlockId>> {
+    fn rounds_of_garbage(&mut self) -> Vec<Vec<BlockId>> {
         let Some(&small) = self.pools.get(&PoolId::DEFAULT) else { return Vec::new() };
         let searches = self.blocks.pools[small as usize + 1].searches;
-        let mut left: Vec<(BlockId, u64)> =
-            self.blocks.whole(small + 1).map(|id| (id, searches - self.blocks.get(id).age_base)).collect();
+        let whole = self.blocks.whole(small + 1);
+        let age = |id: BlockId| searches - self.blocks.get(id).age_base;
+        let mut left: Vec<(BlockId, u64)> = whole.into_iter().map(|id| (id, age(id))).collect();
         let mut rounds = Vec::new();
         while !left.is_empty() {
             let mean = left.iter().map(|&(_, age)| age).sum::<u64>() as f64 / left.len() as f64;
@@ -149,12 +149,13 @@ impl Pytorch {
     }
 
     /// The address and size of each segment that garbage collection would free, round by round.
-    pub(crate) fn garbage(&self) -> Vec<Vec<(u64, u64)>> {
+    pub(crate) fn garbage(&mut self) -> Vec<Vec<(u64, u64)>> {
+        let rounds = self.rounds_of_garbage();
         let place = |id| {
             let block = self.blocks.get(id);
             (block.address, block.size)
         };
-        self.rounds_of_garbage().into_iter().map(|round| round.into_iter().map(place).collect()).collect()
+        rounds.into_iter().map(|round| round.into_iter().map(place).collect()).collect()
     }
 
     /// Collects garbage above this much reserved memory from now on; `None` turns it off.
