@@ -67,11 +67,9 @@ pub fn explanation_text(explanation: &Explanation, columns: usize, rows: Option<
 
 /// The title of a verdict.
 pub(crate) fn title(explanation: &Explanation) -> &'static str {
-    let is_limited = explanation.run.as_ref().is_some_and(|run| run.limit.is_some());
     match (explanation.verdict.cause, explanation.input.kind) {
         // A text without an out-of-memory error may show another failure.
         (Cause::None, InputKind::ErrorText) => "NO OUT-OF-MEMORY ERROR",
-        (Cause::LiveDataFillsDevice, _) if is_limited => "LIVE DATA FILLS THE LIMIT",
         (cause, _) => cause.title(),
     }
 }

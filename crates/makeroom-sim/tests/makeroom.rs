@@ -70,7 +70,7 @@ fn the_page_of_the_pool_shows_what_its_command_prints() {
         }
     }
     let several =
-        format!("({:.2} and {:.2};", ratio("streams", "makeroom"), ratio("streams-expandable", "makeroom"));
+        format!("({:.2} and {:.2})", ratio("streams", "makeroom"), ratio("streams-expandable", "makeroom"));
     assert!(page.contains(&several), "those of several streams: {several}");
 }
 

@@ -31,7 +31,15 @@ pub(crate) fn attach(
                 let mut fixes = live_data(trace, refusal, split, alternatives);
                 let missing = fixes.first().and_then(|fix| fix.frees);
                 if refusal.limit_of_run().is_some() {
-                    fixes.insert(0, Fix { frees: missing, ..raise_limit_of_run(refusal) });
+                    let raise = raise_limit_of_run(refusal);
+                    fixes.insert(
+                        0,
+                        missing.map_or(raise.clone(), |missing| Fix {
+                            action: format!("{}: {missing} is missing", raise.action),
+                            frees: Some(missing),
+                            ..raise
+                        }),
+                    );
                 }
                 fixes
             }
@@ -72,7 +80,7 @@ fn raise_limit_of_run(refusal: &Refusal<'_>) -> Fix {
     let wanted = refusal.wants() + refusal.contexts() + refusal.counted_beyond();
     let spare = if refusal.counted_beyond().is_zero() { Bytes::ZERO } else { refusal.driver_request() };
     let mebibytes = (wanted + spare).get().div_ceil(1 << 20);
-    Fix::new("raise the limit, if the GPU has the memory; later allocations may need more")
+    Fix::new("raise the limit, if the GPU has the memory")
         .command(format!("makeroom run … --limit {mebibytes}MiB -- …"))
 }
 
