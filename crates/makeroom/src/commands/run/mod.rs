@@ -58,11 +58,13 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let (program, words) = arguments.command.split_first().ok_or(Failure::NoProgram)?;
     if let Some(path) = &arguments.summary {
         let program = obstacle::search(program);
-        spare(path, program.into_iter().chain(words.iter().map(PathBuf::from)).collect())?;
+        let files: Vec<PathBuf> = program.into_iter().chain(words.iter().map(PathBuf::from)).collect();
+        spare(path, &files)?;
     }
     // The program itself is no recording, so `-o` does not replace it.
     if let Some(path) = &arguments.output {
-        spare(path, words.iter().map(PathBuf::from).collect())?;
+        let files: Vec<PathBuf> = words.iter().map(PathBuf::from).collect();
+        spare(path, &files)?;
     }
     let is_watched = !arguments.no_status && status::is_possible();
     let screen = Screen::default();
@@ -166,9 +168,9 @@ fn is_proc_mounted() -> io::Result<()> {
 }
 
 /// Returns an error if an output would overwrite one of these files of the program.
-fn spare(output: &Path, files: Vec<PathBuf>) -> Result<(), Failure> {
+fn spare(output: &Path, files: &[PathBuf]) -> Result<(), Failure> {
     let failure = |_| Failure::OverProgram { name: output.display().to_string() };
-    place::beside(output, &files).map_err(failure)
+    place::beside(output, files).map_err(failure)
 }
 
 fn write_summary(path: &Path, recordings: &[Ended]) -> io::Result<()> {
