@@ -115,9 +115,10 @@ fn by_arithmetic(account: &Account<'_>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
     let overhead = rules::non_framework_overhead(account);
     let overhead_first = account.facts.private_pools.is_some()
-        || pieces.as_ref().zip(overhead.as_ref()).is_some_and(|(pieces, overhead)| {
-            overhead.bytes.map(|bytes| bytes - CONTEXT_CEILING) > pieces.bytes
-        });
+        || pieces
+            .as_ref()
+            .zip(overhead.as_ref())
+            .is_some_and(|(pieces, overhead)| overhead.bytes > pieces.bytes);
     if overhead_first {
         findings.extend(overhead.clone());
     }
