@@ -46,7 +46,7 @@ impl Policy {
         {
             return Ok(found);
         }
-        if let Some(found) = self.lent(backing, size, zone, stream) {
+        if let Some(found) = self.lent(backing, size, zone, stream, Patience::DoNotWait) {
             return Ok(found);
         }
         if self.adopt(backing, zone, stream, Patience::DoNotWait)
@@ -104,7 +104,7 @@ impl Policy {
         let mut came = self.collect(backing, Patience::Wait) > 0;
         // One stream's memory is waited for before that of all of them, which takes as long as there is memory.
         if self.filled[zone as usize].len() > MOST_OTHERS
-            && let Some(found) = self.lent_late(backing, size, zone, stream)
+            && let Some(found) = self.lent(backing, size, zone, stream, Patience::Wait)
         {
             return Ok(found);
         }
@@ -136,19 +136,20 @@ impl Policy {
         self.handles.peak = peak.max(self.handles.reserved());
     }
 
-    /// Another stream's free memory that the GPU is done with and that is large enough. What the block leaves of it stays
-    /// that stream's: streams that took everything from each other would never come to rest.
+    /// Another stream's free memory that is large enough and that the GPU is done with before the timeout. The rest of
+    /// that memory stays with its stream: streams that took everything from each other would never come to rest.
     pub(super) fn lent(
         &mut self,
         backing: &mut impl Backing,
         size: u64,
         zone: Zone,
         stream: StreamIndex,
+        timeout: Patience,
     ) -> Option<TileId> {
         self.others(zone, stream).into_iter().find_map(|other| {
             let found = self.bins[zone.free(other) as usize].find(&self.tiles, size)?;
             let (_, after) = self.freed_after(found);
-            self.streams.is_done(backing, other, after).then_some(found)
+            self.streams.wait(backing, other, after, timeout).is_ok().then_some(found)
         })
     }
 
@@ -176,21 +177,6 @@ impl Policy {
         })?;
         let (_, after) = self.freed_after(found);
         self.streams.wait(backing, stream, after, Patience::WaitBriefly).is_ok().then_some(found)
-    }
-
-    /// Other streams' free memory that is large enough, waited for as long as that may take.
-    fn lent_late(
-        &mut self,
-        backing: &mut impl Backing,
-        size: u64,
-        zone: Zone,
-        stream: StreamIndex,
-    ) -> Option<TileId> {
-        self.others(zone, stream).into_iter().find_map(|other| {
-            let found = self.bins[zone.free(other) as usize].find(&self.tiles, size)?;
-            let (_, after) = self.freed_after(found);
-            self.streams.wait(backing, other, after, Patience::Wait).is_ok().then_some(found)
-        })
     }
 
     /// Makes other streams' free memory this stream's, as far as the GPU is done with it; whether anything came.
