@@ -266,8 +266,8 @@ impl Run<'_> {
         let mut after = self.allocator.clone();
         after.empty_cache(&mut Device::new(None));
         let found = after.unused_for(request);
-        let recorded = self.program.allocations[number as usize].address;
-        if self.recording.takes_before(event as usize) { found.is_some() } else { found != Some(recorded) }
+        let recorded = self.recording.event(event as usize).map(|event| event.address.0);
+        if self.recording.takes_before(event as usize) { found.is_some() } else { found != recorded }
     }
 
     /// A destroyed pool releases its memory itself, before any release that the program requests.

@@ -161,11 +161,11 @@ impl Rows {
 
     /// Puts rows into the order of time; what happened at the same time stays as it was.
     pub(super) fn sort(&mut self) {
-        let time = |position: &u32| self.packed(*position as usize).since_ns;
-        let mut order: Vec<u32> = (0..self.len as u32).collect();
-        if order.is_sorted_by_key(time) {
+        if self.chunks.iter().flatten().is_sorted_by_key(|row| row.since_ns) {
             return;
         }
+        let time = |position: &u32| self.packed(*position as usize).since_ns;
+        let mut order: Vec<u32> = (0..self.len as u32).collect();
         order.sort_unstable_by_key(|position| (time(position), *position));
         // Rows change places along the cycles of the order; a place that has its row names itself.
         for start in 0..order.len() {
