@@ -1,13 +1,13 @@
 //! How fast recordings are replayed: events per second on one core, for each allocator.
 //!
 //! Only the replay is timed, not the reading. Events are those of the recording, segments and second halves of
-//! frees included, so the figure says how fast a file is answered. Each figure is the best of many runs; `bench/replay`
-//! starts this.
+//! frees included, so the figure says how fast a file is answered. CPU time is measured, not time that passes, and each
+//! figure is the best of several series of runs, because other programs slow down caches too; `bench/replay` starts this.
 #![expect(clippy::print_stdout, reason = "a table is what this program is for")]
 
 mod recordings;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use makeroom_sim::{AllocatorSpec, Program, parse};
 
@@ -23,8 +23,9 @@ const ALLOCATORS: [&str; 8] = [
     "makeroom",
     "ideal",
 ];
-/// How long each figure is measured.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// The CPU time of a series, and how many there are: the kernel updates its account every few milliseconds.
+const SERIES: Duration = Duration::from_millis(200);
+const COUNT: usize = 5;
 
 fn main() {
     println!("{:<28}{:<34}{:>10}{:>10}{:>16}", "recording", "allocator", "events", "ms", "events/s");
@@ -42,12 +43,24 @@ fn main() {
 }
 
 fn best(program: &Program, spec: &AllocatorSpec) -> Duration {
-    let begin = Instant::now();
-    let mut best = Duration::MAX;
-    while begin.elapsed() < PATIENCE {
-        let start = Instant::now();
-        std::hint::black_box(spec.run(program, None));
-        best = best.min(start.elapsed());
-    }
-    best
+    let series = || {
+        let begin = cpu_time();
+        let mut runs = 0;
+        loop {
+            std::hint::black_box(spec.run(program, None));
+            runs += 1;
+            let taken = cpu_time().saturating_sub(begin);
+            if taken >= SERIES {
+                return taken / runs;
+            }
+        }
+    };
+    std::iter::repeat_with(series).take(COUNT).min().unwrap_or_default()
+}
+
+/// The CPU time that this thread has used.
+fn cpu_time() -> Duration {
+    let account = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = account.split(' ').next().and_then(|field| field.parse().ok());
+    Duration::from_nanos(nanoseconds.expect("the kernel's account of this thread"))
 }
