@@ -11,14 +11,13 @@ use super::Clock;
 use super::definitions::{Asker, Definitions};
 use super::rows::Rows;
 use super::segments::is_tensor;
+use crate::MOST_DEVICES;
 use crate::error::Error;
 use crate::room::{
     ContextHandle, DeviceDefinition, DeviceSample, End, Event, EventKind, Note, Record, Sample, Severity,
     StackNumber, ThreadNumber,
 };
 
-/// Maximum number of devices; files with more are crafted to exhaust memory.
-const MOST_DEVICES: usize = 1024;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 pub(super) const OUT_OF_MEMORY: u32 = 2;
 /// Value of `extra` for physical memory on the host.
