@@ -31,7 +31,7 @@ pub(super) fn summarise(
         }
         let parts = Parts::new(device, pool);
         if process.sees_tensors && has_pages(&parts.torch) {
-            expandable.push(of_torch(&parts.torch, &trace.stacks, is_whole));
+            expandable.push(of_torch(&parts.torch, trace, is_whole));
         }
         if let Some(pool) = pool {
             pools.push(of_pool(&parts, pool, &trace.stacks, is_whole && process.sees_tensors));
@@ -45,12 +45,14 @@ fn has_pages(device: &DeviceTrace) -> bool {
     device.events.actions().contains(&Action::SegmentMap)
 }
 
-fn of_torch(tensors: &DeviceTrace, stacks: &Stacks, is_whole: bool) -> ExpandableSummary {
+fn of_torch(tensors: &DeviceTrace, trace: &Trace, is_whole: bool) -> ExpandableSummary {
     let history = History::new(tensors, &[]);
     let (peak_live, peak_reserved) = (history.peak_live, history.peak_reserved.unwrap_or(Bytes::ZERO));
-    let program = Program::new(tensors, stacks, &history.start);
+    let program = Program::new(tensors, &trace.stacks, &history.start);
+    // The user's other settings apply with and without expandable segments.
+    let recorded = Settings::recorded(&trace.settings);
     let under = |expandable_segments| {
-        let settings = Settings { expandable_segments, ..Settings::default() };
+        let settings = Settings { expandable_segments, ..recorded.clone() };
         AllocatorSpec::pytorch("pytorch", settings).run(&program, None).peak_reserved
     };
     let is_balanced = is_whole && program.lost == 0 && peak_live <= peak_reserved && !peak_live.is_zero();
@@ -242,6 +244,16 @@ mod tests {
         let (torch, _) = summaries(&trace(&growing(10, 0), &[], true));
         assert_eq!(torch[0].native_reserved, Some(Bytes::mib(40)));
         assert_eq!(torch[0].peak_reserved, Bytes::mib(40));
+    }
+
+    /// With two divisions of a power of two, 530 MiB are rounded up to 768 MiB.
+    #[test]
+    fn the_users_other_settings_apply_to_both_sides() {
+        let events = [(Action::SegmentMap, TORCH, 780 * MIB), (Action::Alloc, TORCH, 530 * MIB)];
+        let mut trace = trace(&events, &[], true);
+        assert_eq!(summaries(&trace).0[0].native_reserved, None, "the default settings take less");
+        trace.settings.text = Some("roundup_power2_divisions:2,expandable_segments:True".to_owned());
+        assert_eq!(summaries(&trace).0[0].native_reserved, Some(Bytes::mib(768)));
     }
 
     /// PyTorch has 14 GiB, and the pool served a library from 34 MiB of pages: the pool saved none of the 14 GiB.

@@ -1,6 +1,7 @@
 //! What to do about a finding in a recording, with figures from the recording itself.
 
 use makeroom_core::{Bytes, Frame, Trace, TraceKind};
+use makeroom_sim::Settings;
 
 use super::choice::holder;
 use super::verdict::Refusal;
@@ -107,9 +108,14 @@ fn cache(refusal: &Refusal<'_>) -> Vec<Fix> {
     fixes
 }
 
+/// Whether the recorded program ran with expandable segments.
+fn was_expandable(trace: &Trace) -> bool {
+    Settings::recorded(&trace.settings).expandable_segments
+}
+
 fn fragmentation(trace: &Trace, refusal: &Refusal<'_>, alternatives: &[Alternative]) -> Vec<Fix> {
     let mut fixes = Vec::new();
-    if trace.settings.expandable_segments != Some(true) && refusal.has_segments {
+    if !was_expandable(trace) && refusal.has_segments {
         let tried = alternatives.iter().find(|alternative| alternative.settings.is_some());
         fixes.push(expandable_that_fits(alternatives).unwrap_or_else(|| {
             let mut fix = advice::expandable_segments();
@@ -281,7 +287,7 @@ pub(crate) fn futile(
     if !refusal.has_segments {
         return futile;
     }
-    let is_expandable = trace.settings.expandable_segments == Some(true);
+    let is_expandable = was_expandable(trace);
     match cause {
         Cause::Fragmentation => {
             futile.push("empty_cache(), because live tensors sit between the free blocks".to_owned());

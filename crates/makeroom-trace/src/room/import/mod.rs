@@ -31,6 +31,7 @@ mod refusals;
 mod rows;
 mod segments;
 
+use std::collections::BTreeMap;
 use std::io::Read;
 
 use makeroom_core::{Bytes, Trace, TraceKind};
@@ -38,6 +39,9 @@ use makeroom_core::{Bytes, Trace, TraceKind};
 use self::collect::Collected;
 use super::{Frame, Header, Reader};
 use crate::error::Error;
+
+/// The variables that PyTorch's allocator reads, the newer one first.
+const TORCH_SETTINGS: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
 
 /// Reads a file up to its last complete frame.
 pub(crate) fn read(stream: impl Read) -> Result<Trace, Error> {
@@ -64,8 +68,17 @@ pub(crate) fn read(stream: impl Read) -> Result<Trace, Error> {
     process.unread = reader.unread().map_or(Bytes::ZERO, |unread| unread.bytes);
     devices::assemble(&mut trace, clock, &mut collected, &ended, &mut process);
     trace.notes.extend(notes(&collected, &process));
+    trace.settings.text = torch_settings(&process.identity.environment);
     trace.process = Some(process);
     Ok(trace)
+}
+
+/// The settings of PyTorch's allocator. `None` also if its two variables contradict each other: which of them applies
+/// depends on PyTorch's version.
+fn torch_settings(environment: &BTreeMap<String, String>) -> Option<String> {
+    let mut given = TORCH_SETTINGS.iter().filter_map(|&name| environment.get(name));
+    let first = given.next()?;
+    given.all(|other| other == first).then(|| first.clone())
 }
 
 /// Notes for the readers of a result about the recording.
