@@ -21,6 +21,7 @@ mod replay;
 mod run;
 mod run_json;
 mod sanitize;
+mod savings;
 mod table;
 mod text;
 #[cfg(target_os = "linux")]

@@ -36,7 +36,9 @@ pub(crate) fn attach(
                     fixes.insert(
                         0,
                         missing.map_or(raise.clone(), |missing| Fix {
-                            action: format!("{}: {missing} is missing", raise.action),
+                            action: format!(
+                                "raise --limit by at least {missing}, if the GPU has it; later allocations may need more"
+                            ),
                             frees: Some(missing),
                             ..raise
                         }),
@@ -81,7 +83,7 @@ fn raise_limit_of_run(refusal: &Refusal<'_>) -> Fix {
     let wanted = refusal.wants() + refusal.contexts() + refusal.counted_beyond();
     let spare = if refusal.counted_beyond().is_zero() { Bytes::ZERO } else { refusal.driver_request() };
     let mebibytes = (wanted + spare).get().div_ceil(1 << 20);
-    Fix::new("raise the limit, if the GPU has the memory")
+    Fix::new("raise --limit, if the GPU has the memory")
         .command(format!("makeroom run … --limit {mebibytes}MiB -- …"))
 }
 
@@ -300,9 +302,7 @@ pub(crate) fn futile(
             let would_fit = alternatives.iter().any(|alternative| alternative.fits == Some(true));
             futile.push(match (is_expandable, would_fit) {
                 (true, _) => {
-                    format!(
-                        "empty_cache(), because only {cached} is cached; expandable_segments was already on"
-                    )
+                    format!("empty_cache() (only {cached} is cached) or expandable_segments (already on)")
                 }
                 (false, true) => {
                     format!("empty_cache(), because only {cached} is cached, between live tensors")

@@ -119,7 +119,8 @@ impl Ended {
                 let _ = lines::keep(path);
             }
             let explanation = explain_trace(&trace, &TraceQuestion::default());
-            has_fixed_segments &= explanation.run.as_ref().is_some_and(|run| run.expandable.is_empty());
+            has_fixed_segments &=
+                explanation.run.as_ref().is_some_and(|run| run.expandable.iter().all(|torch| !torch.is_on));
             explanation
         });
         Self {
