@@ -1,17 +1,17 @@
-//! What every policy must pass, whatever its order: one suite, for those here and those still to come.
+//! The test suite that every placement policy must pass, whatever its order.
 //!
-//! It is a function and not a test so that other crates can hold their policies to it. It runs everything under
-//! the referee of `validate` and says what was wrong instead of panicking.
+//! It is a function, not a test, so that other crates can run it on their own policies. It runs everything under the
+//! checker in `validate` and returns the first violation instead of panicking.
 
 use crate::placement::{Offset, Placement};
 use crate::validate::{Validated, Violation};
 
-/// Large enough for every grain and cut rule, and a multiple of every grain.
+/// Large enough for every grain and splitting rule, and a multiple of every grain.
 const REGION: u64 = 1 << 30;
-/// A request that policies with a coarse cut rule also place exactly: two of it fill a hole of twice its size.
+/// A request that policies with a coarse splitting rule also place exactly: two of them fill a hole of twice the size.
 const BLOCK: u64 = 1 << 20;
 
-/// Puts fresh policies through the suite; the first thing that was wrong.
+/// Runs the suite on new policies; returns the first violation.
 pub fn conformance<P: Placement>(make: impl Fn() -> P) -> Result<(), Violation> {
     let scenarios: [(&str, Scenario<P>); 9] = [
         ("an empty space places nothing", empty),
@@ -34,7 +34,7 @@ pub fn conformance<P: Placement>(make: impl Fn() -> P) -> Result<(), Violation> 
 
 type Scenario<P> = fn(&mut Validated<P>) -> Result<(), Failed>;
 
-/// Why a scenario cannot go on.
+/// Why a scenario failed.
 struct Failed(String);
 
 fn require(is_right: bool, wrong: &str) -> Result<(), Failed> {
@@ -148,7 +148,7 @@ fn absurd<P: Placement>(policy: &mut Validated<P>) -> Result<(), Failed> {
 }
 
 fn mixed<P: Placement>(policy: &mut Validated<P>) -> Result<(), Failed> {
-    // A linear congruence: the suite must be the same for everybody, and needs no dependency.
+    // A linear congruential generator: deterministic, and no dependency.
     let mut state = 1_u64;
     let mut random = |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,15 +1,14 @@
-//! A slow, obviously right referee that any policy can be run under.
+//! A slow, obviously correct checker for any placement policy.
 //!
-//! It keeps its own list of regions and blocks, shares no code with the policies, and recomputes everything from
-//! that list at every step: what overlaps, what lies outside, what is free. It never corrects a policy; it keeps
-//! the first thing that was wrong.
+//! It keeps its own list of regions and blocks, shares no code with the policies, and recomputes overlaps, bounds and
+//! free memory from that list at every step. It never corrects a policy; it records the first violation.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::placement::{NotPlaced, Offset, Placement, Region, Report};
 
-/// Something a policy did that no policy may do.
+/// Something that a policy must not do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub String);
 
@@ -21,7 +20,7 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// A policy with a referee.
+/// A policy with a checker.
 #[derive(Clone, Debug)]
 pub struct Validated<P> {
     policy: P,
@@ -32,12 +31,12 @@ pub struct Validated<P> {
 }
 
 impl<P: Placement> Validated<P> {
-    /// Watches a policy that has no regions yet.
+    /// Wraps a policy that has no regions yet.
     pub fn new(policy: P) -> Self {
         Self { policy, regions: Vec::new(), blocks: BTreeMap::new(), violation: None }
     }
 
-    /// The first thing that was wrong, if anything was.
+    /// The first violation, if any.
     pub fn verdict(&self) -> Result<(), Violation> {
         self.violation.clone().map_or(Ok(()), Err)
     }
@@ -168,7 +167,7 @@ mod tests {
     use super::*;
     use crate::BestFit;
 
-    /// Places everything at the same offset, and loses count of what is free.
+    /// Places everything at the same offset, and loses count of free memory.
     struct Careless;
 
     impl Placement for Careless {
