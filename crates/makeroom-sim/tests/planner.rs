@@ -1,4 +1,4 @@
-//! The planner on public instances that are not part of the project, if `MAKEROOM_PLANNER` names their folder.
+//! Runs the planner on public instances that are not part of the project, if `MAKEROOM_PLANNER` names their directory.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
 
 use std::env;
