@@ -3,7 +3,7 @@
 //!
 //! The backing returns immediately, so only the policy is measured. Each figure is the best of many rounds, after a
 //! warm-up round. PyTorch's figures are from another machine (the host of an H200): they are a guide, not a comparison.
-#![expect(clippy::print_stdout, reason = "a table is what this program is for")]
+#![expect(clippy::print_stdout, reason = "this program prints a table")]
 
 use std::time::Instant;
 

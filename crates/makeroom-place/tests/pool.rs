@@ -492,7 +492,7 @@ fn a_refusal_carries_the_account() {
     assert_eq!((shortage.stats.live, shortage.limit), (30 * MIB, Some(64 * MIB)));
     assert_eq!(shortage.largest, 10 * MIB);
     let text = shortage.to_string();
-    assert!(text.contains("60.00 MiB refused by the pool's limit: 30.00 MiB live"), "{text}");
+    assert!(text.contains("60.00 MiB failed: the pool's limit was reached; 30.00 MiB live"), "{text}");
     let shortage = pool.allocate(&mut card, u64::MAX, StreamId(0)).expect_err("absurd");
     assert_eq!(shortage.cause, Cause::TooLarge);
 }

@@ -3,7 +3,7 @@
 //!
 //! The output is a Markdown table. Shares are shown only for runs longer than five seconds: in shorter ones, the pool
 //! is still allocating its first memory.
-#![expect(clippy::print_stdout, reason = "a table is what this program is for")]
+#![expect(clippy::print_stdout, reason = "this program prints a table")]
 
 mod recordings;
 

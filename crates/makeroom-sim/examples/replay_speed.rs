@@ -2,7 +2,7 @@
 //!
 //! Only the replay is timed, not reading the file. The events include segment events and completions of frees, so the
 //! figure shows how fast a whole file is processed. Each figure is the best of many runs. Used by `bench/replay`.
-#![expect(clippy::print_stdout, reason = "a table is what this program is for")]
+#![expect(clippy::print_stdout, reason = "this program prints a table")]
 
 mod recordings;
 

@@ -1,5 +1,5 @@
 //! Checks the model of PyTorch's allocator against real recordings: every address, every segment, every failure.
-#![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::PathBuf;
 

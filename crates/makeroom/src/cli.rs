@@ -71,7 +71,7 @@ Examples:
   makeroom run --pool --spill 32GiB -- python train.py  and spill to host memory
 
 Exit status: that of the program.")]
-#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a separate option")]
 pub(crate) struct Run {
     /// Recording file [default: makeroom.PID.room]; child processes add their PID
     #[arg(short, long, value_name = "FILE")]
@@ -354,7 +354,7 @@ pub(crate) struct Why {
     #[arg(value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
 
-    /// Show everything, also what does not fit on one screen
+    /// Show everything, even if it does not fit on one screen
     #[arg(long, short)]
     pub(crate) verbose: bool,
 

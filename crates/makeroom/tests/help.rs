@@ -1,6 +1,6 @@
 //! The help of every command, short and long, as snapshots; short help fits one screen. Completions and man pages are
 //! generated from the same definitions.
-#![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::process::Command;
 

@@ -38,7 +38,7 @@ pub struct Piece {
 
 /// The call failed and changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the device refused")]
+#[error("the device call failed")]
 pub struct Refused;
 
 /// Whether a call may wait for the GPU, and for how long. The GPU itself can be waiting for the calling thread, so

@@ -116,9 +116,13 @@ pub enum Cause {
 /// A failed request, with the pool's statistics at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{} refused by {}: {} live, {} cached (largest piece {}), {} reserved{}",
+    "{} failed: {}; {} live, {} cached (largest piece {}), {} reserved{}",
     Bytes::new(self.requested),
-    match self.cause { Cause::Limit => "the pool's limit", Cause::Device => "the device", Cause::TooLarge => "the pool" },
+    match self.cause {
+        Cause::Limit => "the pool's limit was reached",
+        Cause::Device => "the device has no more memory",
+        Cause::TooLarge => "the request is larger than the address space",
+    },
     Bytes::new(self.stats.live),
     Bytes::new(self.stats.cached),
     Bytes::new(self.largest),
@@ -143,10 +147,10 @@ pub struct Shortage {
 #[non_exhaustive]
 pub enum FreeError {
     /// The address does not belong to the pool.
-    #[error("{0} was not allocated here")]
+    #[error("{0} was not allocated from this pool")]
     Foreign(Address),
     /// The address belongs to the pool, but no live block starts there: a double free, or an address inside a block.
-    #[error("no block in use begins at {0}: it was freed before, or lies inside of a block")]
+    #[error("no live block starts at {0}: it was already freed, or is inside a block")]
     NotInUse(Address),
 }
 

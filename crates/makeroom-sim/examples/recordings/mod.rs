@@ -1,5 +1,5 @@
 //! The recordings used by the examples: those given on the command line, or the project's own.
-#![expect(clippy::print_stderr, reason = "a file that is none is told beside the table")]
+#![expect(clippy::print_stderr, reason = "files that are not recordings are reported next to the table")]
 
 use std::path::{Path, PathBuf};
 
