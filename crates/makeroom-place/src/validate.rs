@@ -71,7 +71,7 @@ impl<P: Placement> Validated<P> {
         self.require(at.is_multiple_of(alignment), || format!("{at:#x} is not a multiple of {alignment}"));
         let end = at.saturating_add(size);
         let is_inside = self.regions.iter().any(|region| region.offset.0 <= at && end <= region.end());
-        self.require(is_inside, || format!("{at:#x} to {end:#x} is not inside of a region"));
+        self.require(is_inside, || format!("{at:#x} to {end:#x} is not inside a region"));
         let overlapped = self.blocks.iter().find(|&(&other, &size)| at < other + size && other < end);
         let overlapped = overlapped.map(|(&other, _)| other);
         self.require(overlapped.is_none(), || format!("{at:#x} to {end:#x} overlaps {overlapped:#x?}"));
@@ -85,7 +85,7 @@ impl<P: Placement> Validated<P> {
             end.is_some_and(|end| end <= offset + size)
         });
         self.require(fitting.is_none(), || {
-            format!("{request} bytes were refused, but {fitting:x?} has room")
+            format!("placing {request} bytes failed, but {fitting:x?} has space")
         });
     }
 
@@ -102,7 +102,7 @@ impl<P: Placement> Validated<P> {
             blocks: self.blocks.len(),
         };
         let report = self.policy.report();
-        self.require(report == expected, || format!("{report:?} is reported, {expected:?} is true"));
+        self.require(report == expected, || format!("reported {report:?}, expected {expected:?}"));
     }
 }
 
@@ -121,7 +121,7 @@ impl<P: Placement> Placement for Validated<P> {
     fn free(&mut self, offset: Offset) -> Result<u64, NotPlaced> {
         let freed = self.policy.free(offset);
         let known = self.blocks.remove(&offset.0);
-        self.require(freed.ok() == known, || format!("freeing {offset:x?} gave {freed:?}, not {known:?}"));
+        self.require(freed.ok() == known, || format!("freeing {offset:x?} returned {freed:?}, not {known:?}"));
         self.check_report();
         freed
     }
@@ -134,7 +134,7 @@ impl<P: Placement> Placement for Validated<P> {
         let grown = self.policy.grow(size);
         if let Some(region) = grown {
             let is_behind = self.regions.iter().all(|known| known.end() <= region.offset.0);
-            self.require(is_behind, || format!("{region:x?} is not behind all other regions"));
+            self.require(is_behind, || format!("{region:x?} is not after all other regions"));
             self.require(region.size <= size, || format!("{region:x?} is larger than {size} bytes"));
             self.regions.push(region);
         }
@@ -152,7 +152,7 @@ impl<P: Placement> Placement for Validated<P> {
         unused.sort_by_key(|region| region.offset);
         taken.sort_by_key(|region| region.offset);
         self.regions = used;
-        self.require(taken == unused, || format!("{taken:x?} were taken away, {unused:x?} were unused"));
+        self.require(taken == unused, || format!("{taken:x?} were removed, {unused:x?} were unused"));
         self.check_report();
         shrunk
     }

@@ -203,10 +203,10 @@ impl Workload {
             let peak = Bytes::new(peak);
             notes.push(match self.program.refused() {
                 1 => format!(
-                    "1 request failed in the recorded run; where it fits, it is freed immediately, which raises the live peak to {peak}"
+                    "1 request failed in the recorded run; if it fits here, it is freed immediately, which raises the live peak to {peak}"
                 ),
                 refused => format!(
-                    "{refused} requests failed in the recorded run; where they fit, they are freed immediately, which raises the live peak to {peak}"
+                    "{refused} requests failed in the recorded run; those that fit here are freed immediately, which raises the live peak to {peak}"
                 ),
             });
         }

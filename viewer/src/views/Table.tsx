@@ -1,4 +1,4 @@
-// A table with sortable columns. The header shows the sort order, also to screen readers.
+// A table with sortable columns. The header shows the sort order, including to screen readers.
 import type { ComponentChildren } from "preact";
 
 export interface Column {
