@@ -87,7 +87,7 @@ fn a_request_that_was_refused_is_told_where_it_raises_the_peak() {
     let live = Bytes::new(comparison.runs[0].outcome.peak_live);
     assert!(live > comparison.peak_live, "{live}");
     let told = format!(
-        "1 request failed in the recorded run; where it fits, it is freed immediately, which raises the live peak to {live}"
+        "1 request failed in the recorded run; if it fits here, it is freed immediately, which raises the live peak to {live}"
     );
     assert_eq!(comparison.notes.last(), Some(&told), "{:?}", comparison.notes);
 }

@@ -162,9 +162,9 @@ pub(crate) struct Fit {
     #[arg(long, value_name = "NAME", value_parser = makeroom_sim::parse)]
     pub(crate) allocator: Option<AllocatorSpec>,
 
-    /// Memory to keep free, in percent of the GPU
+    /// Memory to keep free, in percent of the GPU [default: 0.5 to 2]
     ///
-    /// [default: 0.5 to 2, depending on how exact the prediction is; at least 64 MiB]
+    /// The default depends on how exact the prediction is, and is at least 64 MiB.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(crate) margin: Option<f64>,
 

@@ -79,7 +79,7 @@ function FixRow({ pane, fix }: { pane: Pane; fix: Fix }) {
   return (
     <li>
       <Name model={pane.model} text={fix.do} most={400} />
-      {fix.frees_bytes !== null && <span class="quiet"> — up to {bytes(fix.frees_bytes)}</span>}
+      {fix.frees_bytes !== null && <span class="quiet"> (frees up to {bytes(fix.frees_bytes)})</span>}
       {fix.command !== null && (
         <div class="command">
           <code>{fix.command.slice(0, 2000)}</code> <Copy text={fix.command} />

@@ -13,7 +13,7 @@ use super::sizes::card_size;
 /// How to look at the machine.
 #[derive(Debug, Args)]
 pub(crate) struct Looking {
-    /// Directory of the process file system
+    /// Process file system to read
     ///
     /// In a container, pass the directory where the host's /proc is mounted.
     #[arg(long, value_name = "DIR", default_value = "/proc")]

@@ -53,9 +53,9 @@ pub(crate) struct View {
     pub(crate) card: Option<Bytes>,
 }
 
-/// Export a recording to Perfetto, speedscope, Parquet, CSV and others
+/// Export a recording to Perfetto, speedscope, Parquet or CSV
 ///
-/// PyTorch's viewer reads the format `snapshot`. docs/export.md describes every column of the tables.
+/// PyTorch's viewer reads the format `snapshot`. docs/export.md describes the columns of the tables.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
