@@ -197,7 +197,7 @@ mod tests {
         policy.grow(64);
         assert_eq!(policy.verdict(), Ok(()));
         policy.place(8, 1);
-        assert!(policy.verdict().unwrap_err().0.contains("is reported"));
+        assert!(policy.verdict().unwrap_err().0.contains("reported Report"));
 
         let mut policy = Validated::new(Careless);
         policy.place(9, 1);
@@ -205,7 +205,7 @@ mod tests {
 
         let mut policy = Validated::new(Careless);
         policy.place(8, 1);
-        assert!(policy.verdict().unwrap_err().0.contains("not inside of a region"));
+        assert!(policy.verdict().unwrap_err().0.contains("not inside a region"));
 
         let mut policy = Validated::new(Careless);
         assert!(policy.free(Offset(3)).is_ok());
