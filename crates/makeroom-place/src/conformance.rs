@@ -105,7 +105,10 @@ fn align<P: Placement>(policy: &mut Validated<P>) -> Result<(), Failed> {
         policy.place(1, 0).is_none() && policy.place(1, 3).is_none(),
         "an impossible alignment was accepted",
     )?;
-    require(policy.place(BLOCK, 1 << 63).is_none_or(|offset| offset.0 == 0), "a huge alignment was not respected")
+    require(
+        policy.place(BLOCK, 1 << 63).is_none_or(|offset| offset.0 == 0),
+        "a huge alignment was not respected",
+    )
 }
 
 fn regions<P: Placement>(policy: &mut Validated<P>) -> Result<(), Failed> {

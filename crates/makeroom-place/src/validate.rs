@@ -121,7 +121,9 @@ impl<P: Placement> Placement for Validated<P> {
     fn free(&mut self, offset: Offset) -> Result<u64, NotPlaced> {
         let freed = self.policy.free(offset);
         let known = self.blocks.remove(&offset.0);
-        self.require(freed.ok() == known, || format!("freeing {offset:x?} returned {freed:?}, not {known:?}"));
+        self.require(freed.ok() == known, || {
+            format!("freeing {offset:x?} returned {freed:?}, not {known:?}")
+        });
         self.check_report();
         freed
     }

@@ -25,7 +25,9 @@ pub enum PoolError {
     #[error(transparent)]
     WrongAddress(Box<WrongAddress>),
     /// The process is a forked child of the one that created the pool.
-    #[error("this process was forked from the one that created the pool, and CUDA does not work after a fork")]
+    #[error(
+        "this process was forked from the one that created the pool, and CUDA does not work after a fork"
+    )]
     Forked,
     /// A stream is in another context than the pool's.
     #[error("the stream does not belong to the pool's context, the primary context of device {device}")]

@@ -147,7 +147,9 @@ pub(crate) extern "C" fn makeroom_torch_record_stream(address: *mut c_void, stre
         let address = Address(address as u64);
         let devices = devices::all()?;
         let device = devices.iter().find(|device| device.reaches(address));
-        let foreign = || Failure::new(crate::abi::WRONG_ADDRESS, format!("{address} was not allocated by makeroom's pool"));
+        let foreign = || {
+            Failure::new(crate::abi::WRONG_ADDRESS, format!("{address} was not allocated by makeroom's pool"))
+        };
         device.ok_or_else(foreign)?.record_stream(address, stream_id(stream))
     });
 }
