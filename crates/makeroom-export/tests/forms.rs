@@ -1,5 +1,5 @@
 //! Every format of every real recording: sums must match, and a snapshot must survive a round trip.
-#![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

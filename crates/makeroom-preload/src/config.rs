@@ -21,7 +21,7 @@ pub(crate) enum StackMode {
 
 /// Settings from the environment variables.
 #[derive(Debug, Default)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a variable of its own")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a separate variable")]
 pub(crate) struct Config {
     /// Whether the library does nothing at all.
     pub(crate) is_off: bool,

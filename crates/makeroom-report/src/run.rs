@@ -288,7 +288,7 @@ fn findings(
             growth.first,
             growth.last,
             growth.seconds,
-            if growth.is_steady { ", all the time" } else { "" }
+            if growth.is_steady { ", steadily" } else { "" }
         );
         paragraph(out, &text, columns);
     }
@@ -314,7 +314,7 @@ fn never_freed(out: &mut String, left: &Leftover, run: &RunSummary, columns: usi
     let end = match run.end {
         Some(ProcessEnd::Exited(_)) => ", released by the driver at exit",
         Some(ProcessEnd::Replaced) => ", when it called exec",
-        Some(ProcessEnd::Signalled(_)) => ", when a signal ended it",
+        Some(ProcessEnd::Signalled(_)) => ", when a signal killed it",
         _ => "",
     };
     // The time after the recording stopped is unknown.

@@ -1,9 +1,8 @@
-//! How fast recordings are replayed: events per second on one core, for each allocator.
+//! Measures replay speed: events per second on one core, for each allocator.
 //!
-//! Only the replay is timed, not the reading. Events are those of the recording, segments and second halves of
-//! frees included, so the figure says how fast a file is answered. Each figure is the best of many runs; `bench/replay`
-//! starts this.
-#![expect(clippy::print_stdout, reason = "a table is what this program is for")]
+//! Only the replay is timed, not reading the file. The events include segment events and completions of frees, so the
+//! figure shows how fast a whole file is processed. Each figure is the best of many runs. Used by `bench/replay`.
+#![expect(clippy::print_stdout, reason = "this program prints a table")]
 
 mod recordings;
 
@@ -23,7 +22,7 @@ const ALLOCATORS: [&str; 8] = [
     "makeroom",
     "ideal",
 ];
-/// How long each figure is measured.
+/// How long to measure each figure.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 fn main() {

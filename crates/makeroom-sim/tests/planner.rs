@@ -1,5 +1,5 @@
-//! The planner on public instances that are not part of the project, if `MAKEROOM_PLANNER` names their folder.
-#![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
+//! Runs the planner on public instances that are not part of the project, if `MAKEROOM_PLANNER` names their directory.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::env;
 use std::fs;

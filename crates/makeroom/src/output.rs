@@ -51,7 +51,7 @@ pub(crate) fn error(message: &str, hint: Option<&str>) {
     remark(&format!("{style}error{style:#}: {message}\n{hint}"));
 }
 
-/// The width of a result: that of the terminal, also through a pipe, or `COLUMNS` if there is no terminal. A file is
+/// The width of a result: that of the terminal, even through a pipe, or `COLUMNS` if there is no terminal. A file is
 /// read later and elsewhere, so the current terminal does not matter.
 pub(crate) fn columns() -> usize {
     width(if is_file(io::stdout()) { None } else { terminal_size() })

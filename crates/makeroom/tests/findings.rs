@@ -387,7 +387,10 @@ fn a_program_that_changes_pytorchs_settings_is_told() {
 fn memory_that_the_pool_cannot_serve_is_told() {
     let stage = Stage::named("pooled-contexts", "contexts");
     let said = stage.said(&["--pool"], "contexts");
-    assert!(said.contains("the driver serves contexts that the program created itself"), "{said}");
+    assert!(
+        said.contains("the program created its own CUDA context, which allocates from the driver"),
+        "{said}"
+    );
 }
 
 /// Compiled programs often allocate through a wrapper of their own. Its caller is the useful name.

@@ -1,6 +1,6 @@
 //! Programs built with sanitizers under `makeroom run`: they behave as without it, and one line reports that they are
 //! not recorded. Sanitizers that the C compiler lacks are skipped.
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may panic, and says what it skips")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may panic, and reports what it skips")]
 
 #[path = "support/surroundings.rs"]
 mod surroundings;

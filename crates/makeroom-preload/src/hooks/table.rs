@@ -341,7 +341,7 @@ macro_rules! hooks {
 
         /// The functions that programs call.
         #[allow(non_snake_case, reason = "the driver's own names")]
-        #[allow(unused_unsafe, reason = "some rows read nothing")]
+        #[allow(unused_unsafe, reason = "some rows have no arguments to read")]
         mod exported {
             use super::*;
 

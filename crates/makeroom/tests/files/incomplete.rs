@@ -76,7 +76,7 @@ fn a_recording_that_is_cut_is_missed() {
     let output = stage.run("run.room", "alloc 10 sleep 300 truncate run.room alloc 10 sleep 300 fill exit 9");
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(9), "{said}");
-    assert!(said.contains("256.00 MiB failed on GPU 0") && said.contains("the file was cut"), "{said}");
+    assert!(said.contains("256.00 MiB failed on GPU 0") && said.contains("the file was truncated"), "{said}");
 }
 
 /// A server that outlives the program has not ended.

@@ -96,7 +96,7 @@ pub(super) struct Collected {
     pub(super) devices: Vec<DeviceIndex>,
     pub(super) rows: Rows,
     pub(super) others: Vec<OtherEvent>,
-    /// One for each device: the first.
+    /// The first definition of each device.
     pub(super) device_definitions: Vec<DeviceDefinition>,
     defined: HashSet<DeviceIndex, FastHasher>,
     pub(super) device_samples: Vec<(i64, DeviceSample)>,
@@ -304,8 +304,8 @@ impl Collected {
     }
 }
 
-/// Frees are stamped with the device that was current, or with none: what counts is where the memory was taken.
-/// Addresses are the same for all devices of a process.
+/// Sets the device of frees. They are recorded with the current device or none, but the device that counts is the one
+/// where the memory was allocated. Addresses are unique across all devices of a process.
 fn find_devices_of_frees(rows: &mut Rows) {
     let mut taken: FastMap<u64, DeviceIndex> = FastMap::default();
     for position in 0..rows.len() {
@@ -328,7 +328,7 @@ fn find_devices_of_frees(rows: &mut Rows) {
 }
 
 impl Role {
-    /// Whether it says something of a device's memory itself.
+    /// Whether the event concerns a device's memory itself.
     pub(super) fn is_about_memory(self) -> bool {
         !matches!(self, Self::Wait | Self::EndStream)
     }
@@ -339,7 +339,7 @@ impl Role {
     }
 }
 
-/// Whether an event that is not about device memory is looked at; most calls are only counted.
+/// Whether an event that is not about device memory is processed; most calls are only counted.
 fn is_of_use(kind: EventKind) -> bool {
     matches!(
         kind,
@@ -366,7 +366,7 @@ fn is_of_use(kind: EventKind) -> bool {
     )
 }
 
-/// What an event does to device memory; `None` when it is about something else.
+/// The effect of an event on device memory; `None` if it is about something else.
 fn role(event: &Event) -> Option<Role> {
     Some(match event.kind {
         EventKind::DeviceAlloc

@@ -1,21 +1,21 @@
 //! Converts a `.room` file to a trace.
 //!
 //! ```text
-//! definitions.rs  names, frames and stacks to the trace's own tables
+//! definitions.rs  maps names, frames and stacks to the trace's own tables
 //! collect.rs      one pass over the file: rows of device memory, and everything else
 //! rows.rs         these rows, packed
-//! refusals.rs     which refused requests were only a first attempt
-//! segments.rs     which driver memory a framework cuts its tensors out of
-//! devices.rs      rows in the order of time into the events of each device
-//! pending.rs      frees in stream order that were not known to be back
-//! keeps.rs        what the driver kept beyond what it handed out
+//! refusals.rs     finds failed requests that were retried
+//! segments.rs     finds the driver memory that a framework divides into tensors
+//! devices.rs      converts rows, in order of time, to the events of each device
+//! pending.rs      stream-ordered frees that are not known to be complete
+//! keeps.rs        memory that the driver keeps beyond live allocations
 //! process.rs      pinned memory, contexts, code, measurements
 //! ```
 //!
-//! **Tensors and driver memory.** If a framework's blocks were recorded, they are the allocations of the trace, and
-//! the driver memory of that framework is segments: everything that PyTorch's allocator requested, by its stack, and
-//! all memory that contained tensors. Driver memory of other code (NCCL, another framework, the program itself) is an
-//! allocation like a tensor. Without tensors, all driver memory is.
+//! **Tensors and driver memory.** If a framework's blocks were recorded, they are the allocations of the trace, and the
+//! driver memory of that framework is segments: all memory requested by PyTorch's allocator, according to its stack,
+//! and all memory that contained tensors. Driver memory of other code (NCCL, another framework, the program itself) is
+//! an allocation like a tensor. Without tensors, all driver memory is.
 //!
 //! Memory that does not belong to this process is not an allocation: address ranges, and memory imported from other
 //! processes or other APIs. Managed memory counts on the device where it was requested; memory of graphs counts from
