@@ -193,7 +193,6 @@ fn environment(arguments: &Run, recorder: &Recorder) -> Vec<(&'static str, OsStr
         ("MAKEROOM_FILE", recorder.destination.pattern.clone().into()),
         ("MAKEROOM_SOCKET", recorder.listener.path().into()),
         ("MAKEROOM_RUN_ID", recorder.run.clone().into()),
-        ("ASAN_OPTIONS", sanitizer::options_of_children()),
     ];
     if let Some(limit) = arguments.limit {
         variables.push(("MAKEROOM_LIMIT", limit.get().to_string().into()));
