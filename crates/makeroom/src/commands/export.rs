@@ -6,7 +6,7 @@ use std::path::Path;
 use makeroom_export::{ExportError, Form, TableKind, export};
 
 use crate::cli::{Export, ExportForm, ExportTable};
-use crate::commands::{place, recording};
+use crate::commands::{Kind, place, recording};
 use crate::failure::Failure;
 use crate::output;
 
@@ -15,12 +15,14 @@ pub(crate) fn run(arguments: &Export) -> Result<(), Failure> {
     let form = form(arguments);
     let path = arguments.output.as_deref().filter(|path| *path != Path::new("-"));
     if let Some(path) = path {
-        place::beside(path, std::slice::from_ref(&arguments.input))?;
+        place::check(path, Kind::Export, std::slice::from_ref(&arguments.input))?;
     }
     let trace = recording::read_trace(&arguments.input)?;
     let left_out = match path {
-        Some(path) => place::write(path, |file| export(&trace, form, file))
-            .map_err(|error| failed(&path.display().to_string(), error))?,
+        Some(path) => {
+            let failed = |error| failed(&path.display().to_string(), error);
+            place::write(path, Kind::Export, |file| export(&trace, form, file).map_err(failed))?
+        }
         None if is_binary(form) && io::stdout().is_terminal() => return Err(Failure::BinaryToTerminal),
         None => export(&trace, form, BufWriter::new(io::stdout()))
             .map_err(|error| failed("standard output", error))?,
