@@ -33,7 +33,7 @@ mod wrap;
 #[cfg(target_os = "linux")]
 pub use doctor::{doctor_json, doctor_text};
 pub use fit::{FitEnd, FitReport, FitRun, fit_json, fit_text};
-pub use incomplete::{EarlyStop, lost_recording_text};
+pub use incomplete::{EarlyStop, lost_recording_text, missing_reason};
 pub use json::explanation_json;
 #[cfg(target_os = "linux")]
 pub use metrics::{otlp_json, prometheus_text};
