@@ -47,7 +47,7 @@ pub use run::{
     sanitized_child_text, sanitized_text, stepped_aside_text, still_recorded_text, switched_off_text,
     unprepared_text, unrecorded_text,
 };
-pub use sanitize::sanitize;
+pub use sanitize::{escape_json, sanitize};
 pub use text::explanation_text;
 #[cfg(target_os = "linux")]
 pub use top::{Key, Request, Screen};

@@ -1,6 +1,6 @@
 //! `makeroom export`: converts a recording for other programs.
 
-use std::io::{self, BufWriter, IsTerminal as _};
+use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::Path;
 
 use makeroom_export::{ExportError, Form, TableKind, export};
@@ -24,8 +24,14 @@ pub(crate) fn run(arguments: &Export) -> Result<(), Failure> {
             place::write(path, Kind::Export, |file| export(&trace, form, file).map_err(failed))?
         }
         None if is_binary(form) && io::stdout().is_terminal() => return Err(Failure::BinaryToTerminal),
-        None => export(&trace, form, BufWriter::new(io::stdout()))
-            .map_err(|error| failed("standard output", error))?,
+        None => {
+            let to: Box<dyn Write + Send> = if io::stdout().is_terminal() {
+                Box::new(output::ToTerminal::new())
+            } else {
+                Box::new(BufWriter::new(io::stdout()))
+            };
+            export(&trace, form, to).map_err(|error| failed("standard output", error))?
+        }
     };
     if let Some(left_out) = left_out {
         output::remark(&format!("makeroom: {left_out}\n"));
