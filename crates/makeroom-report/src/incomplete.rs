@@ -77,7 +77,7 @@ pub fn lost_recording_text(
     let mut out = format!("{TITLE}makeroom{TITLE:#}: the recording cannot be read: {}\n", named.trim_end());
     match stop {
         // The error is the only reason.
-        Some(stop) if stop.reason == told => failures(&mut out, stop),
+        Some(stop) if stop.reason == told => failures(&mut out, "failed", stop),
         Some(stop) => early_stop(&mut out, stop, columns),
         None => {}
     }
@@ -91,17 +91,17 @@ fn early_stop(out: &mut String, stop: &EarlyStop, columns: usize) {
         stop.reason
     );
     paragraph(out, &text, columns);
-    failures(out, stop);
+    failures(out, "failed after that", stop);
 }
 
 /// The line about failed allocations that the recording does not contain.
-fn failures(out: &mut String, stop: &EarlyStop) {
+fn failures(out: &mut String, what: &str, stop: &EarlyStop) {
     if stop.refused > 0 {
         let first = stop.first_refused.map_or(String::new(), |(bytes, device)| match device {
             Some(device) => format!(", the first of {bytes} on GPU {device}"),
             None => format!(", the first of {bytes} of pinned host memory"),
         });
-        let _ = writeln!(out, "{MARGIN}failed after that: {}{first}", count(stop.refused, "allocation"));
+        let _ = writeln!(out, "{MARGIN}{what}: {}{first}", count(stop.refused, "allocation"));
     }
 }
 
@@ -130,7 +130,7 @@ mod tests {
         assert!(lost.contains("cannot be read: x.room: damaged\n  the recording is incomplete"), "{lost}");
         let damaged = EarlyStop { reason: "damaged".to_owned(), ..stop };
         let lost = lost_recording_text("x.room", &error, Some(&damaged), 200);
-        assert!(lost.contains("damaged\n  failed after that: 2 allocations"), "{lost}");
+        assert!(lost.contains("damaged\n  failed: 2 allocations"), "{lost}");
         let mut without = String::new();
         lines(&mut without, &run, None, 200);
         assert!(without.contains("the recording has no end"), "{without}");

@@ -207,6 +207,27 @@ fn a_child_with_options_of_its_own_runs_unharmed() {
     }
 }
 
+/// One child is recorded and the other is not, which must not go unnoticed.
+#[test]
+fn a_sanitized_child_beside_a_recorded_one_is_named() {
+    let folder = stage("beside");
+    if !is_built(&folder, "gcc", "undefined", "-w") {
+        return;
+    }
+    std::fs::rename(folder.join("program"), folder.join("recorded")).unwrap();
+    for (compiler, sanitizer, option, name) in BUILDS {
+        if is_built(&folder, compiler, sanitizer, option) {
+            let (_, both) = run(&folder, &[], &["sh", "-c", "./recorded; ./program"], None);
+            let said = text(&both.stderr);
+            assert_eq!(both.status.code(), Some(4), "{said}");
+            let lines = lines(&both);
+            let is_told = |line: &&String| line.ends_with("that program was not recorded");
+            let told: Vec<&String> = lines.iter().filter(is_told).collect();
+            assert!(told.len() == 1 && said.contains("used up to 1.00 MiB"), "{name} {option}: {said}");
+        }
+    }
+}
+
 /// The environment of a recorded program has no options that its user did not set.
 #[test]
 fn the_options_of_sanitizers_are_not_changed() {

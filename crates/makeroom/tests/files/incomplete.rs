@@ -96,7 +96,7 @@ fn a_recording_that_is_damaged_does_not_hide_a_failure() {
         let said = text(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(output.status.code(), Some(9), "{test}: {said}");
         assert!(said.contains("allocation of 256.00 MiB failed on GPU 0"), "{test}: {said}");
-        let failed = "failed after that: 1 allocation, the first of 256.00 MiB on GPU 0";
+        let failed = ": 1 allocation, the first of 256.00 MiB on GPU 0";
         assert!(said.contains(reason) && said.contains(failed), "{test}: {said}");
         assert!(!said.contains("was killed") && !said.contains("no allocation failed"), "{test}: {said}");
         let told: serde_json::Value =

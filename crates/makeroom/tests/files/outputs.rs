@@ -203,9 +203,9 @@ fn man_pages_replace_only_man_pages() {
     for is_link in [false, true] {
         fs::remove_file(&page).unwrap();
         if is_link {
-            symlink(&mine, &page).unwrap()
+            symlink(&mine, &page).unwrap();
         } else {
-            fs::copy(&mine, &page).map(drop).unwrap()
+            fs::copy(&mine, &page).map(drop).unwrap();
         }
         let output = stage.command(&["man", "pages"]).output().unwrap();
         let said = text(&output.stderr);

@@ -22,7 +22,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use makeroom_report::{process_unrecorded_text, sanitized_text, unprepared_text};
+use makeroom_report::{process_unrecorded_text, sanitized_child_text, sanitized_text, unprepared_text};
 
 use crate::cli::Run;
 use crate::commands::{Kind, place};
@@ -149,6 +149,9 @@ impl Recorder {
         } else {
             for (process, reason) in &heard.unrecorded {
                 output::remark(&process_unrecorded_text(*process, reason));
+            }
+            if let Some(name) = &heard.sanitizer {
+                output::remark(&sanitized_child_text(program, name, false));
             }
         }
         // Helper processes that loaded CUDA without using the GPU get a summary only if there is no other.

@@ -23,7 +23,7 @@ use crate::output;
 pub(crate) fn nothing(program: &str, is_off: bool, heard: &Heard) -> String {
     match (heard.unrecorded.first(), &heard.sanitizer) {
         (Some((_, reason)), _) => unrecorded_text(reason),
-        (None, Some(name)) => sanitized_child_text(program, name),
+        (None, Some(name)) => sanitized_child_text(program, name, true),
         (None, None) if is_off => switched_off_text(program),
         (None, None) => nothing_recorded_text(program),
     }
