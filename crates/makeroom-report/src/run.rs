@@ -115,10 +115,13 @@ pub fn sanitized_text(program: &str, sanitizer: &str) -> String {
     )
 }
 
-/// The line for a child process that runs without the recorder because of this sanitizer.
-pub fn sanitized_child_text(program: &str, sanitizer: &str) -> String {
+/// The line for a child process that runs without the recorder because of this sanitizer. `is_alone`: nothing else was
+/// recorded either.
+pub fn sanitized_child_text(program: &str, sanitizer: &str, is_alone: bool) -> String {
+    let what = if is_alone { "nothing" } else { "that program" };
+    let end = if is_alone { "recorded" } else { "not recorded" };
     format!(
-        "{TITLE}makeroom{TITLE:#}: {program} started a program that uses {sanitizer}, which conflicts with the recorder: nothing was recorded\n"
+        "{TITLE}makeroom{TITLE:#}: {program} started a program that uses {sanitizer}, which conflicts with the recorder: {what} was {end}\n"
     )
 }
 
