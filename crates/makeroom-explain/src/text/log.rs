@@ -9,6 +9,8 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::boundaries;
+
 /// How many lines before an anchor a family may look at.
 const LINES_BEFORE: usize = 80;
 /// How many lines after it; a TensorFlow dump of its bins is longer than any other format.
@@ -232,11 +234,7 @@ fn is_free_block(line: &str) -> bool {
 
 /// The front of a text, at most this many bytes of it.
 pub(crate) fn clipped(text: &str, longest: usize) -> &str {
-    let mut end = text.len().min(longest);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    &text[..boundaries::floor(text, longest)]
 }
 
 /// A line without the frame that rich consoles draw around tracebacks.

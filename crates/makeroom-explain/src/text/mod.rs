@@ -1,6 +1,7 @@
 //! Error texts: find the failure in a log, read what it says, and judge it.
 //!
 //! ```text
+//! boundaries.rs     offsets that do not split a character
 //! log.rs            clean lines, told apart by writer; stream/ condenses logs that are larger than memory
 //! lines.rs          what kind of line: a program's error or a person's sentence, handled or not
 //! discussion.rs     whether a text discusses memory: a request, a question, a change, release notes
@@ -23,6 +24,7 @@
 //! ```
 
 mod answer;
+mod boundaries;
 mod call;
 mod context;
 mod cured;

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::boundaries;
 use super::figures::pattern;
 use super::searched::{Searched, occurrences};
 
@@ -159,10 +160,7 @@ fn is_option(before: &str, is_short: bool) -> bool {
 
 /// Whether the words before an option only suggest it.
 pub(crate) fn is_suggested(before: &str) -> bool {
-    let mut from = before.len().saturating_sub(LONGEST_SUGGESTION);
-    while !before.is_char_boundary(from) {
-        from += 1;
-    }
+    let from = boundaries::ceil(before, before.len().saturating_sub(LONGEST_SUGGESTION));
     let words = before[from..].trim_end_matches(['`', '\'', '"', '(', '-']);
     let line = words.rsplit('\n').next().unwrap_or("");
     SUGGESTION.is_match(line) && !DONE.is_match(line)

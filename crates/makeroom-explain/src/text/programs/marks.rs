@@ -11,6 +11,7 @@ use aho_corasick::AhoCorasick;
 use regex::Regex;
 
 use super::{APPLICATIONS, BEFORE_TRAINERS, all, listed};
+use crate::text::boundaries;
 use crate::text::figures::pattern;
 use crate::text::searched::Searched;
 
@@ -134,19 +135,13 @@ fn strength(part: &str, start: usize, end: usize) -> Strength {
 
 /// The line before an offset, as far as it matters.
 fn line_before(part: &str, offset: usize) -> &str {
-    let mut from = offset.saturating_sub(NEIGHBORHOOD);
-    while !part.is_char_boundary(from) {
-        from += 1;
-    }
+    let from = boundaries::ceil(part, offset.saturating_sub(NEIGHBORHOOD));
     part[from..offset].rsplit('\n').next().unwrap_or("")
 }
 
 /// The line behind an offset, as far as it matters.
 fn line_behind(part: &str, offset: usize) -> &str {
-    let mut to = (offset + NEIGHBORHOOD).min(part.len());
-    while !part.is_char_boundary(to) {
-        to -= 1;
-    }
+    let to = boundaries::floor(part, offset + NEIGHBORHOOD);
     part[offset..to].split('\n').next().unwrap_or("")
 }
 
