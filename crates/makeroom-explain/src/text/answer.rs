@@ -20,6 +20,7 @@ use super::judge::{Account, judge};
 use super::lines::{is_own_failure, is_report, is_told_by_person};
 use super::log::Log;
 use super::other_failure::{self, OtherFailure};
+use super::placement;
 use super::searched::Searched;
 use super::situation::Situation;
 use super::undetermined;
@@ -115,11 +116,13 @@ fn counts(log: &Log, found: &Found, other: Option<&OtherFailure>) -> bool {
 }
 
 fn explain(log: &Log, found: Found) -> Explanation {
+    let searched = Searched::around(log.text(), log.offset(found.index));
     let mut facts = found.first.without_wrapped_figures();
+    placement::settle(&mut facts, searched);
     if facts.request.is_none() && facts.resource == Resource::Device && facts.live.is_none() {
         facts.request = request_beside(log, found.index);
     }
-    gpu_names::add_total(&mut facts, Searched::around(log.text(), log.offset(found.index)));
+    gpu_names::add_total(&mut facts, searched);
     let context = Context::read(log, found.index);
     let situation = Situation::new(log, found.index, &facts, &context);
     let mut causes = judge(&facts, &situation.account, &context);

@@ -29,24 +29,6 @@ const DEVICE_WORDS: [&str; 10] =
 /// Words of programs that the system or a scheduler ends.
 const HOST_WORDS: [&str; 9] =
     ["code 137", "Code:    137", "(137)", "SIGKILL", "OOMKill", "kubernetes", "container", " RAM", "swap"];
-/// Words that place a failure on the GPU where the error itself does not.
-const ON_DEVICE_WORDS: [&str; 9] = [
-    "device:GPU:",
-    "VRAM",
-    "OutOfDeviceMemory",
-    "OUT_OF_DEVICE_MEMORY",
-    "XPU out of memory",
-    "video memory",
-    "CUDA out of memory",
-    "GPU memory",
-    "显存",
-];
-
-/// Whether the text around an error places it on the GPU.
-pub(crate) fn is_on_device(situation: &Situation<'_>) -> bool {
-    ON_DEVICE_WORDS.iter().any(|words| situation.settings.mentions(words))
-}
-
 /// Adds hypotheses to the findings of an open case. The format's own possible causes keep their place before the
 /// general ones.
 pub(crate) fn add(findings: &mut Vec<Finding>, situation: &Situation<'_>) {
@@ -183,7 +165,7 @@ fn general(situation: &Situation<'_>) -> Vec<(Cause, String)> {
                 causes.extend(leak);
                 causes.push(others);
             }
-            if facts.resource == Resource::Unknown && !is_on_device(situation) {
+            if facts.resource == Resource::Unknown {
                 causes.push((Cause::HostMemory, "The machine ran out of memory, not the GPU.".to_owned()));
             }
         }

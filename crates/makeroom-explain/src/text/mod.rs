@@ -12,6 +12,7 @@
 //! context.rs        what else the log says: memory that grows, the program's line
 //! growth.rs         memory that grows, as people tell it without an error line
 //! identifiers.rs    names of branches, files and options that contain an error's words
+//! placement.rs      whether the GPU or the machine ran out, where the error does not say
 //! gpu_names.rs      the size of a GPU that a text only names
 //! judge/            facts in, findings out, by the definitions of crate::thresholds
 //! situation.rs      what advice depends on: settings.rs, environment.rs, language.rs, programs/
@@ -54,6 +55,7 @@ mod log;
 mod other_failure;
 mod own_code;
 mod phases;
+mod placement;
 mod programs;
 mod searched;
 mod settings;
