@@ -11,7 +11,7 @@ pub(crate) use account::Account;
 
 use super::context::Context;
 use super::facts::{Facts, Resource, Statement};
-use crate::thresholds::{ABSURD, CONTEXT_CEILING};
+use crate::thresholds::{ABSURD, CONTEXT_CEILING, CONTEXT_TYPICAL};
 use crate::{Cause, Certainty, Finding};
 
 /// All causes that apply, the most convincing first; empty where the text does not decide. The causes that are
@@ -115,10 +115,9 @@ fn by_arithmetic(account: &Account<'_>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
     let overhead = rules::non_framework_overhead(account);
     let overhead_first = account.facts.private_pools.is_some()
-        || pieces
-            .as_ref()
-            .zip(overhead.as_ref())
-            .is_some_and(|(pieces, overhead)| overhead.bytes > pieces.bytes);
+        || pieces.as_ref().zip(overhead.as_ref()).is_some_and(|(pieces, overhead)| {
+            overhead.bytes.map(|bytes| bytes - CONTEXT_TYPICAL) > pieces.bytes
+        });
     if overhead_first {
         findings.extend(overhead.clone());
     }
