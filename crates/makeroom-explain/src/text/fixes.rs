@@ -8,7 +8,7 @@ use std::cell::OnceCell;
 
 use makeroom_core::Bytes;
 
-use super::environment::System;
+use super::environment::{Device, System};
 use super::facts::{Facts, Resource};
 use super::fitting;
 use super::general_fixes::{MOST_CHUNKS, general};
@@ -61,7 +61,7 @@ pub(crate) fn for_cause(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
     if cause == Cause::Fragmentation && fixes.iter().all(|fix| fix.command.is_none()) {
         fixes.splice(0..0, smaller::less_data(situation));
     }
-    if fixes.is_empty() && cause == Cause::LiveDataFillsDevice {
+    if fixes.is_empty() && matches!(cause, Cause::LiveDataFillsDevice | Cause::NonFrameworkOverhead) {
         fixes.extend(smaller::around_the_gpu(situation));
     }
     if fixes.is_empty() && cause == Cause::HostMemory {
@@ -238,8 +238,9 @@ fn is_recordable(situation: &Situation<'_>) -> bool {
     facts.is_failure()
         && matches!(facts.resource, Resource::Device | Resource::Unknown)
         && situation.environment.maker == Maker::Nvidia
+        && situation.environment.device == Device::Gpu
         && matches!(situation.environment.system, System::Linux | System::Wsl)
-        && !matches!(facts.framework, "pytorch-xla" | "host")
+        && facts.framework != "host"
         && !is_without_cuda(facts)
 }
 

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use makeroom_core::Bytes;
 use regex::Regex;
 
+use super::environment::Device;
 use super::facts::{Facts, Resource};
 use super::figures::pattern;
 use super::situation::Situation;
@@ -48,6 +49,8 @@ fn without_request(facts: &Facts, situation: &Situation<'_>) -> String {
     let what = match (facts.resource, situation.environment.maker) {
         (Resource::Host, _) => "Host memory",
         (Resource::Device, Maker::Apple) => "Memory for the GPU",
+        (Resource::Device, _) if situation.environment.device == Device::Tpu => "TPU memory",
+        (Resource::Device, _) if situation.environment.device == Device::Npu => "NPU memory",
         (Resource::Device, _) => "GPU memory",
         _ => "Memory",
     };
@@ -70,10 +73,16 @@ fn without_request(facts: &Facts, situation: &Situation<'_>) -> String {
             sizes.join(", ")
         );
     }
+    if facts.resource == Resource::Unknown && !facts.evidence.is_empty() {
+        return format!("{what} ran out; the error does not say whether it was the GPU's or the machine's.");
+    }
     if facts.resource == Resource::Unknown {
         return format!(
-            "{what} ran out; the error gives no sizes and does not say whether it was the GPU's or the machine's."
+            "{what} ran out; the error does not say how much was requested, or whether it was the GPU's or the machine's."
         );
     }
-    format!("{what} ran out; the error gives no sizes.")
+    if !facts.evidence.is_empty() {
+        return format!("{what} ran out.");
+    }
+    format!("{what} ran out; the error does not say how much was requested or in use.")
 }
