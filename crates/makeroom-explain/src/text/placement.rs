@@ -10,6 +10,7 @@ use regex::Regex;
 use super::facts::{Facts, Resource};
 use super::figures::pattern;
 use super::identifiers::without_names;
+use super::language::Language;
 use super::searched::Searched;
 
 /// Names of device memory in a line.
@@ -52,7 +53,10 @@ pub(crate) fn settle(facts: &mut Facts, text: Searched<'_>) {
     }
     let any = |words: &Regex| text.any(|part| words.is_match(part));
     let line = without_names(&facts.quote);
+    // Python's own exception is MemoryError; this one is PyTorch's or CuPy's.
+    let is_gpu_exception = || line.contains("OutOfMemoryError") && Language::of(text).is_python();
     let is_device = of_line(&line) == Resource::Device
+        || is_gpu_exception()
         || any(&DEVICE_ERROR)
         || !HOST.is_match(&line) && any(&ON_GPU) && !any(&ON_HOST);
     if is_device {
@@ -82,6 +86,9 @@ mod tests {
         assert_eq!(settled("out of memory", "on my RTX 3060 with 16 GB RAM"), Resource::Unknown);
         assert_eq!(settled("out of memory", "node on /device:GPU:0, 16 GB RAM"), Resource::Device);
         assert_eq!(settled("out of memory", ""), Resource::Unknown);
+        let frame = "  File \"/app/run.py\", line 3, in main";
+        assert_eq!(settled("OutOfMemoryError", frame), Resource::Device);
+        assert_eq!(settled("MemoryError", frame), Resource::Unknown);
     }
 
     #[test]
