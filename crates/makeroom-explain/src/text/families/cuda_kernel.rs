@@ -95,11 +95,17 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     Some(facts)
 }
 
-/// What is needed and what there is, where the text says.
+/// The static shared memory that ptxas rejects, and its limit.
+pub(crate) fn shared_data(text: &str) -> Option<(Bytes, Bytes)> {
+    let found = SHARED_DATA.captures(text)?;
+    let bytes = |group: usize| u64::from_str_radix(&found[group], 16).ok().map(Bytes::new);
+    Some((bytes(1)?, bytes(2)?))
+}
+
+/// The needed and the available amount, where the text gives both.
 fn amounts(text: &str) -> Option<(Bytes, Bytes)> {
-    if let Some(found) = SHARED_DATA.captures(text) {
-        let bytes = |group: usize| u64::from_str_radix(&found[group], 16).ok().map(Bytes::new);
-        return Some((bytes(1)?, bytes(2)?));
+    if let Some(amounts) = shared_data(text) {
+        return Some(amounts);
     }
     let found = BOTH_SIZES.captures(text)?;
     let mut sizes =
