@@ -82,8 +82,8 @@ impl Shortage {
         cached >= missing && (share >= LARGE_CACHE_SHARE || is_ample)
     }
 
-    /// The same by the figures of a text alone: a cache that is small beside the request is no more than the usual
-    /// remainder, although little may be missing.
+    /// The same, from the figures of a text alone: a cache that is small compared with the request is the usual
+    /// remainder, even where little is missing.
     pub(crate) fn is_fragmented_in_text(&self) -> bool {
         self.cached.is_some_and(|cached| cached >= self.request.scaled(LEAST_OF_REQUEST))
             && self.is_fragmented()
