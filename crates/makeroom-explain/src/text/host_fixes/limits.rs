@@ -17,6 +17,7 @@ static SET: LazyLock<Regex> = LazyLock::new(|| {
         --mem(?:-per-cpu|-per-gpu|ory|ory-limit)?[=\ ](?P<a>\d+)(?P<au>[KMGT]?)
       | \b(?:h_vmem|s_vmem|mem|vmem|pmem)=(?P<b>\d+)(?P<bu>[KMGT])B?
       | \bmemory(?:\ limit)?(?:\ (?:to|was|is|of))?[*]{0,2}:?[*]{0,2}\s*["'`]?(?P<c>\d+)(?P<cu>[KMGT])i
+      | \bmemory\ limit\b[^.\n\d]{0,40}(?P<g>\d+)(?P<gu>[KMGT])i
       | \bReqMem\S*\s*[=:]\s*(?P<d>\d+)(?P<du>[KMGT])
       | \bmemory:\ usage\ \d+kB,\ limit\ (?P<e>\d+)(?P<eu>k)B
       | \bexceeded\ (?:job|step)?\ ?memory\ limit\ \((?:\d+)\ >\ (?P<f>\d+)\)
@@ -183,7 +184,7 @@ fn present(situation: &Situation<'_>) -> Option<Bytes> {
     let stated = || {
         situation.settings.parts().iter().find_map(|part| {
             let found = SET.captures(part)?;
-            let (number, unit) = ["a", "b", "c", "d", "e"]
+            let (number, unit) = ["a", "b", "c", "d", "e", "g"]
                 .iter()
                 .find_map(|group| Some((found.name(group)?, found.name(&format!("{group}u"))?)))?;
             // A number alone is in mebibytes, as Slurm has it.
