@@ -131,7 +131,7 @@ mod tests {
         assert!(shortage(400, 300, 9000, 1000).is_fragmented());
         // As large a share, but less than is missing.
         assert!(!shortage(4000, 300, 9000, 1000).is_fragmented());
-        // Small beside the live memory, large beside the missing bytes.
+        // Small compared with the live memory, large compared with the missing bytes.
         assert!(shortage(260, 250, 40_000, 1700).is_fragmented());
         // The usual remainder between live blocks.
         assert!(!shortage(26, 12, 26_000, 220).is_fragmented());

@@ -74,7 +74,7 @@ fn answer(log: &Log, found: Option<Found>, lines: usize) -> Explanation {
         {
             explain(log, found)
         }
-        // A person speaks of the failure, and a table shows who holds the memory.
+        // A person mentions the failure, and a table shows which processes hold the memory.
         Some(Found { first, holders: Some(holders), index, is_prose, later, survived, failures })
             if first.is_failure()
                 && other.is_none()
@@ -91,7 +91,7 @@ fn answer(log: &Log, found: Option<Found>, lines: usize) -> Explanation {
     }
 }
 
-/// A person tells that memory grows, and no program's own error says otherwise.
+/// A person reports that memory grows, and no program error contradicts it.
 fn grown(log: &Log, found: Option<&Found>, other: Option<&OtherFailure>) -> Option<Found> {
     let is_handled = found.is_some_and(|found| !found.is_prose && found.first.severity == Severity::Warning);
     if is_handled || other.is_some() || is_discussion(log) {
@@ -172,7 +172,7 @@ fn explain(log: &Log, found: Found) -> Explanation {
     }
 }
 
-/// The request that a program prints in a line of its own next to its error.
+/// The request that a program prints on a separate line near its error.
 fn request_beside(log: &Log, index: usize) -> Option<Bytes> {
     /// Such a line is this near.
     const LINES_NEAR: usize = 4;

@@ -149,7 +149,7 @@ fn add_shown(own: &mut Vec<Fix>, situation: &Situation<'_>, cause: Cause) {
     own.splice(place..place, shown);
 }
 
-/// Whether a request is so much larger than the device that splitting the work is no way out.
+/// Whether a request is so much larger than the device that splitting the work does not help.
 fn is_many_times_the_device(facts: &Facts) -> bool {
     let Some(request) = facts.request else { return false };
     facts.total.map_or(request >= LARGEST_GPU, |total| request.get() / total.get().max(1) >= MOST_CHUNKS)

@@ -292,7 +292,7 @@ fn shared_memory(situation: &Situation<'_>) -> Vec<Fix> {
 fn pinned(situation: &Situation<'_>) -> Vec<Fix> {
     let facts = situation.facts;
     let mut fixes = Vec::new();
-    // TensorFlow's pool has a setting of its own, which its own advice names.
+    // TensorFlow's advice already names the setting of its pool.
     if facts.framework == "tensorflow" && !situation.settings.mentions("UNIFIED_MEMORY") {
     } else if situation.settings.mentions("faiss") {
         fixes.push(
@@ -332,7 +332,7 @@ fn pinned(situation: &Situation<'_>) -> Vec<Fix> {
     fixes
 }
 
-/// A size beside the word for the page file.
+/// A size next to a mention of the page file.
 static PAGE_FILE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)(?:page ?-?file|paging ?file|virtual memory)[^\n.]{0,60}?\b(\d{1,3}) ?G|\b(\d{1,3}) ?GB? (?:of )?(?:page ?-?file|paging ?file|virtual memory)",

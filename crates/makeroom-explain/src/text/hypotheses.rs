@@ -217,7 +217,7 @@ fn is_first_call(situation: &Situation<'_>) -> bool {
     // llama.cpp prints the model's figures as soon as it has opened the file.
     let is_before_the_model =
         situation.settings.mentions("main: seed") && !situation.settings.mentions("llama_model_load");
-    // ONNX Runtime makes these calls for each session, beside sessions that hold memory.
+    // ONNX Runtime makes these calls for each session, while other sessions already hold memory.
     let is_alone = situation.facts.framework != "onnxruntime";
     is_before_the_model || is_alone && FIRST_CALLS.iter().any(|call| situation.settings.mentions(call))
 }

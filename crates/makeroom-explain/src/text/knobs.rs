@@ -261,7 +261,7 @@ fn balanced(value: &str) -> String {
     }
 }
 
-/// The steps for the text's own settings, the batch apart, which has words of its own in [`super::smaller`].
+/// The steps for the settings in the text, except the batch size, which [`super::smaller`] words.
 pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
     let fixes = found(situation, false);
     if fixes.is_empty() { told_sizes(situation) } else { fixes }

@@ -1,4 +1,4 @@
-//! A log as the families of formats want to see it: clean lines, told apart by who wrote them.
+//! A log, prepared for the format families: clean lines, grouped by writer.
 //!
 //! Logs reach us with colours, progress bars, prefixes of launchers and loggers, several ranks interleaved, and
 //! lines that a terminal or a mail program wrapped. All of that is undone here, once, so that no family of
@@ -254,7 +254,7 @@ fn unquoted(line: &str) -> &str {
         line = rest;
     }
     let trimmed = line.trim();
-    // Programs set off their errors with three stars, as slurmd and git do; without an end they are no emphasis.
+    // Programs set off their errors with three stars, as slurmd and git do; without closing stars they are not emphasis.
     if trimmed.starts_with("*** ") {
         return trimmed.trim_start_matches("*** ");
     }
@@ -342,7 +342,7 @@ fn strip_escapes(raw: &str) -> String {
     clean
 }
 
-/// Splits a line into who wrote it and what they wrote. Time stamps and levels are cut off but name nobody.
+/// Splits a line into its writer and its content. Time stamps and levels are removed but do not identify a writer.
 pub(crate) fn split_prefix(line: &str) -> (Option<&str>, &str) {
     static WRITER: LazyLock<Regex> = LazyLock::new(|| {
         crate::text::figures::pattern(

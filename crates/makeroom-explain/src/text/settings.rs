@@ -2,7 +2,7 @@
 //! that the program printed, in an exported variable. Advice must not repeat them.
 //!
 //! Advice itself ("try setting X=…", "Use X=… to disable") names options too and sets none, so a value counts
-//! only where no such words stand before it.
+//! only where no such words precede it.
 
 use std::sync::LazyLock;
 
@@ -37,7 +37,7 @@ impl Shown<'_> {
 /// Characters that quote a name or a value.
 const QUOTES: [char; 4] = ['"', '\'', '`', ']'];
 
-/// Words that make an option a suggestion, at the end of what stands before it.
+/// Words that make an option a suggestion, at the end of the text before it.
 static SUGGESTION: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r#"(?i)(?:\btry(?:ing)?(?: to)?(?: (?:set|setting|use|using|increas\w+|decreas\w+|reduc\w+|lower\w*|rais\w+|add\w*|pass\w*|with))?|\b(?:consider|recommend|suggest)\w*(?: \w+){0,3}|\brerunning with|\be\.g\.,?|\bfor example|\blike|\bset(?:ting)?|\buse|\byou can|\bshould|\bplease \w+|\bor|\bincreas(?:e|ing)|\bdecreas(?:e|ing)|\breduc(?:e|ing)|\blower(?:ing)?)(?: the)? *[`'"(*-]*$"#,

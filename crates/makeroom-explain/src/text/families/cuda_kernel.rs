@@ -1,5 +1,5 @@
-//! What the driver and the compiler say when a kernel cannot be launched or built for want of a multiprocessor's
-//! resources, or when its own heap is full. None of it is about the GPU's memory.
+//! Errors of the driver and the compiler when a kernel needs more of a multiprocessor's resources than there are, or
+//! when the in-kernel heap is full. They are not about the GPU's memory.
 //!
 //! | wording | where |
 //! |---|---|

@@ -277,7 +277,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let is_marked = || MARK.is_match(text) || MARK.is_match(passage.prefix());
     let has_output = || passage.all().chain(passage.others()).any(|line| OUTPUT.is_match(line));
     let is_cut_off = CUT_OFF.is_match(text);
-    // Below the title a person's sentence is told apart by its log, if there is one.
+    // Below the title, a person's sentence is distinguished by its log, if there is one.
     let is_title = || passage.line_number == 1 || passage.prefix().is_empty() && text.starts_with("# ");
     let is_reported = || is_title() && REPORTED.is_match(text);
     let is_short = SHORT.is_match(text) && (is_reported() || is_marked() || has_output());
@@ -285,7 +285,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if !is_about_memory || !(is_cut_off || STRONG.is_match(text) || is_marked() || SHORT.is_match(text)) {
         return None;
     }
-    // In these languages a sentence is not told from an error by its words.
+    // In these languages, the words do not distinguish a sentence from an error.
     if FOREIGN.is_match(text) && !ERROR.is_match(text) {
         return None;
     }

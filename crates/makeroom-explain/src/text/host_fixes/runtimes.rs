@@ -15,7 +15,7 @@ static HEAP: LazyLock<Regex> = LazyLock::new(|| pattern(r"-Xmx(\d+)([kmgKMG])"))
 static ARRAY: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"array with shape \((\d+)[^)]*\)(?: and data type (\w+))?"));
 
-/// The steps where the quoted line, or marks in the text, show a runtime with settings of its own.
+/// The steps where the quoted line, or marks in the text, show a runtime that has its own memory settings.
 pub(super) fn steps(situation: &Situation<'_>, quote: &str) -> Option<Vec<Fix>> {
     let settings = situation.settings;
     let quotes = |words: &[&str]| words.iter().any(|words| quote.contains(words));

@@ -36,7 +36,7 @@ pub(super) fn integer_or_shape_bug(account: &Account<'_>) -> Option<Finding> {
     shortage.is_absurd().then(|| Finding::new(Cause::IntegerOrShapeBug, certainty, summary).bytes(request))
 }
 
-/// A request for more host memory in one piece than nearly every machine has. More memory is no advice for it.
+/// A single host allocation larger than nearly every machine's memory. Adding memory does not help.
 pub(super) fn absurd_host_request(facts: &Facts) -> Option<Finding> {
     let request = facts
         .request

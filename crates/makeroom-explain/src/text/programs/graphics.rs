@@ -377,12 +377,12 @@ pub(super) fn has_texture_settings(situation: &Situation<'_>) -> bool {
         .any(|words| situation.settings.mentions(words))
 }
 
-/// Where a browser is told to leave the GPU alone.
+/// The setting that keeps a browser off the GPU.
 pub(super) const BROWSER_OFF_GPU: Lever = Lever::new(
     "keep the browser off the GPU while the program runs: it holds up to 1 GB",
     "Chrome, Edge: Settings > System > Use graphics acceleration when available = off",
 );
-/// Where Windows is told which GPU a program gets.
+/// The Windows setting that assigns a GPU to a program.
 pub(super) const DISCRETE_ON_WINDOWS: Lever = Lever::new(
     "run the program on the discrete GPU, if the machine has two",
     "Settings > System > Display > Graphics > PROGRAM > Options = High performance",

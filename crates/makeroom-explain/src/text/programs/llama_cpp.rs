@@ -298,7 +298,7 @@ fn pool(dialect: Dialect) -> Vec<Fix> {
     fixes
 }
 
-/// Metal shares RAM with everything else, under a limit of its own.
+/// Metal shares RAM with all other programs, up to its own limit.
 fn wired_limit(situation: &Situation<'_>) -> Option<Fix> {
     let settings = situation.settings;
     let is_metal = ["ggml_metal", "kIOGPU"].iter().any(|words| settings.mentions(words));
@@ -340,7 +340,7 @@ fn smaller_model(situation: &Situation<'_>, dialect: Dialect) -> Option<Fix> {
     if needed.share_of(available) < if is_long { 2.0 * OUT_OF_REACH } else { OUT_OF_REACH } {
         return None;
     }
-    // Context and runtime need a part beside the weights.
+    // The context and the runtime need memory in addition to the weights.
     let room = available.scaled(0.8).get() / 1_000_000_000;
     let (size, name) = MODELS.iter().find(|(size, _)| *size <= room)?;
     Some(

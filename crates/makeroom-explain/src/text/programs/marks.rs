@@ -51,7 +51,7 @@ fn spellings(owner: usize, mark: &str) -> Vec<((usize, bool), String)> {
 enum Strength {
     /// The program runs.
     Strong,
-    /// Somebody writes about it.
+    /// A sentence mentions it.
     Weak,
     /// It is part of another name, or what the text says about it is that it is not the one.
     Nothing,
@@ -61,7 +61,7 @@ enum Strength {
 static ENVIRONMENT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i)(?:\benvs[/\\]{1,2}|\.?venvs?[/\\]{1,2}|virtualenvs[/\\]{1,2}|^ *\()[\w.-]*$")
 });
-/// What ends a path to weights or data, which may lie in any program's folder.
+/// The end of a path to weights or data, which can be in any program's directory.
 static DATA_FILE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)^[^\s\x22']*\.(?:gguf|ggml|safetensors|ckpt|pth?|onnx|npz|bin|h5|mp4|png|jpe?g|wav|csv|parquet|json)\b",

@@ -208,7 +208,7 @@ pub(crate) fn of(text: Searched<'_>, facts: &Facts) -> &'static Program {
     let by_wording = |program: &&'static Program| program.frameworks.contains(&facts.framework);
     let (application, library) = marks::marked(text);
     let application = application.and_then(|place| all().nth(place));
-    // An engine is built from models of any name, but TensorRT-LLM's builder has options of its own.
+    // An engine can be built from any model, but TensorRT-LLM's builder has its own options.
     let is_engine = facts.framework.starts_with("tensorrt");
     let builder = application.filter(|program| is_engine && program.frameworks.contains(&"tensorrt-llm"));
     let host = application.filter(|program| serving::is_host(program, format));
@@ -231,7 +231,7 @@ pub(crate) fn of(text: Searched<'_>, facts: &Facts) -> &'static Program {
         .unwrap_or(&plain::PLAIN)
 }
 
-/// Whether an error without a format of its own has PyTorch's words, in a text that shows no other language.
+/// Whether an error in no known format uses PyTorch's wording, in a text that shows no other language.
 fn is_torch_wording(text: Searched<'_>, facts: &Facts) -> bool {
     if !facts.framework.is_empty() || facts.resource == Resource::Host {
         return false;

@@ -1,4 +1,4 @@
-//! TensorFlow and Keras. TensorFlow takes nearly the whole GPU at the start unless it is told to grow.
+//! TensorFlow and Keras. TensorFlow preallocates nearly the whole GPU unless memory growth is on.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! Biology, chemistry, physics, rendering: programs with a few settings of their own.
+//! Biology, chemistry, physics, rendering: programs that need only a few settings.
 
 use super::{Program, program};
 use crate::text::programs::Work;
