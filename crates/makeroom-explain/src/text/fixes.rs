@@ -61,7 +61,11 @@ pub(crate) fn for_cause(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
     if cause == Cause::Fragmentation && fixes.iter().all(|fix| fix.command.is_none()) {
         fixes.splice(0..0, smaller::less_data(situation));
     }
-    if fixes.is_empty() && matches!(cause, Cause::LiveDataFillsDevice | Cause::NonFrameworkOverhead) {
+    if fixes.is_empty() && cause == Cause::NonFrameworkOverhead {
+        // A context does not spill.
+        fixes.extend(smaller::on_the_cpu(situation));
+    }
+    if fixes.is_empty() && cause == Cause::LiveDataFillsDevice {
         fixes.extend(smaller::around_the_gpu(situation));
     }
     if fixes.is_empty() && cause == Cause::HostMemory {

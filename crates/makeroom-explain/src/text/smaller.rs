@@ -176,13 +176,16 @@ pub(crate) fn without_a_change(situation: &Situation<'_>) -> Option<Fix> {
 
 /// What is left where nothing can be made smaller: memory of the machine, or the CPU.
 pub(crate) fn around_the_gpu(situation: &Situation<'_>) -> Option<Fix> {
+    without_a_change(situation).or_else(|| on_the_cpu(situation))
+}
+
+/// The CPU, for a program that uses CUDA.
+pub(crate) fn on_the_cpu(situation: &Situation<'_>) -> Option<Fix> {
     let environment = situation.environment;
-    without_a_change(situation).or_else(|| {
-        let is_cuda = environment.maker == Maker::Nvidia && environment.device == Device::Gpu;
-        (is_cuda && !is_without_cuda(situation.facts)).then(|| {
-            Fix::new("run it on the CPU, if the program can")
-                .command(environment.export("CUDA_VISIBLE_DEVICES=-1"))
-        })
+    let is_cuda = environment.maker == Maker::Nvidia && environment.device == Device::Gpu;
+    (is_cuda && !is_without_cuda(situation.facts)).then(|| {
+        Fix::new("run it on the CPU, if the program can")
+            .command(environment.export("CUDA_VISIBLE_DEVICES=-1"))
     })
 }
 

@@ -372,9 +372,10 @@ const VULKAN_SOURCE_LEVERS: &[Lever] = &[
 
 /// Whether the text shows that the program has settings for textures, as games do.
 pub(super) fn has_texture_settings(situation: &Situation<'_>) -> bool {
-    ["texture quality", "texture pool", "CreateTexture", "graphics settings", "Steam", "Proton", "in-game"]
-        .iter()
-        .any(|words| situation.settings.mentions(words))
+    let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
+    let is_emulator = || says(&["emulat", "PS4", "psOff", "yuzu", "ryujinx"]);
+    says(&["texture quality", "texture pool", "CreateTexture", "graphics settings", "Proton", "in-game"])
+        || says(&["game", "Steam"]) && !is_emulator()
 }
 
 /// The setting that keeps a browser off the GPU.

@@ -85,7 +85,9 @@ const OPEN_LEVERS: &[Lever] = &[
         "for training: set the batch size to 1, double it while it fits, and accumulate gradients to keep the effective batch",
         "DataLoader(dataset, batch_size=1)",
     )
-    .only(|situation| situation.batch().is_none() && !smaller::has_batches(situation)),
+    .only(|situation| {
+        situation.batch().is_none() && !smaller::has_batches(situation) && !generates(situation)
+    }),
     Lever::new(
         "for inference only: turn off gradients and run in 16-bit precision",
         "with torch.inference_mode(), torch.autocast('cuda', dtype=torch.float16): …",
@@ -110,6 +112,24 @@ const OPEN_LEVERS: &[Lever] = &[
     .unless_said(&["checkpoint("])
     .only(|situation| situation.settings.mentions("train")),
 ];
+
+/// Whether the program makes images, sound or text for its user.
+fn generates(situation: &Situation<'_>) -> bool {
+    const WORDS: [&str; 11] = [
+        "gradio",
+        "webui",
+        "web ui",
+        "diffusion",
+        "upscal",
+        "comfy",
+        "inpaint",
+        "txt2img",
+        "whisper",
+        "transcri",
+        "chatbot",
+    ];
+    WORDS.iter().any(|words| situation.settings.mentions(words))
+}
 
 /// Whether weights of some size fill the GPU to the last: activations would leave more of it.
 fn weights_fill_gpu(situation: &Situation<'_>) -> bool {

@@ -115,24 +115,30 @@ struct ImageTensor {
     batch: u64,
     height: u64,
     width: u64,
+    channels: u64,
 }
 
 impl ImageTensor {
     /// Half of both sides, where the batch cannot be smaller.
     fn smaller(self, situation: &Situation<'_>) -> Fix {
+        let resize = if is_first(situation) { "tf.image.resize_images" } else { "tf.image.resize" };
         let (height, width) = (self.height / 2, self.width / 2);
-        let command = if is_first(situation) {
-            format!("image = tf.image.resize_images(image, [{height}, {width}])")
-        } else {
-            format!("image = tf.image.resize(image, [{height}, {width}])")
-        };
+        if self.channels > MOST_COLORS {
+            return Fix::new(
+                "the tensor that failed has a batch of 1: halve the height and width of the images, which makes it a quarter of the size",
+            )
+            .command(format!("image = {resize}(image, [height // 2, width // 2])"));
+        }
         Fix::new(format!(
-            "the tensor that failed has a batch of 1: resize the images so that its {} x {} becomes {height} x {width}",
+            "the tensor that failed is one image: resize it from {} x {} to {height} x {width}",
             self.height, self.width
         ))
-        .command(command)
+        .command(format!("image = {resize}(image, [{height}, {width}])"))
     }
 }
+
+/// An image has at most this many channels; features have more.
+const MOST_COLORS: u64 = 4;
 
 /// The image tensor that failed. Its first dimension is the batch in most networks.
 fn image_tensor(situation: &Situation<'_>) -> Option<ImageTensor> {
@@ -145,10 +151,18 @@ fn image_tensor(situation: &Situation<'_>) -> Option<ImageTensor> {
     // Two equal sides are channels.
     let is_square = batch == second && batch >= 64;
     // Channels come second or last: the two sides of an image are closer to each other than to them.
-    let (height, width) =
-        if second.abs_diff(third) <= third.abs_diff(fourth) { (second, third) } else { (third, fourth) };
+    let (height, width, channels) = if second.abs_diff(third) <= third.abs_diff(fourth) {
+        (second, third, fourth)
+    } else {
+        (third, fourth, second)
+    };
     let is_image = (1..=1024).contains(&batch) && has_image && !is_kernel && !is_square;
-    (is_image && height >= KERNEL && width >= KERNEL).then_some(ImageTensor { batch, height, width })
+    (is_image && height >= KERNEL && width >= KERNEL).then_some(ImageTensor {
+        batch,
+        height,
+        width,
+        channels,
+    })
 }
 
 /// Kernels of convolutions are smaller than this.
@@ -169,11 +183,12 @@ pub(crate) fn is_first(situation: &Situation<'_>) -> bool {
         "tf.placeholder",
     ];
     MARKS.iter().any(|mark| situation.settings.mentions(mark))
-        || situation
-            .settings
-            .parts()
-            .iter()
-            .any(|part| YEARS.is_match(part) || WITHOUT_TIMES.is_match(part) || VERSION_1.is_match(part))
+        || situation.settings.parts().iter().any(|part| {
+            YEARS.is_match(part)
+                || WITHOUT_TIMES.is_match(part)
+                || VERSION_1.is_match(part)
+                || OLD_DRIVER.is_match(part)
+        })
 }
 
 /// Whether the text shows TensorFlow 2: eager operations, its modules, its version.
@@ -194,6 +209,8 @@ fn is_second(situation: &Situation<'_>) -> bool {
             || situation.settings.parts().iter().any(|part| VERSION_2.is_match(part)))
 }
 
+/// Drivers up to 2018, before TensorFlow 2.
+static OLD_DRIVER: LazyLock<Regex> = LazyLock::new(|| pattern(r"\bNVIDIA-SMI 3\d\d\.\d"));
 static VERSION_2: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i)\btensorflow(?:[-_ ]gpu)?(?: version)?(?: is|:|=|==)? ?v?2\.\d|\bTF ?2\b")
 });
@@ -430,6 +447,9 @@ mod tests {
         assert!(commands("tensorflow 2.9").contains("tf.image.resize(image, [1200, 900])"));
         assert!(commands("tensorflow 1.12").contains("tf.image.resize_images(image, [1200, 900])"));
         assert!(!commands("tensorflow 2.9").contains("batch_size"), "{}", commands("tensorflow 2.9"));
+        let features = text("tensorflow 2.9").replace("2400,1800,3", "120,160,256");
+        let steps = format!("{:?}", advice(&features, Cause::LiveDataFillsDevice).1);
+        assert!(steps.contains("[height // 2, width // 2]"), "{steps}");
     }
 
     #[test]
