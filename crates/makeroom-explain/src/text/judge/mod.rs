@@ -11,7 +11,7 @@ pub(crate) use account::Account;
 
 use super::context::Context;
 use super::facts::{Facts, Resource, Statement};
-use crate::thresholds::{ABSURD, CONTEXT_CEILING};
+use crate::thresholds::{ABSURD, CONTEXT_CEILING, CONTEXT_TYPICAL};
 use crate::{Cause, Certainty, Finding};
 
 /// All causes that apply, the most convincing first; empty where the text does not decide. The causes that are
@@ -43,7 +43,7 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
             findings.extend(rules::full_for_unknown_reason(account));
         }
     }
-    // A size that wrapped around exceeds every device; that it does is no second cause.
+    // A size that wrapped around exceeds every device; that is not a second cause.
     if findings
         .iter()
         .any(|finding| finding.cause == Cause::IntegerOrShapeBug && finding.certainty >= Certainty::Likely)
@@ -96,7 +96,7 @@ fn by_arithmetic(account: &Account<'_>) -> Vec<Finding> {
     if let Some(contradiction) = rules::contradiction(account) {
         return vec![contradiction];
     }
-    // Cached memory beyond the device's own size is no room that better packing would give.
+    // Cached memory beyond the device's size would not become available by better packing.
     if account.is_oversubscribed() {
         let mut findings: Vec<Finding> = rules::live_data_fills_device(account).into_iter().collect();
         findings.extend(
@@ -115,10 +115,9 @@ fn by_arithmetic(account: &Account<'_>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
     let overhead = rules::non_framework_overhead(account);
     let overhead_first = account.facts.private_pools.is_some()
-        || pieces
-            .as_ref()
-            .zip(overhead.as_ref())
-            .is_some_and(|(pieces, overhead)| overhead.bytes > pieces.bytes);
+        || pieces.as_ref().zip(overhead.as_ref()).is_some_and(|(pieces, overhead)| {
+            overhead.bytes.map(|bytes| bytes - CONTEXT_TYPICAL) > pieces.bytes
+        });
     if overhead_first {
         findings.extend(overhead.clone());
     }
