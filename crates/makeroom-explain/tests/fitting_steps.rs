@@ -133,3 +133,15 @@ fn the_limit_on_apples_gpus_is_pytorchs() {
         "{summary}"
     );
 }
+
+#[test]
+fn a_context_decides_only_where_the_cache_is_small() {
+    let cause = |cached: &str, requested: &str| {
+        let text = format!(
+            "RuntimeError: CUDA out of memory. Tried to allocate {requested} MiB (GPU 0; 1.90 GiB total capacity; 780.00 MiB already allocated; 60.00 MiB free; {cached} MiB cached)"
+        );
+        explain_text(&text).verdict.cause.name()
+    };
+    assert_eq!(cause("64.00", "62.00"), "non_framework_overhead");
+    assert_eq!(cause("320.00", "300.00"), "fragmentation");
+}

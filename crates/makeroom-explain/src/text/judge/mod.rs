@@ -9,9 +9,11 @@ mod rules;
 
 pub(crate) use account::Account;
 
+use makeroom_core::Bytes;
+
 use super::context::Context;
 use super::facts::{Facts, Resource, Statement};
-use crate::thresholds::{ABSURD, CONTEXT_CEILING, CONTEXT_TYPICAL};
+use crate::thresholds::{ABSURD, CONTEXT_CEILING};
 use crate::{Cause, Certainty, Finding};
 
 /// All causes that apply, the most convincing first; empty where the text does not decide. The causes that are
@@ -79,6 +81,9 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
     unique
 }
 
+/// A context is needed, and a cache is not: only a context of several times the cache is the reason.
+const OUTWEIGHS: u64 = 4;
+
 fn by_arithmetic(account: &Account<'_>) -> Vec<Finding> {
     if let Some(limit) = rules::artificial_limit(account) {
         let mut findings = vec![limit];
@@ -116,7 +121,7 @@ fn by_arithmetic(account: &Account<'_>) -> Vec<Finding> {
     let overhead = rules::non_framework_overhead(account);
     let overhead_first = account.facts.private_pools.is_some()
         || pieces.as_ref().zip(overhead.as_ref()).is_some_and(|(pieces, overhead)| {
-            overhead.bytes.map(|bytes| bytes - CONTEXT_TYPICAL) > pieces.bytes
+            overhead.bytes > pieces.bytes.map(|bytes| Bytes::new(bytes.get().saturating_mul(OUTWEIGHS)))
         });
     if overhead_first {
         findings.extend(overhead.clone());
