@@ -72,7 +72,7 @@ impl io::Write for ToTerminal {
 pub(crate) fn json(value: &serde_json::Value) -> Result<(), Failure> {
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
-    // Not sanitized: JSON is for programs, which need the exact values.
+    // Escaped, not sanitized: programs need the exact values.
     write(&escape_json(&text))
 }
 

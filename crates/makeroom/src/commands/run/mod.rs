@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
         spare(path, &files)?;
         Kind::Summary.check(path)?;
     }
-    // The program itself is no recording, so `-o` does not replace it.
+    // The program itself is not a recording, so `-o` does not replace it.
     if let Some(path) = &arguments.output {
         let files: Vec<PathBuf> = words.iter().map(PathBuf::from).collect();
         spare(path, &files)?;
