@@ -318,7 +318,6 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::text::facts::Resource;
     use crate::text::find::facts_in;
 

@@ -96,7 +96,7 @@ const OPEN_LEVERS: &[Lever] = &[
     .only(|situation| matches!(situation.environment.maker, Maker::Nvidia | Maker::Amd)),
     Lever::new("for inference only: turn off gradients (PyTorch 0.4 and later)", "with torch.no_grad(): …")
         .unless_said(&["inference_mode", "no_grad"])
-        .only(|situation| situation.is_early_torch()),
+        .only(is_early_torch),
     Lever::new("for inference only: turn off gradients", "with torch.inference_mode(): …")
         .unless_said(&["inference_mode", "no_grad"])
         .only(|situation| {
@@ -112,6 +112,10 @@ const OPEN_LEVERS: &[Lever] = &[
     .unless_said(&["checkpoint("])
     .only(|situation| situation.settings.mentions("train")),
 ];
+
+fn is_early_torch(situation: &Situation<'_>) -> bool {
+    situation.is_early_torch()
+}
 
 /// Whether the program makes images, sound or text for its user.
 fn generates(situation: &Situation<'_>) -> bool {

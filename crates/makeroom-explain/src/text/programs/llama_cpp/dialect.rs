@@ -249,8 +249,9 @@ impl Dialect {
                     ("--offload-to-cpu", "keep weights in RAM until they are used"),
                 ] {
                     // A buffer above the driver's cap is not about free memory.
-                    let is_capped = settings.mentions("exceeds device memory allocation limit");
-                    if !settings.is_on(&[option]) && !(is_capped && option.ends_with("cpu")) {
+                    let is_about_free_memory = option.ends_with("cpu")
+                        && settings.mentions("exceeds device memory allocation limit");
+                    if !settings.is_on(&[option]) && !is_about_free_memory {
                         fixes.push(Fix::new(action).command(option));
                     }
                 }
