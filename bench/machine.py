@@ -1,7 +1,7 @@
-"""What `bench/ps`, `bench/serve` and `bench/top` share: a simulated machine, its holders, peers, and what a program costs.
+"""Shared by `bench/ps`, `bench/serve` and `bench/top`: a simulated machine, its holders, other tools, and measurement.
 
-The devices are the software NVML's; the holders are processes that have the driver's files open. Peers come from pip into
-a folder of their own and see the same devices; without a network they are left out.
+The devices are the software NVML's; the holders are processes that have the driver's files open. Other
+tools (peers) are installed with pip into a separate directory and see the same devices; without a network, they are skipped.
 """
 import contextlib, os, subprocess, sys, tempfile, time, venv
 
@@ -13,7 +13,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def library(name):
-    """Cargo leaves libraries beside the program or one folder below."""
+    """Find a library: cargo puts it next to the program or one directory below."""
     paths = [os.path.join(folder, name) for folder in (RELEASE, os.path.join(RELEASE, "deps"))]
     paths = [path for path in paths if os.path.exists(path)]
     if not paths or not os.path.exists(MAKEROOM):
@@ -51,7 +51,7 @@ def peer(package, program):
             venv.create(PEERS, with_pip=True)
         command = [os.path.join(PEERS, "bin", "python"), "-m", "pip", "install", "--quiet", package]
         if subprocess.run(command).returncode != 0:
-            print(f"{package} cannot be installed and is left out")
+            print(f"{package} cannot be installed; skipped")
             return None
     return path
 

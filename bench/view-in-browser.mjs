@@ -1,10 +1,10 @@
-// The part of `bench/view --browser` that drives Chromium: opens a page, looks around with the wheel, and measures in the page.
+// The part of `bench/view --browser` that drives Chromium: opens a page, navigates with the mouse wheel, and measures in the page.
 //
 //     node bench/view-in-browser.mjs GESTURES -- makeroom view --no-browser FILE
 //
-// The browser is there before the command starts, as a user's is. A gesture is one turn of the wheel, up, down or sideways, at a
-// random place; it ends when a frame is painted that shows the new range: `seen` at any grain, `exact` with all of the steps
-// that belong to it. Both count from the time that the browser gives the input. Prints one object of JSON.
+// The browser is already running when the command starts, like a user's. A gesture is one turn of the wheel, up, down or sideways,
+// at a random place. It ends when a frame that shows the new range is painted: at any resolution (`seen`), and at full resolution
+// (`exact`). Both start at the browser's timestamp of the input. Prints one JSON object.
 import { spawn } from "node:child_process";
 import { readFileSync, readdirSync } from "node:fs";
 import { chromium } from "../viewer/node_modules/@playwright/test/index.mjs";

@@ -1,9 +1,10 @@
-# What sections are made of: run a program with and without makeroom, ask a JSON file, say how a check went.
+# Functions for the sections: run a program with and without makeroom, evaluate a JSON file, report the result of a
+# check.
 #
-# Everything lives in $WORK, by the name of a run: NAME.plain.out and .run.out (stdout), .plain.err and .run.err,
-# .plain.status and .run.status, .plain.json and .run.json (what the program itself wrote down), .room (the recording),
-# .why.json and .replay.json. A run that is there already is not made again, so sections share runs and each still works
-# alone.
+# All files are in $WORK, named after the run: NAME.plain.out and .run.out (stdout), .plain.err and .run.err,
+# .plain.status and .run.status, .plain.json and .run.json (figures written by the program itself), .room (the
+# recording), .why.json and .replay.json. A run that already exists is not repeated, so sections share runs and each
+# still works alone.
 
 PROGRAMS=$GPU/programs
 export PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
@@ -35,7 +36,7 @@ PYTHON
 has_module() { "$PYTHON" -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('$1') is None)"; }
 has_nvcc() { command -v nvcc >/dev/null; }
 
-# build NAME SOURCE [FLAG]...: compiles as a user would; the program is $WORK/NAME.
+# build NAME SOURCE [FLAG]...: compiles a program as a user would, to $WORK/NAME.
 build() {
     local name=$1 source=$2
     shift 2
@@ -51,7 +52,7 @@ plain() {
     echo $? >"$WORK/$name.plain.status"
 }
 
-# recorded NAME [OPTION]... -- COMMAND...: runs a program under `makeroom run`, and has its recording explained.
+# recorded NAME [OPTION]... -- COMMAND...: runs a program under `makeroom run`, and explains its recording.
 recorded() {
     local name=$1 options=()
     shift
@@ -66,16 +67,16 @@ recorded() {
     "$MAKEROOM" replay --json --allocator ideal --no-smallest "$WORK/$name.room" >"$WORK/$name.replay.json" 2>/dev/null
 }
 
-# ask EXPRESSION NAME=FILE...: what a Python expression over JSON files comes to; `true`, `false`, a number or a text.
-# A file that is missing is None, and so is what cannot be found in it: `at(why, "ledger", "lines", 0)`.
+# ask EXPRESSION NAME=FILE...: evaluates a Python expression over JSON files; the result is `true`, `false`, a number or
+# a string. A missing file is None, and so is a missing value: `at(why, "ledger", "lines", 0)`.
 ask() {
     "$PYTHON" "$GPU/ask.py" "$@"
 }
 
-# holds EXPRESSION NAME=FILE...: whether it is true.
+# holds EXPRESSION NAME=FILE...: whether the expression is true.
 holds() { [ "$(ask "$@")" = true ]; }
 
-# said PATTERN NAME: whether `makeroom run` said it; lines that were wrapped count as one.
+# said PATTERN NAME: whether `makeroom run` printed it; wrapped lines count as one.
 said() {
     tr '\n' ' ' <"$WORK/$2.run.err" | tr -s ' ' | grep -qE "$1"
 }

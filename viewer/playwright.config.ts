@@ -1,4 +1,4 @@
-// The page in a real Chromium (Debian's), on the real `makeroom view`. `.ci/viewer` starts it.
+// Tests the page in Chromium (Debian's), with the real `makeroom view`. Started by `.ci/viewer`.
 import { defineConfig } from "@playwright/test";
 
 export default defineConfig({

@@ -1,9 +1,10 @@
-// One page, one file: script and style end up inside of dist/index.html, which `makeroom view` serves and `-o` fills.
+// Builds one page in one file: script and style end up inside dist/index.html, which `makeroom view` serves and `-o`
+// fills.
 import { defineConfig } from "vitest/config";
 import { viteSingleFile } from "vite-plugin-singlefile";
 import { fixtures } from "./fixtures/server";
 
-/** `SERVER=http://127.0.0.1:PORT/TOKEN npm run dev` asks a running `makeroom view` instead of the made-up run. */
+/** `SERVER=http://127.0.0.1:PORT/TOKEN npm run dev` uses a running `makeroom view` instead of the generated run. */
 const server = process.env["SERVER"];
 
 export default defineConfig({

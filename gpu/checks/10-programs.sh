@@ -1,5 +1,5 @@
-# Programs run the same under `makeroom run`: stdout, exit status and, where there are losses, each to the last bit; and
-# every process that used the GPU has a recording of its own from which nothing is missing.
+# Programs run the same under `makeroom run`: stdout, exit status and losses are identical, bit for bit; and every
+# process that used the GPU has its own recording, with no event missing.
 
 # same NAME PROCESSES TEXT: compares a plain and a recorded run.
 same() {

@@ -1,6 +1,6 @@
-# Every allocation is seen: PyTorch's own counters against the recording's.
+# Every allocation is recorded: compares PyTorch's own counters with the recording.
 
-# counted NAME KIND MOMENT: PyTorch counted as many allocations as the recording has of a kind.
+# counted NAME KIND MOMENT: checks that PyTorch counted as many allocations as the recording has of a kind.
 counted() {
     local name=$1 kind=$2 theirs ours
     theirs=$(ask 'at(own, "end", "torch", "allocation.all.allocated")' own="$WORK/$name.run.json")
@@ -21,7 +21,7 @@ counted train_expandable tensor_alloc
 recorded workers_fork -- "$PYTHON" "$PROGRAMS/torch_workers.py" fork
 counted workers_fork tensor_alloc
 
-# This backend keeps no count. The program is the same, so its count is that of the native allocator.
+# This backend does not count. The program is the same, so the count of the native allocator applies.
 PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync train async
 theirs=$(ask 'at(own, "end", "torch", "allocation.all.allocated")' own="$WORK/train_native.run.json")
 ours=$(ask 'at(replay, "trace", "calls", "stream_alloc", "done")' replay="$WORK/train_async.replay.json")
@@ -29,7 +29,7 @@ status=FAILED
 [ "$theirs" = "$ours" ] && [ "$ours" != null ] && status=ok
 report $status train_async "PyTorch's native allocator counts $theirs allocations, the recording $ours" theirs="$theirs" ours="$ours"
 
-# Frees too: what PyTorch still holds is what the recording has not seen freed, and it holds the same bytes.
+# Frees too: the memory that PyTorch still holds equals the memory that the recording has not seen freed.
 theirs=$(ask 'at(own, "end", "torch", "allocated_bytes.all.peak")' own="$WORK/train_native.run.json")
 ours=$(ask 'at(why, "run", "peaks", 0, "bytes")' why="$WORK/train_native.why.json")
 reserved=$(ask 'at(own, "end", "torch", "reserved_bytes.all.peak")' own="$WORK/train_native.run.json")
@@ -43,7 +43,7 @@ else
         allocated="$theirs" reserved="$reserved" ours="$ours"
 fi
 
-# Frees in stream order: the program waits for each of its streams, after which none is waiting any more.
+# Stream-ordered frees: the program synchronizes each of its streams, after which no free is pending.
 if ! has_nvcc; then
     report skipped streams_waited "no nvcc"
 elif build streams streams.cu; then

@@ -1,9 +1,9 @@
-# Breakdowns add up: at a failed allocation and at the end of training less than 128 MiB is unaccounted for, and the line for free
-# memory is what the driver said to the program itself at that moment.
+# Breakdowns add up: at a failed allocation and at the end of training, less than 128 MiB is unaccounted for, and the
+# free memory equals what the driver reported to the program itself at that moment.
 
 MOST=$((128 << 20))
 
-# closes NAME MOMENT TEXT: MOMENT is where the program wrote the driver's answer down, or - where it did not.
+# closes NAME MOMENT TEXT: MOMENT is where the program recorded the driver's figure, or - if it did not.
 closes() {
     local name=$1 moment=$2 text=$3 files=("why=$WORK/$1.why.json" "own=$WORK/$1.run.json")
     local rest free context truth problems=()
@@ -34,7 +34,7 @@ refused() {
     fi
 }
 
-# Under a limit the card that the program sees is the limit, and what the driver answers is about that card.
+# Under a limit, the program sees a GPU of that size, and the driver's figures are for that GPU.
 recorded refusal_limit --limit 6GiB -- "$PYTHON" "$PROGRAMS/torch_refusal.py" 700 100
 refused refusal_limit && closes refusal_limit - "failed at --limit 6GiB"
 
@@ -46,8 +46,8 @@ for mode in native expandable async; do
     esac
     [ -n "$QUICK" ] && [ $mode != native ] && continue
     PYTORCH_CUDA_ALLOC_CONF=$settings recorded "refusal_$mode" -- "$PYTHON" "$PROGRAMS/torch_refusal.py" 2048 100
-    # Expandable segments hold what they could get of the request when they are refused, and give it back before the
-    # program hears of it: what the driver tells the program is of a later moment.
+    # When the allocation fails, expandable segments hold the part of the request that they could get, and release it
+    # before the program sees the error: the driver's figure in the program is from a later moment.
     moment=refused
     [ $mode = expandable ] && moment=-
     refused "refusal_$mode" && closes "refusal_$mode" $moment "tensors fill the GPU ($settings)"

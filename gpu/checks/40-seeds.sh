@@ -1,9 +1,10 @@
-# The C++ programs of five articles about CUDA running out of memory, as written, and what there is to say about each.
+# The C++ programs from five articles about CUDA running out of memory, unmodified, and what makeroom should report
+# about each.
 
 SEEDS=(s000_1_allocate_and_free s000_2_shared_memory s000_3_streams s002_1_kernel_new s002_2_host_leak
     s002_3_large_request s003_1_missing_free s003_2_device_reset s003_3_library)
 
-# found NAME TEXT EXPRESSION PATTERN: the JSON answer has it and `run` said it.
+# found NAME TEXT EXPRESSION PATTERN: checks that the JSON contains it and that `run` printed it.
 found() {
     local name=$1 text=$2 expression=$3 pattern=$4 problems=()
     [ "$(cat "$WORK/$name.run.status")" = 0 ] || problems+=("exit status $(cat "$WORK/$name.run.status")")
@@ -47,7 +48,7 @@ found s002_1_kernel_new "device-side malloc with a heap of 8 MiB" \
     'at(why, "run", "kernel_heap", "limit_bytes") == 8 << 20 and at(why, "run", "kernel_heap", "modules") == 1
         and at(why, "run", "never_freed", 0, "bytes") == 512 << 20' \
     "device-side malloc.*8.00 MiB"
-# It grows by 1.56 GiB in 400 rounds, in seconds: only a run of minutes is evidence of a leak on the host.
+# It grows by 1.56 GiB in 400 rounds, within seconds: only a run of several minutes is evidence of a host memory leak.
 found s002_2_host_leak "host memory that grows in a short run is not called a leak" \
     'at(why, "run", "host_growth") is None and at(why, "run", "never_freed") == []' \
     "no allocation failed"

@@ -1,8 +1,8 @@
-# `run --pool` under programs that nobody changed: the same results, less memory taken, little time spent. PyTorch keeps its own
-# allocator, with expandable segments (more of it in 62-pool-torch.sh); everybody else is on makeroom's pool.
+# `run --pool` with unmodified programs: the same results, less memory, little overhead. PyTorch keeps its own
+# allocator, with expandable segments (62-pool-torch.sh has more about this); everything else uses makeroom's pool.
 #
-# Losses are compared to the last bit, because everything else in the programs is deterministic. Times are compared over
-# alternating runs: the same run twice differs by several percent on a shared machine.
+# Losses are compared bit for bit, because the programs are otherwise deterministic. Times are compared over alternating
+# runs: on a shared machine, the same run varies by several percent.
 
 STEPS=40 RUNS=5
 [ -n "$QUICK" ] && STEPS=16 RUNS=1
@@ -35,7 +35,7 @@ else
     report FAILED losses "differ: $(diff "$WORK/pool_native_1.plain.out" "$WORK/pool_pool_1.run.out" | head -3 | tr '\n' ' ') $(tail -2 "$WORK/pool_pool_1.run.err" | tr '\n' ' ')"
 fi
 peaks=$(for each in pool1 native1 expandable async_; do printf '%s %.3f GB  ' "${each%[1_]}" "$(ask "at($each, 'end', 'peak_reserved') / 1e9" "${figures[@]}")"; done)
-# By the driver's count of the whole process: PyTorch's counts leave out what libraries take beside it.
+# According to the driver, for the whole process: PyTorch's counters do not include memory that libraries allocate.
 whole() { ask "max(at($1, 'end', 'nvml', 'processes').values())" "${figures[@]}"; }
 peaks+="whole process: run --pool $(ask "$(whole pool1) / 1e9") GB, plain expandable $(ask "$(whole expandable) / 1e9") GB, --spill $(ask "$(whole spill) / 1e9") GB"
 if [ "$(ask "$(whole pool1) <= 1.01 * $(whole expandable)")" = true ]; then status=ok; else status=FAILED; fi
@@ -47,8 +47,9 @@ if holds "sorted(at(run, 'end', 'median_step') for run in [$(seq -s, -f 'pool%g'
 else
     report FAILED steps "$text" pool="$(spread pool)" native="$(spread native)"
 fi
-# With --spill PyTorch's blocks are the pool's. The time in the pool, its driver calls included, between the first and the last step that is timed. The model's largest step
-# comes early in its timed part, so this run is longer than the others.
+# With --spill, PyTorch's blocks come from the pool. This is the time in the pool, including its driver calls, between
+# the first and the last timed step. The model's largest step comes early in the timed part, so this run is longer than
+# the others.
 MAKEROOM_MEASURE=on recorded pool_inside --pool --spill 1GiB --no-stacks -- "$PYTHON" "$PROGRAMS/pool_train.py" gpt2 $((3 * STEPS))
 inside=("run=$WORK/pool_inside.run.json")
 inside_ns="at(run, 'end', 'pool', 'inside_ns')" calls="at(run, 'end', 'pool', 'calls')" timed="at(run, 'end', 'timed_seconds')"
@@ -63,7 +64,7 @@ else
     report FAILED summary "the summary does not mention expandable segments"
 fi
 
-# same NAME WHAT OPTION... -- COMMAND...: the same output and status with the pool.
+# same NAME WHAT OPTION... -- COMMAND...: checks that the output and status are the same with the pool.
 same() {
     local name=$1 what=$2
     shift 2
@@ -102,7 +103,7 @@ else
     report skipped nvcc "no nvcc"
 fi
 
-# A fifth more than the limit lets through.
+# A fifth more than the limit allows.
 live=$(ask "at(pool1, 'end', 'peak_allocated')" "${figures[@]}")
 limit=$((${live/null/0} * 5 / 6 + (700 << 20)))
 recorded pool_spill --pool --spill 16GiB --limit "$limit" --no-stacks -- "$PYTHON" "$PROGRAMS/pool_train.py" gpt2 12

@@ -1,7 +1,8 @@
-# `run --pool` under eight PyTorch programs: each runs to its end, prints the same to the last bit as without makeroom and as
-# with plain expandable segments, and the whole process takes at most 1.01 of what it takes with plain expandable segments.
+# `run --pool` with eight PyTorch programs: each completes, prints the same output, bit for bit, as without makeroom and
+# with plain expandable segments, and the whole process uses at most 1.01 times the memory of plain expandable segments.
 #
-# One table; all output of the programs goes to $OUT/pool-torch where $OUT is set, else to $WORK. About 7 minutes.
+# Prints one table; all output of the programs goes to $OUT/pool-torch if $OUT is set, else to $WORK. Takes about 7
+# minutes.
 
 LOGS=${OUT:-$WORK}/pool-torch
 mkdir -p "$LOGS"
@@ -10,7 +11,7 @@ export TORCHINDUCTOR_CACHE_DIR=$WORK/inductor TRITON_CACHE_DIR=$WORK/triton
 WORKLOADS=(gpt unet vit compiled mempool graphs history share)
 [ -n "$QUICK" ] && WORKLOADS=(vit mempool share)
 
-# one NAME MODE: runs a workload in one mode, 100 s at the most.
+# one NAME MODE: runs a workload in one mode, for at most 100 s.
 one() {
     local at=$LOGS/$1.$2 program=("$PYTHON" "$PROGRAMS/torch_workloads.py" "$1") prefix=()
     local settings=()
@@ -22,7 +23,7 @@ one() {
     rm -f "$WORK"/pool_torch_"$1"*.room
 }
 
-# The most that NVML counted for the process and its children; where it does not say, the device's own figure.
+# The peak that NVML counted for the process and its children, or, if it reports none, for the device.
 whole() { printf '(at(%s, "peak", "processes") or (at(%s, "peak", "used") or 0) - (at(%s, "peak", "before") or 0))' "$1" "$1" "$1"; }
 
 printf '  %-10s %8s %11s %8s %8s  %s\n' workload plain expandable pool ratio "GB of the whole process according to NVML, and the line of the summary" | tee "$LOGS/table.txt"
@@ -46,7 +47,7 @@ for name in "${WORKLOADS[@]}"; do
     [ -n "$line" ] || why+="the summary does not mention expandable segments. "
     [ "$(ask "0 < $ratio <= 1.01")" = true ] || why+="uses $ratio of the memory of plain expandable segments. "
     if [ -z "$why" ]; then
-        # The table has it already.
+        # Already in the table.
         report ok "pool_torch_$name" "same output, $ratio of the memory of plain expandable segments" "${figures[@]}" >/dev/null
     else
         report FAILED "pool_torch_$name" "$why" "${figures[@]}"

@@ -1,11 +1,12 @@
-# The test suites of others: every test of numba-cuda's driver suite, and of PyTorch's test_cuda.py where it can be found, ends the
-# same way plain, under `run` and under `run --pool`. All output goes to $OUT/pool-suites where $OUT is set, else to $WORK.
+# Test suites of other projects: every test of numba-cuda's driver suite, and of PyTorch's test_cuda.py if it is found,
+# has the same result plain, under `run` and under `run --pool`. All output goes to $OUT/pool-suites if $OUT is set,
+# else to $WORK.
 
 LOGS=${OUT:-$WORK}/pool-suites
 mkdir -p "$LOGS"
 SECONDS_EACH=${SUITE_SECONDS:-150}
 
-# suite NAME TEXT: runs a suite in three modes and compares how each of its tests ended.
+# suite NAME TEXT: runs a suite in three modes and compares the results of its tests.
 suite() {
     local name=$1 text=$2 mode prefix
     for mode in plain run pool; do
@@ -22,7 +23,7 @@ suite() {
             return
         fi
     done
-    # Where the time was up, or a test ended the process, only the tests that all three modes reached are compared.
+    # After a timeout, or if a test ended the process, only the tests that all three modes reached are compared.
     local count passed differ=
     for mode in plain run pool; do cut -d' ' -f2- "$LOGS/$name.$mode.out"; done | sort | uniq -c | sed -n 's/^ *3 //p' >"$LOGS/$name.common"
     for mode in plain run pool; do awk 'NR == FNR { common[$0]; next } { test = $0; sub(/^[^ ]* /, "", test) } test in common' "$LOGS/$name.common" "$LOGS/$name.$mode.out" >"$LOGS/$name.$mode.compared"; done
@@ -33,7 +34,7 @@ suite() {
         cmp -s "$LOGS/$name.plain.compared" "$LOGS/$name.$mode.compared" ||
             differ+="$mode differs: $(diff "$LOGS/$name.plain.compared" "$LOGS/$name.$mode.compared" | grep '^[<>]' | head -8 | tr '\n' ' ')"
     done
-    # A suite of which nothing passes plain was not run: a module is missing.
+    # If nothing passes in the plain run, the suite did not run: a module is missing.
     if [ "$passed" -gt 0 ] && [ -z "$differ" ]; then
         report ok "suite_$name" "$text: $count tests, $passed passed, with the same results plain, under run and under run --pool" tests="$count" passed="$passed"
     else

@@ -1,13 +1,13 @@
-# Host time of an allocation and a free of the pool, at most a third of PyTorch's native allocator, in one process and one
-# run, without Python.
+# The host time of an allocation and a free with the pool is at most a third of that with PyTorch's native allocator,
+# measured in one process and one run, without Python.
 #
-# Needs a C++ compiler, CUDA's headers, and libmakeroom_pool (cargo build --release -p makeroom-pool-c), which lies beside
-# makeroom or is named: MAKEROOM_POOL_LIBRARY.
+# Needs a C++ compiler, CUDA's headers, and libmakeroom_pool (cargo build --release -p makeroom-pool-c), in the
+# directory of makeroom or named by MAKEROOM_POOL_LIBRARY.
 
 root=$(dirname "$GPU")
 library=${MAKEROOM_POOL_LIBRARY:-$(dirname "$MAKEROOM")/libmakeroom_pool.so}
 
-# The flags for programs that use PyTorch's C++ interface; nothing where CUDA's headers are missing.
+# The flags for programs that use PyTorch's C++ interface; empty if CUDA's headers are missing.
 torch_flags() {
     "$PYTHON" - <<'PYTHON'
 import os, shutil, sysconfig, torch
@@ -17,7 +17,7 @@ compiler = shutil.which("nvcc")
 homes = [cpp_extension.CUDA_HOME] if cpp_extension.CUDA_HOME else []
 homes += [os.path.dirname(os.path.dirname(os.path.realpath(compiler)))] if compiler else []
 homes += [os.path.join(sysconfig.get_paths()["purelib"], "nvidia", name) for name in ("cuda_runtime", "cu13")]
-# PyTorch's own packages may hold the runtime's headers without those of the compiler, which the former include.
+# PyTorch's own packages may contain the runtime's headers without those of the compiler, which the former include.
 needed = ("cuda_runtime_api.h", os.path.join("crt", "host_config.h"))
 places = [os.path.join(home, "include") for home in homes]
 cuda = [place for place in places if all(os.path.exists(os.path.join(place, name)) for name in needed)]

@@ -1,15 +1,16 @@
-# The pool as a library: the C example, the Rust example, and plain PyTorch on it by its pluggable allocator, whose losses
-# are those of PyTorch's own allocator to the last bit.
+# The pool as a library: the C example, the Rust example, and PyTorch on the pool through its pluggable allocator, with
+# the same losses as PyTorch's own allocator, bit for bit.
 #
-# Built beside makeroom (cargo build --release -p makeroom-pool-c, cargo build --release -p makeroom-pool --examples) or
-# named: MAKEROOM_POOL_LIBRARY, MAKEROOM_POOL_EXAMPLE.
+# Needs the library and the example in the directory of makeroom (cargo build --release -p makeroom-pool-c, cargo build
+# --release -p makeroom-pool --examples) or named by MAKEROOM_POOL_LIBRARY and MAKEROOM_POOL_EXAMPLE.
 
 root=$(dirname "$GPU")
 built=$(dirname "$MAKEROOM")
 library=${MAKEROOM_POOL_LIBRARY:-$built/libmakeroom_pool.so}
 example=${MAKEROOM_POOL_EXAMPLE:-$built/examples/pool}
 
-# explained NAME SNAPSHOT [EXPRESSION]: `makeroom why` reads what the pool wrote, and its answer has it.
+# explained NAME SNAPSHOT [EXPRESSION]: checks that `makeroom why` reads the pool's snapshot and that the result
+# satisfies the expression.
 explained() {
     if "$MAKEROOM" why --json "$2" >"$WORK/$1.why.json" 2>"$WORK/$1.why.err" &&
         holds "at(why, 'input', 'kind') == 'torch-snapshot' and (${3:-True})" why="$WORK/$1.why.json"; then

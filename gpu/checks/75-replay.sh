@@ -12,7 +12,7 @@ for snapshot in "$WORK"/replay/*.pickle.gz; do
         options=()
         if [ $limit = known ]; then
             allowed=$(ask 'at(own, "caps", 0, "allowed") if len(own["caps"]) == 1 else None' own="$WORK/replay/$name.json")
-            # A fraction of 1.0 is no limit.
+            # A fraction of 1.0 does not set a limit.
             [ "$allowed" = null ] || [ "$name" = gc1-fraction-one ] && continue
             options=(--memory "$allowed")
         fi

@@ -4,7 +4,7 @@
 MOST=$((128 << 20))
 OPEN=()
 
-# hold NAME COMMAND...: starts a holder and waits until it has its memory. It lives as long as its input is open.
+# hold NAME COMMAND...: starts a holder and waits until it has its memory. It runs as long as its input is open.
 hold() {
     local name=$1
     shift
@@ -20,7 +20,7 @@ hold() {
     return 1
 }
 
-# account NAME: asks once; the answer is $WORK/ps.NAME.json.
+# account NAME: runs `ps` once; the result is $WORK/ps.NAME.json.
 account() { "$MAKEROOM" ps --json >"$WORK/ps.$1.json" 2>"$WORK/ps.$1.err"; }
 
 account before
@@ -68,7 +68,7 @@ else
     report FAILED processes "$seen of $kinds processes are shown with their command line" seen="$seen" whole_machine="$whole"
 fi
 
-# Half of what is free can be had; more than the card has cannot.
+# Half of the free memory is available; more than the GPU has is not.
 half=$(ask "at($device, 'free_bytes') // 2" "${files[@]}")
 "$MAKEROOM" ps --require "$half" >/dev/null 2>&1
 met=$?
@@ -84,7 +84,8 @@ report ok time "makeroom ps takes $times s (median of five)" seconds="$times"
 "$MAKEROOM" doctor --json >"$WORK/ps.doctor.json" 2>/dev/null
 report ok doctor "$(ask "'; '.join(c['verdict'] + ': ' + c['found'] for c in at(d, 'checks') if c['subject'] in ('driver', 'versions', 'injection'))" d="$WORK/ps.doctor.json")"
 
-# Managed memory: the driver counts it for its process, or nobody does and the recording says whose it is.
+# Managed memory: the driver counts it for its process, or for no process, and then the recording shows which one has
+# it.
 hold managed "$MAKEROOM" run -o "$WORK/ps.managed.room" -- "${holder[@]}" managed 3072
 sleep 1
 account managed

@@ -1,9 +1,10 @@
-# `makeroom fit` on three models: the batch it names runs, one 2 % larger is refused, and it took at most four runs.
+# `makeroom fit` on three models: the batch size it finds runs, one 2 % larger fails, and the search took at most four
+# runs.
 
 card=16GiB
 
-# trains NAME MODEL BATCH: whether the model trains with a batch on a card of that size, for about as many steps as fit
-# looks at: more where they differ.
+# trains NAME MODEL BATCH: checks that the model trains with a batch on a GPU of that size, for about as many steps as
+# `fit` observes; more if they differ.
 trains() {
     local steps=24
     [ "$2" = varied ] && steps=40
@@ -32,7 +33,7 @@ fits() {
     fi
 }
 
-# Side by side: no time is measured, and a card of that size is had several times over. Results come in their order.
+# In parallel: no time is measured, and several GPUs of that size fit on this one. Results are reported in order.
 for model in gpt conv varied; do fits $model >"$WORK/fit_$model.said" & done
 wait
 for model in gpt conv varied; do cat "$WORK/fit_$model.said"; done

@@ -1,8 +1,8 @@
-# The Python package on hardware: PyTorch on the pool by `use_pool` with equal losses and with PyTorch's own functions for
-# figures, the plugin of pytest, what `watch` costs, and data larger than the card in pieces.
+# The Python package on real hardware: PyTorch on the pool through `use_pool`, with equal losses and PyTorch's own
+# memory functions; the pytest plugin; the cost of `watch`; and data larger than the GPU in pieces.
 #
-# The wheel is built beside makeroom (python/build, which needs maturin) or named: MAKEROOM_WHEEL. It is put into a folder of
-# its own, so nothing is installed.
+# Needs the wheel in the directory of makeroom (python/build, which needs maturin) or named by MAKEROOM_WHEEL. It is
+# unpacked into its own directory, so nothing is installed.
 
 wheel=${MAKEROOM_WHEEL:-$(ls -t "$(dirname "$GPU")"/target/wheels/makeroom-*.whl 2>/dev/null | head -1)}
 if [ -z "$wheel" ]; then
@@ -17,7 +17,7 @@ if ! "$PYTHON" -m pip install --quiet --no-deps --target "$modules" "$wheel" 2>"
 fi
 export PYTHONPATH=$modules${PYTHONPATH:+:$PYTHONPATH}
 
-# python_check NAME ARGUMENT...: one part of the program; its one line of JSON says how it went.
+# python_check NAME ARGUMENT...: runs one part of the program, which prints one line of JSON with its result.
 python_check() {
     local name=$1
     plain "$name" "$PYTHON" "$PROGRAMS/python_module.py" "$@"

@@ -364,7 +364,7 @@ def missing(settings):
 @pytest.mark.parametrize(
     ("torch", "message"),
     [
-        (types.SimpleNamespace(__version__="1.13"), "PyTorch 1.13 takes no other allocator"),
+        (types.SimpleNamespace(__version__="1.13"), "PyTorch 1.13 does not support other allocators"),
         (
             types.SimpleNamespace(
                 __version__="2.11+cpu",

@@ -1,5 +1,5 @@
-// Every trace of the repository, every recording of `demo` and every trace in the folder $TRACES, served and as a report: the numbers are `why`'s, and each
-// view can be driven.
+// Every trace in the repository, every recording of `demo` and every trace in the directory $TRACES, served and as a
+// report: the figures equal those of `why`, and every view works.
 import { join } from "node:path";
 import { expect, test, type Page } from "@playwright/test";
 import { bytes } from "../src/format";
@@ -28,7 +28,7 @@ const ofLine = (line: LedgerLine): Line => ({ what: line.what, bytes: line.bytes
 const ofSite = (site: WhySite): Line => ({ what: site.site, bytes: site.bytes, below: site.calls.map(ofSite) });
 const sum = (lines: Line[]) => lines.reduce((all, line) => all + line.bytes, 0);
 
-/** The rows that are open have these words and figures, and so have those below each of them. */
+/** Checks that the open rows, and the rows below each of them, have these names and figures. */
 async function checkLines(page: Page, lines: Line[]): Promise<void> {
   const rows = page.getByTestId("account").locator("tr");
   for (const [index, line] of lines.entries()) {
@@ -44,7 +44,7 @@ async function checkLines(page: Page, lines: Line[]): Promise<void> {
   }
 }
 
-/** Each line of the account, down to the program's own lines. */
+/** Checks each line of the account, down to the program's own lines. */
 async function checkAccount(page: Page, said: Why): Promise<void> {
   if (said.ledger === null) return;
   const lines = said.ledger.lines.map(ofLine);
@@ -57,7 +57,7 @@ async function checkAccount(page: Page, said: Why): Promise<void> {
   await checkLines(page, lines);
 }
 
-/** The cursor starts at the moment that the verdict is about: what is live there is what the account says. */
+/** The cursor starts at the moment of the verdict, where live memory equals the account's. */
 async function checkCursor(page: Page, said: Why): Promise<void> {
   const live = said.ledger?.lines.find((line) => line.what.startsWith("live"));
   if (live === undefined) return;

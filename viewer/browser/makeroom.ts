@@ -1,5 +1,5 @@
-// Starts `makeroom view` for a test, or has it write a report, and opens the page with everything that must not happen
-// watched: errors, questions to other machines, dialogs.
+// Starts `makeroom view` for a test, or makes it write a report, and opens the page. Fails on errors, requests to other
+// hosts and dialogs.
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -37,7 +37,7 @@ export interface Served {
   end: () => void;
 }
 
-/** The address of the page, by a server of its own. */
+/** The URL of the page on its own server. */
 export async function serve(...given: string[]): Promise<Served> {
   const child: ChildProcess = spawn(MAKEROOM, ["view", "--no-browser", ...given], {
     stdio: ["ignore", "pipe", "pipe"],
@@ -64,7 +64,7 @@ export async function serve(...given: string[]): Promise<Served> {
   };
 }
 
-/** The address of a report on disk. */
+/** The URL of a report on disk. */
 export function report(name: string, ...given: string[]): string {
   const file = join(mkdtempSync(join(FOLDER, "report-")), `${name}.html`);
   const made = spawnSync(MAKEROOM, ["view", ...given, "-o", file], { encoding: "utf8" });
@@ -72,7 +72,7 @@ export function report(name: string, ...given: string[]): string {
   return pathToFileURL(file).href;
 }
 
-/** Opens an input one way or the other and gives it to a test. */
+/** Opens an input, served or as a report, for a test. */
 export async function withInput(
   way: Way,
   given: string[],
@@ -89,7 +89,7 @@ export async function withInput(
   }
 }
 
-/** Whatever goes wrong while the page is open, as it goes wrong. */
+/** Collects everything that goes wrong while the page is open. */
 export function watch(page: Page): string[] {
   const wrong: string[] = [];
   page.on("pageerror", (error) => wrong.push(`error: ${error.message}`));
@@ -113,7 +113,7 @@ export async function openPage(page: Page, url: string): Promise<void> {
   await expect(page.getByTestId("verdict").first()).toBeVisible();
 }
 
-/** What the page is told about its inputs. */
+/** The page's list of inputs. */
 export async function told(url: string): Promise<Inputs> {
   if (url.startsWith("http")) return (await (await fetch(new URL("api/inputs", url))).json()) as Inputs;
   const [, packed = ""] =
@@ -122,7 +122,7 @@ export async function told(url: string): Promise<Inputs> {
   return (typeof found === "string" ? JSON.parse(found) : found) as Inputs;
 }
 
-/** No part of the page is wider than the window. */
+/** Checks that no part of the page is wider than the window. */
 export async function expectNoOverflow(page: Page): Promise<void> {
   const [content, window] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth] as const);
   expect(content).toBeLessThanOrEqual(window);

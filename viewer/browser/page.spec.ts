@@ -1,5 +1,5 @@
-// What holds for the page as a whole: widths and colours, the address, two inputs, hostile names, a file that changes,
-// the what-if table, the server going away.
+// Tests of the page as a whole: widths and colors, the URL, two inputs, hostile names, a file that changes, the what-if
+// table, a server that stops.
 import { execFileSync } from "node:child_process";
 import { appendFileSync, copyFileSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -51,7 +51,7 @@ for (const width of [1000, 2500])
 test("the address brings back what was shown", async ({ page, context }) => {
   await withInput("served", [TRACE], page, async (url) => {
     await openPage(page, url);
-    // The key for sites does nothing before these are there.
+    // The key for sites has no effect before the sites are loaded.
     await expect(page.locator(".legend [aria-pressed]").first()).toBeVisible();
     for (const key of ["+", "+", "b", "p", "d", "s", "s", "7"]) await page.keyboard.press(key);
     await expect(page.locator(".legend [aria-pressed=true]")).toHaveCount(1);
@@ -115,7 +115,7 @@ test("every key is in the help, and the help opens and closes by key", async ({ 
     for (const key of KEYS) await expect(help.getByText(key.does, { exact: true })).toBeVisible();
     await page.keyboard.press("Escape");
     await expect(help).toBeHidden();
-    // Every control is reached by Tab: it ends at the tables, after the buttons of the head.
+    // Every control is reachable by Tab; the last ones are the tables, after the buttons of the header.
     const reached = new Set<string>();
     for (let step = 0; step < 60; step += 1) {
       await page.keyboard.press("Tab");

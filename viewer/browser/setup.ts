@@ -1,18 +1,18 @@
-// Before all tests: the recordings of `makeroom demo`, odd recordings, those in the folder $TRACES if it is
-// set, and what `why` says of each.
+// Runs before all tests: creates the recordings of `makeroom demo` and odd recordings, adds those in the directory
+// $TRACES if it is set, and runs `why` on each.
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { FOLDER, MAKEROOM, ROOT, SCREENSHOTS, type Input } from "./makeroom";
 
-/** The files of a folder, not of those inside of it. */
+/** The files in a directory, without those in its subdirectories. */
 const within = (folder: string) =>
   readdirSync(folder, { withFileTypes: true })
     .filter((entry) => entry.isFile())
     .map((entry) => join(folder, entry.name));
 
-/** Inputs by names of their own. What has the bytes of another is opened once. */
+/** Inputs with unique names. Files with identical contents are opened once. */
 function named(paths: string[]): Input[] {
   const byBytes = new Map<string, Input>();
   const names = new Set<string>();

@@ -1,4 +1,4 @@
-// Draws the blocks of a part of a segment, and says what lies at a place in it.
+// Draws the blocks of part of a segment, and describes the block at a position.
 import { hatch, FONT } from "./draw";
 import { bytes, share } from "./format";
 import { addressOf, blockAt, type Piece } from "./memory";
@@ -61,7 +61,7 @@ export function drawBlocks(
 
 const STATES: Record<number, string> = { [LIVE]: "live", [PENDING]: "freed, waiting for a stream" };
 
-/** One line about the block at an offset. */
+/** Describes the block at an offset in one line. */
 export function describe(pane: Pane, segment: Segment, offset: number): string {
   const where = `${segment.kind} segment ${segment.address} of ${bytes(segment.size)}`;
   const block = segment.blocks[blockAt(segment.blocks, offset)];

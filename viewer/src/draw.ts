@@ -1,5 +1,5 @@
-// What all canvases share: sharp pixels at any device ratio, redrawn when their box changes, and patterns that tell
-// apart without colour.
+// Shared by all canvases: sharp pixels at any device ratio, redrawing when the box changes, and patterns that are
+// distinguishable without color.
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { RefObject } from "preact";
 
@@ -39,7 +39,7 @@ export function prepare(canvas: HTMLCanvasElement, width: number, height: number
   return context;
 }
 
-/** Slanted lines over a box: freed but waiting, or there before the recording. */
+/** Hatches a box: freed but waiting, or older than the recording. */
 export function hatch(
   context: CanvasRenderingContext2D,
   x: number,

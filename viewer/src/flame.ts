@@ -1,6 +1,7 @@
-// A flame graph as data: bytes on a tree of frames, laid out as boxes between 0 and 1. Of one moment a box is as wide as
-// what is live below it; of two moments as wide as what changed, growth and shrinkage counted apart so that they do not
-// cancel out. Frames that only pass everything on to one other are folded into it on request.
+// A flame graph as data: bytes on a tree of frames, laid out as boxes between 0 and 1. For one moment, the width of a
+// box is the live memory below it. For two moments, it is the memory that changed; growth and shrinkage are counted
+// separately, so that they do not cancel out. On request, a chain of frames with a single child each is folded into one
+// box.
 import type { Live, Site, Stacks } from "./types";
 
 export interface Box {
@@ -10,9 +11,9 @@ export interface Box {
   depth: number;
   start: number;
   width: number;
-  /** Bytes of the moment, or what grew less what shrank. */
+  /** Bytes at the moment, or growth minus shrinkage. */
   bytes: number;
-  /** Of the box itself, without what is above it in the stack. */
+  /** Of the box itself, without its callees. */
   own: number;
   count: number;
   parent: number;
@@ -22,12 +23,12 @@ export interface Box {
 export interface Weights {
   bytes: Float64Array;
   count: Float64Array;
-  /** |change|, equal to bytes for one moment. */
+  /** |change|; equals bytes for one moment. */
   weight: Float64Array;
   own: Float64Array;
 }
 
-/** Children before parents. A file may put a parent behind its child or a circle into the tree: what the root does not reach is left out. */
+/** Children before parents. A file may list a parent after its child, or contain a cycle: nodes that the root does not reach are omitted. */
 export function order(stacks: Stacks): { children: number[][]; postorder: number[] } {
   const children: number[][] = stacks.nodes.map(() => []);
   stacks.nodes.forEach(([parent], node) => {
@@ -43,7 +44,7 @@ export function order(stacks: Stacks): { children: number[][]; postorder: number
   return { children, postorder: preorder.reverse() };
 }
 
-/** What every node weighs with all below it; of `b` − `a` where both are given. */
+/** The weight of every node including all nodes below it; of `b` − `a` if both are given. */
 export function weigh(stacks: Stacks, postorder: number[], a: Live, b: Live | null): Weights {
   const size = stacks.nodes.length;
   const weights: Weights = {
@@ -74,7 +75,7 @@ export function weigh(stacks: Stacks, postorder: number[], a: Live, b: Live | nu
   return weights;
 }
 
-/** Boxes of the frames from the root down to `focus` at full width, then of what lies above it, each at least `least` wide. */
+/** Boxes of the frames from the root down to `focus` at full width, then of the frames below it, each at least `least` wide. */
 export function layout(
   stacks: Stacks,
   children: number[][],
@@ -151,7 +152,7 @@ export function layout(
   return boxes;
 }
 
-/** For every node the site that its bytes belong to: that of the innermost frame that is a site's own, else none (−1). */
+/** For every node, the site that its bytes belong to: that of the innermost frame with its own site, else none (−1). */
 export function sitesOfNodes(stacks: Stacks, postorder: number[], sites: Site[]): Int32Array {
   const owners = new Map<number, number>();
   for (const site of sites) if (site.frame !== null && !owners.has(site.frame)) owners.set(site.frame, site.id);
@@ -174,13 +175,13 @@ export function frameName(stacks: Stacks, node: number): string {
   return frame.name === "" ? place : `${place} ${frame.name}`;
 }
 
-/** Packages from their name on, other absolute paths by their last two parts, as `why` has them. */
+/** Paths of packages start at the package name, other absolute paths are reduced to their last two parts, as in `why`. */
 function shortPath(path: string): string {
   if (path.includes("site-packages/")) return path.replace(/^.*site-packages\//, "");
   return path.startsWith("/") ? path.split("/").slice(-2).join("/") : path;
 }
 
-/** What a box is called: of folded frames the innermost one that is a site's own line, else the innermost. */
+/** The label of a box: for folded frames, the innermost one with its own site, else the innermost. */
 export function boxName(stacks: Stacks, box: Box, owners: Set<number>): string {
   for (let index = box.folded.length - 1; index >= 0; index -= 1) {
     const node = box.folded[index] ?? 0;
@@ -201,7 +202,7 @@ export function stackOf(stacks: Stacks, node: number): string[] {
   return wayTo(stacks, node).map((at) => frameName(stacks, at));
 }
 
-/** The same with whole paths: what the server looks for a filter in. */
+/** The same with full paths, in which the server's filter searches. */
 export function wholeStack(stacks: Stacks, node: number): string[] {
   return wayTo(stacks, node).map((at) => {
     const { file, line, name } = stacks.frames[stacks.nodes[at]?.[1] ?? -1] ?? { file: null, line: null, name: "" };

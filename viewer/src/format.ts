@@ -1,4 +1,4 @@
-// Numbers in the wording of the command line: `1.17 GiB`, `932 B`, `12 345`. Must stay equal to `Bytes` in makeroom-core.
+// Formats numbers like the command: `1.17 GiB`, `932 B`, `12 345`. Must match `Bytes` in makeroom-core.
 
 const UNITS = ["KiB", "MiB", "GiB", "TiB", "PiB"];
 
@@ -14,12 +14,12 @@ export function bytes(value: number): string {
   return `${scaled.toFixed(2)} ${UNITS[unit] ?? ""}`;
 }
 
-/** A change: always with its sign. */
+/** A change, always with its sign. */
 export function signed(value: number): string {
   return value > 0 ? `+${bytes(value)}` : bytes(value);
 }
 
-/** Sizes on an axis: as short as their steps allow. */
+/** Sizes on an axis, as short as the step size allows. */
 export function axisBytes(value: number, step: number): string {
   if (value === 0) return "0";
   let unit = -1;
@@ -34,7 +34,7 @@ export function axisBytes(value: number, step: number): string {
   return `${(value / divisor).toFixed(digits)} ${unit < 0 ? "B" : (UNITS[unit] ?? "")}`;
 }
 
-/** Ticks at round sizes: powers of two times 1, 2 or 5 of a unit would not be round in GiB, so steps are powers of two. */
+/** Ticks at round sizes. Steps are powers of two, because multiples of 2 or 5 would not be round in GiB. */
 export function byteTicks(max: number, most: number): number[] {
   if (!(max > 0)) return [0];
   let step = 1;
@@ -55,7 +55,7 @@ export function share(part: number, whole: number): string {
   return percent > 0 && percent < 1 ? "< 1 %" : `${Math.round(percent)} %`;
 }
 
-/** Microseconds since the first event, as a person reads a stopwatch. */
+/** Microseconds since the first event, formatted like a stopwatch. */
 export function time(microseconds: number | null | undefined): string {
   if (microseconds === null || microseconds === undefined) return "";
   if (microseconds < 1000) return `${Math.round(microseconds)} µs`;

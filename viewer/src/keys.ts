@@ -1,9 +1,9 @@
-// Every key of the page: one table that acts, and that `?` shows. Keys act on the input that was last used.
+// All keys of the page: one table, which handles them and which `?` shows. Keys act on the input that was used last.
 import type { Model, Pane } from "./model";
 import { extent, range, zoom, type Tab } from "./state";
 
 export interface Key {
-  /** As KeyboardEvent.key; `Shift+` before it where shift matters. */
+  /** As KeyboardEvent.key, with the prefix `Shift+` if Shift matters. */
   keys: string[];
   shown: string;
   does: string;
@@ -12,7 +12,7 @@ export interface Key {
 
 export const PLACES = ["verdict", "account", "time", "space", "flame", "tables"] as const;
 
-/** Scrolls to a part of the page and puts the focus there. */
+/** Scrolls to a part of the page and moves the focus there. */
 function go(pane: Pane, what: (typeof PLACES)[number]): void {
   const element = document.getElementById(`${what}-${pane.index}`);
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -366,7 +366,7 @@ export function listen(model: Model): void {
     const key = find(event);
     const pane = model.pane;
     if (key === undefined || pane === undefined) return;
-    // Arrows belong to tabs and radio buttons while these have the focus.
+    // While tabs and radio buttons have the focus, they handle the arrow keys.
     if (event.key.startsWith("Arrow") && target?.matches("[role=tab], input")) return;
     event.preventDefault();
     key.run(model, pane);

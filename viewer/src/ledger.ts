@@ -1,4 +1,4 @@
-// The account as a tree that can be walked into: lines, their parts, and below what is live the program's own places.
+// The account as a tree: lines, their parts, and the program's own lines below live memory.
 import type { Why, WhySite } from "./types";
 
 export interface Entry {
@@ -6,7 +6,7 @@ export interface Entry {
   bytes: number;
   note: string | null;
   parts: Entry[];
-  /** A place in the program rather than a kind of memory. */
+  /** A line of the program rather than a kind of memory. */
   place: boolean;
 }
 
@@ -24,7 +24,7 @@ function fromSite(site: WhySite): Entry {
   };
 }
 
-/** The account of the verdict, with the sites below the line whose bytes they are. */
+/** The account of the verdict, with the sites below the line that contains their bytes. */
 export function entries(why: Why): Entry | null {
   const ledger = why.ledger;
   if (ledger === null) return null;
@@ -56,7 +56,7 @@ export function entries(why: Why): Entry | null {
   return { name: ledger.name ?? "GPU", bytes: ledger.total_bytes ?? sum, note: null, parts, place: false };
 }
 
-/** The entries from the top down to where a path (`0.2`) leads; a path that leads nowhere ends where it still does. */
+/** The entries along a path (`0.2`) from the top; an invalid path ends at its last valid entry. */
 export function walk(root: Entry, path: string): Entry[] {
   const way = [root];
   for (const step of path.split(".").filter((part) => part !== "")) {

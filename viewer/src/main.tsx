@@ -1,4 +1,4 @@
-// Starts the page: finds its source of answers, asks what there is, and shows it.
+// Starts the page: chooses the source of data, loads the list of inputs, and shows them.
 import { render } from "preact";
 import "uplot/dist/uPlot.min.css";
 import { listen } from "./keys";

@@ -1,5 +1,5 @@
-// The address space laid out in rows, all at one scale, so that a byte is as wide in one segment as in the next. A
-// segment longer than a row goes on in the next one.
+// Lays out the address space in rows at one scale, so that a byte has the same width in every segment. A segment longer
+// than a row continues in the next one.
 import { FREE, type Block, type Segment } from "./types";
 
 export interface Piece {
@@ -60,7 +60,7 @@ function flow(segments: Segment[], width: number, bytesPerPixel: number): Layout
   return { pieces, bytesPerPixel, rows: last === undefined ? 0 : last.row + 1 };
 }
 
-/** The largest scale at which all segments fit into so many rows. */
+/** The largest scale at which all segments fit into this many rows. */
 export function layoutSegments(segments: Segment[], width: number, mostRows: number): Layout {
   const total = segments.reduce((sum, segment) => sum + segment.size, 0);
   if (total === 0 || width <= 0) return { pieces: [], bytesPerPixel: 1, rows: 0 };
@@ -81,7 +81,7 @@ export interface Hole {
   size: number;
 }
 
-/** The largest unused pieces, largest first. Neighbouring free rows are one hole. */
+/** The largest holes, largest first. Adjacent free rows form one hole. */
 export function largestHoles(segments: Segment[], most: number): Hole[] {
   const holes: Hole[] = [];
   segments.forEach((segment, index) => {
@@ -101,12 +101,12 @@ export function largestHoles(segments: Segment[], most: number): Hole[] {
   return holes.sort((one, other) => other.size - one.size).slice(0, most);
 }
 
-/** Address plus offset, in the way addresses are written. */
+/** Address plus offset, formatted like an address. */
 export function addressOf(segment: string, offset: number): string {
   return `0x${(BigInt(segment) + BigInt(Math.round(offset))).toString(16)}`;
 }
 
-/** The row of blocks that holds an offset. */
+/** The row of blocks that contains an offset. */
 export function blockAt(blocks: Block[], offset: number): number {
   let low = 0;
   let high = blocks.length - 1;

@@ -1,5 +1,5 @@
-// The page's state as signals, and the way to every answer. Views read from here and change the state only through it;
-// the address follows the state, and the state follows the address.
+// The state of the page as signals, and access to all data. Views read from here and change the state only through it.
+// The URL follows the state, and the state follows the URL.
 import { signal, type Signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { decode, encode, initialPane, place, type PaneState, type Place, type State, type Theme } from "./state";
@@ -10,9 +10,9 @@ import { DARK, LIGHT, type Colors } from "./palette";
 
 export class Pane {
   readonly state: Signal<PaneState>;
-  /** The top of this pane's series: panes beside each other share one scale. */
+  /** The top of this pane's series: panes side by side share one scale. */
   readonly top = signal(0);
-  /** The sites of the current device, once they are there. */
+  /** The sites of the current device, once loaded. */
   readonly sites = signal<NamedSite[]>([]);
 
   constructor(
@@ -33,7 +33,7 @@ export class Pane {
     return device === undefined ? { from: 0, to: 1, a: 0, b: null } : place(this.state.value, device);
   }
 
-  /** The path of an answer about the current device. */
+  /** The path of a resource of the current device. */
   path(rest: string): string {
     return `/api/${this.index}/${Math.max(0, this.input.devices.indexOf(this.device ?? ({} as Device)))}/${rest}`;
   }
@@ -43,7 +43,7 @@ export class Pane {
     this.model.remember();
   }
 
-  /** Puts a cursor somewhere and, where it would be out of sight, brings the view along. */
+  /** Moves a cursor and, if it would be out of sight, the view. */
   moveCursor(cursor: "a" | "b", event: number): void {
     const device = this.device;
     if (device === undefined) return;
@@ -73,7 +73,7 @@ export class Model {
   readonly focus: Signal<number>;
   readonly dark = signal(false);
   readonly trouble = signal<{ message: string; hint: string | null } | null>(null);
-  /** A name that is shown whole. */
+  /** The name that is shown in full. */
   readonly details = signal<{ title: string; text: string } | null>(null);
   readonly help = signal(false);
   readonly inputs: Signal<Inputs>;
@@ -120,7 +120,7 @@ export class Model {
     };
   }
 
-  /** The address follows, but not sixty times a second: browsers refuse that. */
+  /** Updates the URL, but not 60 times a second, which browsers reject. */
   remember(): void {
     this.timer ??= window.setTimeout(() => {
       this.timer = undefined;
@@ -156,8 +156,8 @@ export interface Asked<T> {
 }
 
 /**
- * The answer to a path. While the path changes faster than answers come, one question is under way and the newest path
- * is asked next; until then the last answer stays, so that a dragged cursor shows every state that was in time.
+ * The response for a path. If the path changes faster than responses arrive, one request is in flight and the newest path
+ * is requested next. Until then the last response stays, so that a dragged cursor shows as many states as possible.
  */
 export function useAnswer<T>(model: Model, path: string | null): Asked<T> {
   const [asked, setAsked] = useState<Asked<T>>(() => ({

@@ -1,5 +1,5 @@
-// Colours of sites. Eight hues that stay apart for people who do not see red, green or blue (a test computes it), in
-// three tones; every site also has its number, which is drawn wherever its colour is, so colour is never alone.
+// Colors of sites: eight hues in three tones that stay distinguishable with color blindness (verified by a test). Every
+// site also has a number, which is drawn wherever its color is, so no information depends on color alone.
 
 const HUES = ["#6f87be", "#cf961f", "#4ab89e", "#883c5c", "#b3d7f5", "#ecdf85", "#49428f", "#c0563f"];
 
@@ -69,11 +69,11 @@ export const DARK: Colors = {
   neutral: "#30343b",
 };
 
-/** Layers of the series that are no single site's. */
+/** Layers of the series that do not belong to a single site. */
 export const OTHER = 23;
 export const UNKNOWN = 24;
 
-/** The colour of a site by its number `color` in the answers: that of its layer. */
+/** The color of a site by the `color` in responses, which is the number of its layer. */
 export function siteColor(color: number | null | undefined, colors: Colors): string {
   if (color === UNKNOWN) return colors.unknown;
   if (color === null || color === undefined || color < 0 || color >= OTHER) return colors.other;
@@ -85,12 +85,12 @@ export function siteColor(color: number | null | undefined, colors: Colors): str
   return base;
 }
 
-/** What is not selected steps back, but keeps its hue. */
+/** Fades unselected items but keeps their hue. */
 export function dimmed(color: string, colors: Colors): string {
   return mix(color, colors.panel, 0.8);
 }
 
-/** Black or white, whichever reads better on a colour. */
+/** Black or white, whichever is easier to read on a color. */
 export function inkOn(color: string): string {
   return luminance(color) > 0.179 ? "#000000" : "#ffffff";
 }

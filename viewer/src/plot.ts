@@ -1,5 +1,5 @@
-// The series as uPlot draws it: layers stacked as steps, the lowest live of each step, what was reserved, the limit and
-// the card, refusals, and the name of a layer inside of it where there is room. Knows nothing of the page around it.
+// Draws the series with uPlot: stacked layers as steps, the lowest live memory of each step, reserved memory, the limit
+// and the GPU's size, failures, and the names of layers where they fit. Independent of the page around it.
 import uPlot from "uplot";
 import { FONT } from "./draw";
 import { axisBytes, byteTicks, bytes, count, time } from "./format";
@@ -9,7 +9,7 @@ import { indexAt, timeAt, type Columns } from "./tiles";
 import type { NamedSite } from "./sites";
 import type { Device } from "./types";
 
-/** The plot's area inside of its canvas, in CSS pixels: the page lays cursors over it. */
+/** The plot's area inside its canvas, in CSS pixels; the page draws cursors over it. */
 export const LEFT = 76;
 export const RIGHT = 36;
 export const TOP = 20;
@@ -40,7 +40,7 @@ export function layerColor(shown: Shown, layer: number): string {
   return shown.selected === null || shown.selected === site ? color : dimmed(color, shown.colors);
 }
 
-/** x, the stacked layers from the top down (each paints over the ones above it), the lowest live, reserved. */
+/** x, the stacked layers from the top down (each paints over the ones above it), the lowest live memory, reserved memory. */
 export function data(columns: Columns, sums: number[][]): uPlot.AlignedData {
   return [columns.x, ...sums.slice().reverse(), columns.low, columns.reserved];
 }
@@ -55,7 +55,7 @@ export function create(box: HTMLElement, width: number, height: number, layers: 
       ...steps,
       label: `layer ${layer}`,
       width: 0.75,
-      // No line at all where there is no room for one: lines take longer to draw than areas.
+      // No line if there is no space for one: lines take longer to draw than areas.
       stroke: () => (sparse(view(), width) ? view().colors.panel : ""),
       fill: (plot: uPlot) => fillOf(plot, view(), layer),
       fillTo: 0,
@@ -109,7 +109,7 @@ export function create(box: HTMLElement, width: number, height: number, layers: 
           (plot) => {
             const shown = view();
             annotate(plot, shown, layers);
-            // What the canvas shows now, for whoever measures how long that took.
+            // The range that the canvas shows now, for benchmarks.
             plot.root.dataset["drawn"] = `${shown.from} ${shown.to}`;
             plot.root.dataset["exact"] = String(shown.columns.exact);
           },
@@ -121,7 +121,7 @@ export function create(box: HTMLElement, width: number, height: number, layers: 
   );
 }
 
-/** Layers are divided by thin lines where steps are wide enough for them. */
+/** Draws thin lines between layers if steps are wide enough. */
 function sparse(shown: Shown, width: number): boolean {
   return ((shown.to - shown.from) / shown.columns.grain) * 6 < width;
 }
@@ -171,7 +171,7 @@ function annotate(plot: uPlot, shown: Shown, layers: number): void {
   ctx.restore();
 }
 
-/** Names inside of layers, where there is most room for them: the whole name, or else the number. */
+/** Draws names inside layers, where there is the most space: the full name, or else the number. */
 function labels(plot: uPlot, shown: Shown, layers: number, ratio: number): void {
   const { ctx, bbox } = plot;
   const { x, layers: own, names } = shown.columns;
@@ -197,7 +197,7 @@ function labels(plot: uPlot, shown: Shown, layers: number, ratio: number): void 
   }
 }
 
-/** The place where a box of so many events fits into a layer with most room above and below. */
+/** The position where a box of this many events has the most space above and below it in a layer. */
 function roomiest(
   x: number[],
   own: number[],
@@ -206,7 +206,7 @@ function roomiest(
   wanted: number,
 ): { start: number; middle: number; room: number } | null {
   let best: { start: number; middle: number; room: number } | null = null;
-  // Columns reach beyond the view, and what lies there has no say.
+  // Columns extend beyond the view; ignore that part.
   const [begin, end] = [indexAt(x, shown.from), indexAt(x, shown.to)];
   const stride = Math.max(1, Math.floor((end - begin) / 80));
   for (let first = begin; first <= end && first + 1 < x.length; first += stride) {

@@ -1,6 +1,6 @@
-// A drag: the pointer stays with the element it went down on until it goes up or is taken away.
+// A drag: the pointer stays captured by the element it was pressed on until it is released or canceled.
 
-/** Calls `move` for every movement, and `release` with the event that ends it. */
+/** Calls `move` for every movement, and `release` with the event that ends the drag. */
 export function drag(
   start: PointerEvent,
   move: (event: PointerEvent) => void,

@@ -1,10 +1,10 @@
-// The number and the colour that a site goes by on the page. Beside another input a site of the same name looks the same
-// in both, so that before and after can be compared at a glance.
+// The number and color of a site on the page. With two inputs, sites of the same name look the same in both, which
+// makes before and after easy to compare.
 import { OTHER } from "./palette";
 import type { Site } from "./types";
 
 export interface NamedSite extends Site {
-  /** The number drawn wherever its colour is. */
+  /** The number that is drawn wherever its color is. */
   label: number;
 }
 

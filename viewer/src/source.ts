@@ -1,20 +1,20 @@
-// Where answers come from: the server that sent the page, or the dictionary inside of a report. Both are asked by path,
-// so no view knows which it is; a report answers with the nearest thing it kept and says so.
+// The source of responses: the server that sent the page, or the dictionary inside a report. Both are accessed by path,
+// so views do not depend on which it is. A report returns the nearest data that it contains, and marks it as such.
 import { wholeStack } from "./flame";
 import type { Allocation, Allocations, Sites, Stacks } from "./types";
 
 export interface Answer<T> {
   value: T;
-  /** The path that was really answered. */
+  /** The path of the returned data. */
   path: string;
-  /** A report did not keep what was asked for; this is the nearest it has. */
+  /** A report does not contain the requested data; this is the nearest. */
   nearest: boolean;
 }
 
 export interface Source {
   readonly embedded: boolean;
   get<T>(path: string): Promise<Answer<T>>;
-  /** An answer that is there already. */
+  /** A response that is already loaded. */
   peek<T>(path: string): Answer<T> | undefined;
   post(path: string): Promise<void>;
   forget(): void;
@@ -29,15 +29,15 @@ export class AnswerError extends Error {
   }
 }
 
-/** Answers kept: tiles are some 100 kB each, and a session of panning must not fill the browser. */
+/** Number of cached responses: tiles take about 100 kB each, and panning for a long time must not fill the browser's memory. */
 const KEPT = 160;
 
 export class ServerSource implements Source {
   readonly embedded = false;
-  /** Which reading of the files the answers here are of. */
+  /** The reading of the files that these responses belong to. */
   private reading: string | null = null;
 
-  /** `stale` is called when the server has read its files again: answers of two readings do not go together. */
+  /** `stale` is called when the server has read its files again, because responses from two readings must not be combined. */
   constructor(private readonly stale: () => void) {}
 
   private answers = new Map<string, Answer<unknown>>();
@@ -89,14 +89,14 @@ export class ServerSource implements Source {
   }
 }
 
-/** The answers that are not the same for ever. */
+/** Resources that can change. */
 function changes(path: string): boolean {
   return path.endsWith("/whatif") || path === "/api/inputs";
 }
 
 async function reach(path: string, method: string): Promise<Response> {
   try {
-    // Relative to the page: its address contains the access token.
+    // Relative to the page, because its URL contains the access token.
     return await fetch(`.${path}`, { method });
   } catch {
     throw new AnswerError("The server does not respond.", "check that `makeroom view` is still running");
@@ -109,7 +109,7 @@ async function check(response: Response): Promise<Response> {
   try {
     told = (await response.json()) as typeof told;
   } catch {
-    // Not JSON: the status says what there is to say.
+    // Not JSON: use the status.
   }
   throw new AnswerError(told.error ?? `The server returned ${response.status}.`, told.hint ?? null);
 }
@@ -118,7 +118,7 @@ export class EmbeddedSource implements Source {
   readonly embedded = true;
   private readonly events = new Map<string, number[]>();
 
-  /** Answers are parsed when they are asked for: a report holds tens of megabytes of them. */
+  /** Responses are parsed on request, because a report contains tens of megabytes of them. */
   constructor(private readonly answers: Map<string, string | object>) {
     for (const path of answers.keys()) {
       const [, start, event] = /^(.*\/(?:moment|live|allocations)\/)(\d+)$/.exec(path) ?? [];
@@ -143,7 +143,10 @@ export class EmbeddedSource implements Source {
     const answer = this.peek<T>(path);
     if (answer) return Promise.resolve(answer);
     return Promise.reject(
-      new AnswerError("This report is reduced and does not contain this.", "open the recording with `makeroom view`"),
+      new AnswerError(
+        "This report is reduced and does not contain this data.",
+        "open the recording with `makeroom view`",
+      ),
     );
   }
 
@@ -154,7 +157,7 @@ export class EmbeddedSource implements Source {
   }
 
   forget(): void {
-    // Nothing is kept beside the report itself.
+    // Nothing is cached in addition to the report itself.
   }
 
   private answer(path: string): object | undefined {
@@ -165,7 +168,7 @@ export class EmbeddedSource implements Source {
     return parsed;
   }
 
-  /** What the server looks for a filter in: address, site and every frame of the stack. */
+  /** The text that the server's filter searches: address, site and every frame of the stack. */
   private words(path: string): (row: Allocation) => string {
     const device = /^\/api\/\d+\/\d+/.exec(path)?.[0] ?? "";
     const sites = this.answer(`${device}/sites`) as Sites | undefined;
@@ -183,7 +186,7 @@ export class EmbeddedSource implements Source {
   }
 }
 
-/** The number of a sorted, non-empty list that is nearest. */
+/** The nearest number in a sorted, non-empty list. */
 export function nearest(sorted: number[], wanted: number): number {
   let best = sorted[0] ?? wanted;
   for (const candidate of sorted) {
@@ -193,7 +196,7 @@ export function nearest(sorted: number[], wanted: number): number {
   return best;
 }
 
-/** What the server does with a query, for the rows that a report kept. */
+/** Applies a query as the server does, to the rows that a report contains. */
 export function select(all: Allocations, query: URLSearchParams, words: (row: Allocation) => string): Allocations {
   const filter = (query.get("filter") ?? "").toLowerCase();
   const sort = query.get("sort") ?? "size";
@@ -222,7 +225,7 @@ function key(row: Allocation, sort: string): number {
   }
 }
 
-/** The answers of a report: one per line, a path, a tab and JSON. */
+/** The responses of a report: one per line, a path, a tab and JSON. */
 export function unpack(text: string): Map<string, string | object> {
   const answers = new Map<string, string | object>();
   for (const line of text.split("\n")) {
@@ -232,7 +235,7 @@ export function unpack(text: string): Map<string, string | object> {
   return answers;
 }
 
-/** The source of this page: the report inside of it if there is one, else its server. */
+/** The source of this page: the report inside it if there is one, else its server. */
 export async function open(): Promise<Source> {
   const packed = document.getElementById("makeroom-data")?.textContent.trim() ?? "";
   if (packed === "")

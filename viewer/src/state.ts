@@ -1,11 +1,11 @@
-// What the page shows, as a value that goes into the address and comes out of it. No document, no data.
+// The state of the page as a value that is written to the URL and read from it. Does not access the DOM or any data.
 import type { Device } from "./types";
 
 export type Theme = "auto" | "light" | "dark";
 export type Tab = "sites" | "allocations" | "whatif" | "compare";
 export type Cursor = "a" | "b";
 
-/** One input on the page. Events are positions 0..=events; null means "as it is by default". */
+/** One input on the page. Events are positions 0..=events; null means the default. */
 export interface PaneState {
   device: number;
   from: number | null;
@@ -14,9 +14,9 @@ export interface PaneState {
   b: number | null;
   active: Cursor;
   site: number | null;
-  /** Which part of the account is open: positions from the top, `0.2`. */
+  /** The open part of the account: positions from the top, `0.2`. */
   ledger: string;
-  /** The segment that is drawn alone, by address. */
+  /** The segment that is shown alone, by address. */
   segment: string | null;
   /** Whether the flame graph shows B − A. */
   difference: boolean;
@@ -25,13 +25,13 @@ export interface PaneState {
   tab: Tab;
   sort: string;
   filter: string;
-  /** Whether the scale reaches up to the limit or the card. */
+  /** Whether the scale extends to the limit or the size of the GPU. */
   tall: boolean;
 }
 
 export interface State {
   theme: Theme;
-  /** Which input keys act on. */
+  /** The input that keys act on. */
   focus: number;
   panes: PaneState[];
 }
@@ -82,7 +82,7 @@ export function encode(state: State): string {
   return out.toString();
 }
 
-/** The opposite of `encode`. What makes no sense is left out: an address is typed, mailed and cut off. */
+/** The inverse of `encode`. Invalid parts are ignored, because URLs are typed, mailed and truncated. */
 export function decode(hash: string, panes: number): State {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
   const theme = given.get("theme");
@@ -126,7 +126,7 @@ function round(value: number): number {
   return Math.round(value * 100) / 100;
 }
 
-/** Defaults filled in and everything inside of the device's history. */
+/** Fills in defaults and limits everything to the device's history. */
 export interface Place {
   from: number;
   to: number;
@@ -140,12 +140,12 @@ export function place(pane: PaneState, device: Device): Place {
   return { from, to, a: inside(pane.a ?? device.start), b: pane.b === null ? null : inside(pane.b) };
 }
 
-/** The width of the whole history: the state after the last event is a position too, and is drawn one event wide. */
+/** The width of the whole history. The state after the last event is also a position, and is drawn one event wide. */
 export function extent(device: Device): number {
   return device.events + 1;
 }
 
-/** The smallest span is one event. Moves a range inside rather than cutting it. */
+/** Moves a range inside the history rather than cutting it. The smallest span is one event. */
 export function range(from: number, to: number, device: Device): { from: number; to: number } {
   const end = extent(device);
   const span = Math.max(1, Math.min(end, to - from));
@@ -153,7 +153,7 @@ export function range(from: number, to: number, device: Device): { from: number;
   return { from: start, to: start + span };
 }
 
-/** Zoomed by `factor` (< 1 is nearer) so that `at` stays where it is on the screen. */
+/** Zooms by `factor` (< 1 zooms in) so that `at` stays in place on the screen. */
 export function zoom(view: Place, factor: number, at: number, device: Device): { from: number; to: number } {
   const span = Math.max(1, Math.min(extent(device), (view.to - view.from) * factor));
   const share = (at - view.from) / (view.to - view.from);

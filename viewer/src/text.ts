@@ -1,15 +1,15 @@
-// Names come out of recordings and may hold anything. They reach the page as text, never as markup; here control and
-// direction characters become visible, and what is too long is cut (the whole is in the details view).
+// Names from recordings can contain anything. They reach the page as text, never as markup. This file makes control and
+// direction characters visible and shortens long names (the details view shows the full name).
 
 const NEWLINES = /\r\n|\r|\n/g;
 // eslint-disable-next-line no-control-regex
 const CONTROLS = /[\u0000-\u0008\u000b-\u001f]/g;
 const HIDDEN = /[\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 
-/** Only so many characters of a name are ever looked at where it is shown in a line. */
+/** Maximum number of characters of a name to process when it is shown in one line. */
 export const SHOWN = 240;
 
-/** One line that shows what it holds. */
+/** One line with all characters made visible. */
 export function visible(text: string): string {
   return text
     .replace(NEWLINES, "⏎")
@@ -22,13 +22,13 @@ export function shorten(text: string, most = SHOWN): string {
   return `${visible(text.slice(0, most - 1))}…`;
 }
 
-/** Paths matter at their end: `…/gpt2/modeling_gpt2.py:282 forward`. */
+/** The end of a path matters most: `…/gpt2/modeling_gpt2.py:282 forward`. */
 export function shortenStart(text: string, most: number): string {
   if (text.length <= most) return visible(text);
   return `…${visible(text.slice(text.length - most + 1))}`;
 }
 
-/** What fits into `width` pixels of a canvas, cut in the middle; "" where nothing sensible does. */
+/** The text shortened in the middle to `width` pixels of a canvas; "" if nothing useful fits. */
 export function fit(context: CanvasRenderingContext2D, text: string, width: number): string {
   const whole = shorten(text, 160);
   if (width < 18) return "";

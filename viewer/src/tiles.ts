@@ -1,5 +1,5 @@
-// Which tiles of the series a view needs, and one set of columns out of those that are there. Level k has 4^k events per
-// bucket and 512 buckets per tile; a missing tile is stood in for by the finest coarser one that is at hand.
+// Determines the tiles of the series that a view needs, and combines the loaded ones into columns. Level k has 4^k
+// events per bucket and 512 buckets per tile. A missing tile is replaced by the finest coarser one that is loaded.
 import type { Tile } from "./types";
 
 export const BUCKETS = 512;
@@ -8,7 +8,7 @@ export function bucketEvents(level: number): number {
   return 4 ** level;
 }
 
-/** The finest level that has no more buckets in view than there are pixels. */
+/** The finest level that has no more buckets in view than pixels. */
 export function levelFor(span: number, pixels: number, levels: number): number {
   let level = 0;
   while (level < levels - 1 && span / bucketEvents(level) > pixels) level += 1;
@@ -23,10 +23,10 @@ export function tilesFor(from: number, to: number, level: number, events: number
   return Array.from({ length: last - first + 1 }, (_, index) => first + index);
 }
 
-/** One turn of the wheel makes the view this much narrower, at most. */
+/** One turn of the wheel narrows the view by at most this factor. */
 const TURN = 0.7;
 
-/** Level and number of the tiles that the next turn of the wheel may need: half a view along, nearer and farther. */
+/** Level and number of the tiles that the next turn of the wheel may need: half a view to each side, zoomed in and zoomed out. */
 export function soon(
   from: number,
   to: number,
@@ -48,7 +48,7 @@ export function soon(
 
 export type Peek = (level: number, tile: number) => Tile | undefined;
 
-/** The tile itself or the nearest coarser one that covers the same place. */
+/** The tile itself, or the nearest coarser one that covers the same position. */
 function standIn(peek: Peek, level: number, tile: number, levels: number): Tile | undefined {
   for (let up = level, number = tile; up < levels; up += 1, number = Math.floor(number / 4)) {
     const found = peek(up, number);
@@ -58,7 +58,7 @@ function standIn(peek: Peek, level: number, tile: number, levels: number): Tile 
 }
 
 export interface Columns {
-  /** Where each bucket begins. */
+  /** The start of each bucket. */
   x: number[];
   /** The moment that each bucket shows. */
   event: number[];
@@ -66,16 +66,16 @@ export interface Columns {
   live: number[];
   reserved: number[];
   low: number[];
-  /** Live per layer, not stacked. */
+  /** Live memory per layer, not stacked. */
   layers: number[][];
   names: { site: number | null; name: string }[];
-  /** Whether all of it is of the level that was asked for. */
+  /** Whether all of it has the requested level. */
   exact: boolean;
   /** Events per bucket of the coarsest part. */
   grain: number;
 }
 
-/** The tiles that a view is drawn with: one for each of its level, or what stands in for it. */
+/** The tiles that a view is drawn with: those of its level, or their replacements. */
 export interface Picked {
   level: number;
   first: number;
@@ -87,7 +87,7 @@ export function pick(from: number, to: number, level: number, levels: number, ev
   return { level, first: numbers[0] ?? 0, tiles: numbers.map((number) => standIn(peek, level, number, levels)) };
 }
 
-/** Whether two views are drawn with the same columns: most steps of a pan or a zoom are. */
+/** Whether two views are drawn with the same columns, as in most steps of a pan or a zoom. */
 export function samePick(one: Picked, other: Picked): boolean {
   return (
     one.level === other.level &&
@@ -130,7 +130,7 @@ export function gather({ level, first, tiles }: Picked, events: number): Columns
   return columns;
 }
 
-/** The buckets of a tile that lie in [start, end); one that begins before it is cut. */
+/** The buckets of a tile in [start, end); one that starts earlier is cut. */
 function take(columns: Columns, tile: Tile, start: number, end: number): void {
   for (let index = 0; index < tile.live.length; index += 1) {
     const begins = tile.first_event + index * tile.bucket_events;
@@ -146,7 +146,7 @@ function take(columns: Columns, tile: Tile, start: number, end: number): void {
   }
 }
 
-/** Steps need an end: the last bucket once more where it ends. */
+/** Adds the end of the last step: the last bucket again, at its end. */
 function extend(columns: Columns, last: number, end: number): void {
   columns.x.push(end);
   columns.event.push(columns.event[last] ?? 0);
@@ -167,7 +167,7 @@ export function stack(layers: number[][]): number[][] {
   return sums;
 }
 
-/** The position in a sorted list of the last value that is not above `wanted`. */
+/** The index of the last value in a sorted list that is not above `wanted`. */
 export function indexAt(sorted: number[], wanted: number): number {
   let low = 0;
   let high = sorted.length - 1;
@@ -179,7 +179,7 @@ export function indexAt(sorted: number[], wanted: number): number {
   return low;
 }
 
-/** When an event was: between the moments that the steps show, in proportion. */
+/** The time of an event, interpolated between the moments that the steps show. */
 export function timeAt({ event, time }: Columns, wanted: number): number | null {
   if (wanted === 0 && time.some((at) => at !== null)) return 0;
   const index = indexAt(event, wanted);

@@ -1,4 +1,4 @@
-// The answers of the server, as PROTOCOL.md describes them. No logic.
+// The responses of the server, as PROTOCOL.md describes them. No logic.
 
 export interface LedgerLine {
   what: string;
@@ -24,6 +24,7 @@ export interface Fix {
 
 export interface Cause {
   cause: string;
+  title: string;
   certainty: string;
   bytes: number | null;
   summary?: string;
@@ -31,10 +32,10 @@ export interface Cause {
   fixes: Fix[];
 }
 
-/** What `makeroom why --json` prints. */
+/** The output of `makeroom why --json`. */
 export interface Why {
   request: { bytes: number; device: number | null; site: string | null } | null;
-  verdict: { cause: string; certainty: string; summary: string };
+  verdict: { cause: string; title: string; certainty: string; summary: string };
   causes: Cause[];
   ledger: {
     device: number | null;
@@ -128,14 +129,14 @@ export interface Tile {
   layers: { site: number | null; name: string; live: number[] }[];
 }
 
-/** State of a row of blocks: what is drawn for it. */
+/** State of a row of blocks, which determines how it is drawn. */
 export const FREE = 0;
 export const LIVE = 1;
 export const PENDING = 2;
 export const MERGED = 3;
 export const NOTHING = 4;
 
-/** offset, size, state, site (or permille that is live where the state is MERGED) */
+/** offset, size, state, site (or the live share in thousandths if the state is MERGED) */
 export type Block = [number, number, number, number];
 
 export interface Segment {
@@ -174,7 +175,7 @@ export interface Stacks {
 export interface Live {
   event: number;
   total: number;
-  /** [node, bytes, count]: of the node itself, not of what lies below it. */
+  /** [node, bytes, count], excluding the node's descendants. */
   nodes: [number, number, number][];
 }
 

@@ -1,5 +1,5 @@
-// Whether colours can be told apart is computed: each deficiency is simulated (Machado, Oliveira and Fernandes 2009, at
-// full strength) and distances are taken in CIE L*a*b*.
+// Computes whether colors are distinguishable: simulates each deficiency (Machado, Oliveira and Fernandes 2009, at full
+// strength) and measures distances in CIE L*a*b*.
 import { describe, expect, it } from "vitest";
 import { DARK, inkOn, LIGHT, luminance, parse, siteColor } from "../src/palette";
 

@@ -53,7 +53,8 @@ describe("a report", () => {
     expect(await ask("filter=")).toMatchObject({ total: 40, bytes: 999 });
     expect(await ask("filter=LOAD")).toMatchObject({ total: 2, bytes: 12 });
     expect(await addresses("filter=x.py&sort=size")).toHaveLength(3);
-    // As the server does it: whole paths are looked in, and what was asked for is counted, not what was set aside.
+    // As on the server: the filter searches whole paths, and the count includes all matches, not only the returned
+    // rows.
     expect(await addresses("filter=lib/site-packages/x.py:1 deep")).toHaveLength(3);
     expect(await ask("filter=train")).toMatchObject({ total: 1, bytes: 8 });
     expect(await addresses("filter=0x20")).toEqual(["0x20"]);

@@ -94,7 +94,7 @@ impl Device {
 
     /// Retains the primary context, which all libraries of a process share. Balance each retain with a release.
     #[inline(always)]
-    #[allow(clippy::inline_always, reason = "stacks are to name who asks, not who passes it on")]
+    #[allow(clippy::inline_always, reason = "stacks must show the caller, not this function")]
     pub fn retain_primary(self) -> Result<Context> {
         let mut context = 0;
         // SAFETY: the out-parameter is valid.
@@ -104,7 +104,7 @@ impl Device {
 
     /// Creates a separate context, current on this thread.
     #[inline(always)]
-    #[allow(clippy::inline_always, reason = "stacks are to name who asks, not who passes it on")]
+    #[allow(clippy::inline_always, reason = "stacks must show the caller, not this function")]
     pub fn create_context(self) -> Result<Context> {
         let mut context = 0;
         // SAFETY: the out-parameter is valid.

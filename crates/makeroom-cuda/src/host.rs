@@ -39,7 +39,7 @@ unsafe impl Sync for PinnedMemory {}
 impl PinnedMemory {
     /// Allocates pinned memory in the current context.
     #[inline(always)]
-    #[allow(clippy::inline_always, reason = "stacks are to name who asks, not who passes it on")]
+    #[allow(clippy::inline_always, reason = "stacks must show the caller, not this function")]
     pub fn allocate(driver: &'static Driver, bytes: Bytes, kind: PinnedKind) -> Result<Self> {
         let size = bytes.get() as usize;
         let mut address = std::ptr::null_mut();

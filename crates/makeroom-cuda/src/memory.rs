@@ -19,7 +19,7 @@ pub struct DeviceMemory {
 impl DeviceMemory {
     /// Allocates on the current device.
     #[inline(always)]
-    #[allow(clippy::inline_always, reason = "stacks are to name who asks, not who passes it on")]
+    #[allow(clippy::inline_always, reason = "stacks must show the caller, not this function")]
     pub fn allocate(driver: &'static Driver, bytes: Bytes) -> Result<Self> {
         let mut address = 0;
         // SAFETY: the out-parameter is valid.
@@ -30,7 +30,7 @@ impl DeviceMemory {
 
     /// Allocates in stream order, from the device's current pool.
     #[inline(always)]
-    #[allow(clippy::inline_always, reason = "stacks are to name who asks, not who passes it on")]
+    #[allow(clippy::inline_always, reason = "stacks must show the caller, not this function")]
     pub fn allocate_on(stream: &Stream, bytes: Bytes) -> Result<Self> {
         let driver = stream.driver();
         let mut address = 0;
@@ -42,7 +42,7 @@ impl DeviceMemory {
 
     /// Allocates in stream order, from a pool.
     #[inline(always)]
-    #[allow(clippy::inline_always, reason = "stacks are to name who asks, not who passes it on")]
+    #[allow(clippy::inline_always, reason = "stacks must show the caller, not this function")]
     pub fn allocate_from(pool: &MemoryPool, stream: &Stream, bytes: Bytes) -> Result<Self> {
         let driver = stream.driver();
         let mut address = 0;

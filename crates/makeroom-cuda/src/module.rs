@@ -34,7 +34,7 @@ pub struct Launch {
 impl Module {
     /// Loads PTX text into the current context.
     #[inline(always)]
-    #[allow(clippy::inline_always, reason = "stacks are to name who asks, not who passes it on")]
+    #[allow(clippy::inline_always, reason = "stacks must show the caller, not this function")]
     pub fn load_text(driver: &'static Driver, text: &CStr) -> Result<Self> {
         // SAFETY: NUL-terminated text is an image.
         unsafe { Self::load(driver, text.as_ptr().cast()) }
@@ -46,7 +46,7 @@ impl Module {
     ///
     /// The image is complete: the driver reads as much as its header says.
     #[inline(always)]
-    #[allow(clippy::inline_always, reason = "stacks are to name who asks, not who passes it on")]
+    #[allow(clippy::inline_always, reason = "stacks must show the caller, not this function")]
     pub unsafe fn load(driver: &'static Driver, image: *const c_void) -> Result<Self> {
         let mut handle = 0;
         // SAFETY: the out-parameter is valid; the caller guarantees the image.

@@ -53,7 +53,7 @@ macro_rules! functions {
                 ///
                 /// Pointers are valid for what the function does with them, and handles are live.
                 #[inline(always)]
-                #[allow(clippy::inline_always, reason = "stacks are to name who asks, not who passes it on")]
+                #[allow(clippy::inline_always, reason = "stacks must show the caller, not this function")]
                 #[allow(clippy::too_many_arguments, reason = "the driver's own signature")]
                 pub unsafe fn $name(&self, $($argument: $kind),*) -> Result<()> {
                     let Some(function) = self.$name else {

@@ -32,7 +32,7 @@ impl Card {
 
     /// Allocates memory as most programs do.
     #[inline(always)]
-    #[allow(clippy::inline_always, reason = "the function that calls it is the one that took the memory")]
+    #[allow(clippy::inline_always, reason = "stacks must show the caller")]
     #[track_caller]
     pub(crate) fn allocate(&self, bytes: Bytes) -> Result<DeviceMemory> {
         // The compiler merges identical functions, which then share one name; the location keeps them apart.

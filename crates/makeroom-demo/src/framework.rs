@@ -60,7 +60,7 @@ impl<'card> Framework<'card> {
 
     /// Allocates a tensor.
     #[inline(always)]
-    #[allow(clippy::inline_always, reason = "the function that calls it is the one that asked")]
+    #[allow(clippy::inline_always, reason = "stacks must show the caller")]
     pub(crate) fn tensor(&mut self, bytes: Bytes) -> Result<Tensor, OutOfMemory> {
         let number = self.tensors;
         let request = Request { size: bytes.get(), stream: 0, pool: PoolId::DEFAULT };
@@ -150,7 +150,7 @@ impl Listener {
     }
 
     #[inline(always)]
-    #[allow(clippy::inline_always, reason = "the function that asked for the tensor is the one to be shown")]
+    #[allow(clippy::inline_always, reason = "stacks must show the function that requested the tensor")]
     fn memory(&self, address: u64, size: i64, live: u64, reserved: u64) {
         if let Some(report) = self.memory {
             // SAFETY: the function receives numbers and reads no memory.

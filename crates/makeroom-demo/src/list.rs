@@ -15,7 +15,7 @@ pub const SITUATIONS: &[Situation] = &[
     Situation {
         name: "fragmentation",
         title: "growing batches fragment the memory",
-        about: "A training loop whose batches grow a little and that keeps a result of each step. The results are placed in \
+        about: "A training loop whose batches grow slightly and that keeps one result from each step. The results are placed in \
                 memory that the step has just freed, and the free blocks between them are too small for the next \
                 step. Symptom: out of memory although most of the reserved memory is free.",
         software: CARD,

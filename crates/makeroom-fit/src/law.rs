@@ -61,7 +61,7 @@ impl SizeLaw {
         proportional.or_else(|| Self::fixed(points, kind))
     }
 
-    /// A law if there is no simple one, because a library changed its algorithm between the runs. The last point is
+    /// The fallback if no simple law fits, because a library changed its algorithm between the runs. The last point is
     /// closest to the batches of interest, so the law goes through it. Beyond it, the size continues to grow as
     /// before, but at most in proportion to the batch.
     fn near_last(points: &[Point]) -> Found {

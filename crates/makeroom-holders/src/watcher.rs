@@ -14,7 +14,7 @@ use crate::survey::{Survey, SurveyError, Surveyor};
 /// How to take accounts.
 #[derive(Clone, Debug)]
 pub struct WatcherOptions {
-    /// The process file system: `/proc`, or where the host's is mounted.
+    /// The process file system: `/proc`, or the mount of the host's.
     pub processes: PathBuf,
     /// Timeout for the driver.
     pub deadline: Duration,

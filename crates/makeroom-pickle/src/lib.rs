@@ -1,31 +1,31 @@
-//! Writes Python's pickle format: dicts, lists, texts and numbers, nothing that runs.
+//! Writes Python's pickle format: dicts, lists, strings and numbers, nothing that executes code.
 //!
-//! Protocol 4, which every reader of snapshots takes (PyTorch's own viewer refuses 5). A text is written once and
-//! then referred to: every event repeats the same dozen keys and the same few frames, and without references the file
-//! would be six times as long. That is what the pickle crates for serde do not do, and why this is our own.
+//! Uses protocol 4, which every reader of snapshots supports (PyTorch's own viewer rejects 5). A string is written once
+//! and then referenced: every event repeats the same dozen keys and the same few frames, and without references the
+//! file would be six times as long. The pickle crates for serde do not support this, so this writer is our own.
 
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// Something that was written and can be referred to.
+/// A written value that can be referenced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memo(u32);
 
-/// How many items of a list are appended at once: as many as Python does. PyTorch's viewer passes them as arguments of one
-/// call, and cannot pass a hundred thousand.
+/// Number of list items appended at once, as in Python. PyTorch's viewer passes them as arguments of one call, and
+/// cannot pass a hundred thousand.
 const BATCH: usize = 1000;
 
-/// Whoever writes a pickle: the pickle itself, or what keeps it beside other things that are needed on the way.
+/// A writer of a pickle: the pickle itself, or a type that contains it along with other data.
 pub trait Pickling {
-    /// Where the pickle goes.
+    /// The output.
     type To: Write;
 
-    /// The pickle under way.
+    /// The pickle being written.
     fn pickle(&mut self) -> &mut Pickle<Self::To>;
 
-    /// A dict, filled by [`Pickle::key`] and a value in turn.
+    /// A dict; `fill` alternates [`Pickle::key`] and a value.
     fn dict(&mut self, fill: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()>
     where
         Self: Sized,
@@ -35,7 +35,7 @@ pub trait Pickling {
         self.pickle().to.write_all(b"u")
     }
 
-    /// A list of so many items.
+    /// A list with this many items.
     fn list<T>(
         &mut self,
         items: impl IntoIterator<Item = T>,
@@ -63,7 +63,7 @@ impl<W: Write> Pickling for Pickle<W> {
     }
 }
 
-/// A pickle under way.
+/// A pickle being written.
 #[derive(Debug)]
 pub struct Pickle<W> {
     to: W,
@@ -72,24 +72,24 @@ pub struct Pickle<W> {
 }
 
 impl<W: Write> Pickle<W> {
-    /// Begins a pickle.
+    /// Starts a pickle.
     pub fn new(mut to: W) -> io::Result<Self> {
         to.write_all(&[0x80, 4])?;
         Ok(Self { to, written: 0, texts: HashMap::new() })
     }
 
-    /// Ends it.
+    /// Completes the pickle.
     pub fn finish(mut self) -> io::Result<()> {
         self.to.write_all(b".")?;
         self.to.flush()
     }
 
-    /// A list without items.
+    /// An empty list.
     pub fn empty_list(&mut self) -> io::Result<()> {
         self.to.write_all(b"]")
     }
 
-    /// A list that may be referred to.
+    /// A list that can be referenced.
     pub fn shared_list(&mut self, fill: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<Memo> {
         self.to.write_all(b"]")?;
         let memo = self.memoize()?;
@@ -99,7 +99,7 @@ impl<W: Write> Pickle<W> {
         Ok(memo)
     }
 
-    /// A dict that may be referred to, filled by [`Pickle::key`] and a value in turn.
+    /// A dict that can be referenced; `fill` alternates [`Pickle::key`] and a value.
     pub fn shared_dict(&mut self, fill: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<Memo> {
         self.to.write_all(b"}")?;
         let memo = self.memoize()?;
@@ -116,13 +116,13 @@ impl<W: Write> Pickle<W> {
         self.to.write_all(&[0x86])
     }
 
-    /// The key of the value that comes next.
+    /// The key of the next value.
     pub fn key(&mut self, text: &str) -> io::Result<&mut Self> {
         self.text(text)?;
         Ok(self)
     }
 
-    /// A text; the same one again is a reference.
+    /// A string; a repeated one becomes a reference.
     pub fn text(&mut self, text: &str) -> io::Result<()> {
         if let Some(&memo) = self.texts.get(text) {
             return self.again(memo);
@@ -140,7 +140,7 @@ impl<W: Write> Pickle<W> {
         Ok(())
     }
 
-    /// A whole number.
+    /// An integer.
     pub fn number(&mut self, value: u64) -> io::Result<()> {
         if let Ok(value) = u8::try_from(value) {
             return self.to.write_all(&[b'K', value]);
@@ -153,7 +153,7 @@ impl<W: Write> Pickle<W> {
             self.to.write_all(b"J")?;
             return self.to.write_all(&value.to_le_bytes());
         }
-        // Two's complement, as short as it goes: one byte more where the highest bit would be taken for a sign.
+        // Shortest two's complement: one more byte if the highest bit would be taken for a sign.
         let bytes = value.to_le_bytes();
         let significant = 8 - value.leading_zeros() as usize / 8;
         let sign = usize::from(bytes[significant - 1] & 0x80 != 0);
@@ -168,18 +168,18 @@ impl<W: Write> Pickle<W> {
         self.to.write_all(&(-1_i32).to_le_bytes())
     }
 
-    /// A number with a fraction.
+    /// A floating-point number.
     pub fn real(&mut self, value: f64) -> io::Result<()> {
         self.to.write_all(b"G")?;
         self.to.write_all(&value.to_be_bytes())
     }
 
-    /// True or false.
+    /// A boolean.
     pub fn truth(&mut self, value: bool) -> io::Result<()> {
         self.to.write_all(&[if value { 0x88 } else { 0x89 }])
     }
 
-    /// What was written before, once more.
+    /// A reference to an earlier value.
     pub fn again(&mut self, memo: Memo) -> io::Result<()> {
         if let Ok(short) = u8::try_from(memo.0) {
             return self.to.write_all(&[b'h', short]);

@@ -1,9 +1,9 @@
-//! Host time of the pool's policy per allocation and free, in the five patterns that PyTorch's native allocator was
-//! measured with; `bench/pool-speed` starts this.
+//! Measures the host time of the pool's policy per allocation and free, for the five patterns that PyTorch's native
+//! allocator was measured with. Used by `bench/pool-speed`.
 //!
-//! The backing answers at once, so the time is the policy's own. Each figure is the best of many rounds, after a round
-//! that warms up. PyTorch's figures are from another machine (an H200's host): a guide, not a comparison.
-#![expect(clippy::print_stdout, reason = "a table is what this program is for")]
+//! The backing returns immediately, so only the policy is measured. Each figure is the best of many rounds, after a
+//! warm-up round. PyTorch's figures are from another machine (the host of an H200): they are a guide, not a comparison.
+#![expect(clippy::print_stdout, reason = "this program prints a table")]
 
 use std::time::Instant;
 
@@ -12,11 +12,11 @@ use makeroom_place::pool::{Backing, Handle, Mark, Patience, Piece, Policy, Refus
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-/// How often each pattern is timed, and how many pairs of allocation and free a round has.
+/// The number of rounds per pattern, and of allocation/free pairs per round.
 const ROUNDS: usize = 30;
 const PAIRS: usize = 20_000;
 
-/// A pattern, and what PyTorch's allocator took.
+/// A pattern, and the time that PyTorch's allocator took.
 struct Pattern {
     name: &'static str,
     live: usize,
@@ -49,14 +49,14 @@ fn main() {
     }
 }
 
-/// The least nanoseconds of a pair in any round, how many calls the backing got per pair in the last, and the peak of reserved
-/// memory over that of live memory.
+/// The lowest time of a pair in any round, in nanoseconds; the number of backing calls per pair in the last round; and
+/// the peak of reserved memory divided by that of live memory.
 fn measure(pattern: &Pattern) -> (f64, f64, f64) {
     let mut pool = Policy::new(Settings::default());
     let mut backing = Granting::default();
     let stream = StreamId(0);
     let mut random = Random(1);
-    // Sizes and victims are drawn before the clock starts.
+    // Sizes and victims are chosen before the clock starts.
     let sizes: Vec<u64> = (0..PAIRS).map(|_| random.size(pattern.smallest, pattern.largest)).collect();
     let victims: Vec<usize> = (0..PAIRS).map(|_| random.below(pattern.live as u64) as usize).collect();
     let mut live: Vec<Address> = Vec::new();
@@ -82,7 +82,7 @@ fn measure(pattern: &Pattern) -> (f64, f64, f64) {
     (best, calls as f64 / PAIRS as f64, stats.peak_reserved as f64 / stats.peak_live as f64)
 }
 
-/// A linear congruence: the same numbers for everybody.
+/// A linear congruential generator: deterministic.
 struct Random(u64);
 
 impl Random {
@@ -91,7 +91,7 @@ impl Random {
         (self.0 >> 33) % limit
     }
 
-    /// Every order of magnitude as often as every other.
+    /// Every order of magnitude is equally likely.
     fn size(&mut self, smallest: u64, largest: u64) -> u64 {
         let share = self.below(1 << 20) as f64 / f64::from(1 << 20);
         let size = smallest as f64 * (largest as f64 / smallest as f64).powf(share);
@@ -99,7 +99,7 @@ impl Random {
     }
 }
 
-/// A device that grants everything at once.
+/// A device that grants everything immediately.
 #[derive(Default)]
 struct Granting {
     addresses: u64,

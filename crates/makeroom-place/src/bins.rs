@@ -1,17 +1,17 @@
-//! The rules of TensorFlow's and JAX's allocator ("best fit with coalescing").
+//! The allocator of TensorFlow and JAX ("best fit with coalescing", BFC).
 //!
-//! Its holes lie in 21 bins, by powers of two from 256 bytes on. A search begins in the bin of the request and
-//! takes the first hole that fits, smallest and lowest first; as bins ascend, that is best fit, and the holes are
-//! kept as best fit keeps them. What sets the policy apart is when a hole is cut: only if the rest is at least as
-//! large as the request, or as large as may be wasted at most.
+//! The original keeps holes in 21 bins, one for each power of two from 256 bytes on. A search starts in the request's
+//! bin and takes the first hole that fits, smallest and lowest first. Since the bins are ordered by size, this is best
+//! fit, and this file stores holes as best fit does. The difference is when a hole is split: only if the remainder is
+//! at least as large as the request, or at least as large as the maximum waste.
 
 use crate::by_size::BySize;
 use crate::space::{Hole, Index};
 
-/// A rest of this size is never given away with a block.
+/// A remainder of this size is always split off.
 const MOST_WASTE: u64 = 128 << 20;
 
-/// Holes in the order of BFC, with its rule for cutting them.
+/// Holes in BFC's order, with its rule for splitting.
 #[derive(Clone, Debug, Default)]
 pub struct Bins {
     holes: BySize,

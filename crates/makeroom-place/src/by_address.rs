@@ -1,15 +1,15 @@
-//! First fit: holes by offset, each knowing the largest in its subtree.
+//! First fit: holes by offset; each node stores the largest hole in its subtree.
 //!
-//! "The lowest hole of at least n bytes" needs both an order and a maximum, which no map of the standard library
-//! has. So this is a treap: a search tree by offset that is at the same time a heap by a random number per node,
-//! which keeps its depth at O(log n) without any rebalancing rule. Subtrees are handles into one table.
+//! Finding the lowest hole of at least n bytes requires both an order and a maximum, which no map in the standard
+//! library provides. This is a treap: a search tree by offset that is also a heap by a random rank per node, which
+//! keeps the depth at O(log n) without rebalancing rules. Subtrees are indices into one table.
 //!
-//! Invariants, for each node: left offsets < its offset < right offsets; its rank ≥ its children's ranks;
-//! `largest` = the maximum of its own size and its children's `largest`.
+//! Invariants, for each node: left offsets < its offset < right offsets; its rank ≥ its children's ranks; `largest` =
+//! the maximum of its own size and its children's `largest`.
 
 use crate::space::{Hole, Index};
 
-/// A place in the table; `NONE` is no node.
+/// An index into the table; `NONE` is no node.
 type NodeId = u32;
 const NONE: NodeId = u32::MAX;
 
@@ -22,14 +22,13 @@ struct Node {
     largest: u64,
 }
 
-/// Holes in the order of their offsets.
+/// Holes ordered by offset.
 #[derive(Clone, Debug)]
 pub struct ByAddress {
     table: Vec<Node>,
     vacant: Vec<NodeId>,
     root: NodeId,
-    /// The state behind the ranks: any sequence without a pattern of its own will do, and this one repeats from
-    /// run to run.
+    /// State of the rank generator. Any sequence without a pattern would do; this one is the same in every run.
     random: u32,
 }
 
@@ -48,7 +47,7 @@ impl ByAddress {
         if id == NONE { 0 } else { self.node(id).largest }
     }
 
-    /// Hangs two subtrees below a node and brings its maximum up to date.
+    /// Attaches two subtrees to a node and updates its maximum.
     fn link(&mut self, id: NodeId, left: NodeId, right: NodeId) {
         let largest = self.largest_of(left).max(self.largest_of(right));
         let node = &mut self.table[id as usize];
@@ -57,7 +56,7 @@ impl ByAddress {
         node.largest = largest.max(node.hole.size);
     }
 
-    /// Cuts a tree into what lies below an offset and the rest.
+    /// Splits a tree at an offset.
     fn cut(&mut self, id: NodeId, offset: u64) -> (NodeId, NodeId) {
         if id == NONE {
             return (NONE, NONE);
@@ -74,7 +73,7 @@ impl ByAddress {
         }
     }
 
-    /// Joins two trees, the first of which lies below the second.
+    /// Joins two trees; all offsets of the first are below those of the second.
     fn join(&mut self, low: NodeId, high: NodeId) -> NodeId {
         if low == NONE {
             return high;
@@ -132,7 +131,7 @@ impl ByAddress {
         id
     }
 
-    /// The lowest hole of a subtree that has at least `size` bytes and begins at `from` or above.
+    /// The lowest hole of a subtree that has at least `size` bytes and starts at or above `from`.
     fn lowest(&self, id: NodeId, size: u64, from: u64) -> Option<Hole> {
         if id == NONE || self.node(id).largest < size {
             return None;
@@ -146,7 +145,7 @@ impl ByAddress {
             .or_else(|| self.lowest(node.right, size, from))
     }
 
-    /// The next number of Marsaglia's xorshift.
+    /// The next number of Marsaglia's xorshift generator.
     fn next_rank(&mut self) -> u32 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 17;

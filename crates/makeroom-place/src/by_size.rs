@@ -1,10 +1,10 @@
-//! Best fit: holes by size, those of equal size by offset.
+//! Best fit: holes by size, then by offset.
 
 use crate::size_map::SizeMap;
 use crate::space::{Hole, Index};
 use crate::tiles::TileId;
 
-/// Holes in the order of best fit.
+/// Holes in best-fit order.
 #[derive(Clone, Debug, Default)]
 pub struct BySize {
     holes: SizeMap<TileId>,

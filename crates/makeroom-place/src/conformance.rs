@@ -1,28 +1,28 @@
-//! What every policy must pass, whatever its order: one suite, for those here and those still to come.
+//! The test suite that every placement policy must pass, whatever its order.
 //!
-//! It is a function and not a test so that other crates can hold their policies to it. It runs everything under
-//! the referee of `validate` and says what was wrong instead of panicking.
+//! It is a function, not a test, so that other crates can run it on their own policies. It runs everything under the
+//! checker in `validate` and returns the first violation instead of panicking.
 
 use crate::placement::{Offset, Placement};
 use crate::validate::{Validated, Violation};
 
-/// Large enough for every grain and cut rule, and a multiple of every grain.
+/// Large enough for every grain and splitting rule, and a multiple of every grain.
 const REGION: u64 = 1 << 30;
-/// A request that policies with a coarse cut rule also place exactly: two of it fill a hole of twice its size.
+/// A request that policies with a coarse splitting rule also place exactly: two of them fill a hole of twice the size.
 const BLOCK: u64 = 1 << 20;
 
-/// Puts fresh policies through the suite; the first thing that was wrong.
+/// Runs the suite on new policies; returns the first violation.
 pub fn conformance<P: Placement>(make: impl Fn() -> P) -> Result<(), Violation> {
     let scenarios: [(&str, Scenario<P>); 9] = [
         ("an empty space places nothing", empty),
         ("a region can be filled", fill),
-        ("unknown offsets and second frees change nothing", wrong_frees),
-        ("freed neighbours become one hole, in any order", coalesce),
-        ("alignments are kept", align),
-        ("blocks do not reach from one region into another", regions),
-        ("regions without blocks can be taken away", shrink),
-        ("absurd requests are refused", absurd),
-        ("a long run of mixed sizes keeps all accounts", mixed),
+        ("unknown offsets and double frees change nothing", wrong_frees),
+        ("freed neighbors merge into one hole, in any order", coalesce),
+        ("alignments are respected", align),
+        ("blocks do not cross regions", regions),
+        ("regions without blocks can be removed", shrink),
+        ("absurd requests fail", absurd),
+        ("the statistics are correct in a long run of mixed sizes", mixed),
     ];
     for (what, scenario) in scenarios {
         let mut policy = Validated::new(make());
@@ -34,7 +34,7 @@ pub fn conformance<P: Placement>(make: impl Fn() -> P) -> Result<(), Violation> 
 
 type Scenario<P> = fn(&mut Validated<P>) -> Result<(), Failed>;
 
-/// Why a scenario cannot go on.
+/// Why a scenario failed.
 struct Failed(String);
 
 fn require(is_right: bool, wrong: &str) -> Result<(), Failed> {
@@ -42,7 +42,7 @@ fn require(is_right: bool, wrong: &str) -> Result<(), Failed> {
 }
 
 fn place<P: Placement>(policy: &mut Validated<P>, size: u64, alignment: u64) -> Result<Offset, Failed> {
-    policy.place(size, alignment).ok_or_else(|| Failed(format!("{size} bytes were refused")))
+    policy.place(size, alignment).ok_or_else(|| Failed(format!("placing {size} bytes failed")))
 }
 
 fn free<P: Placement>(policy: &mut Validated<P>, offset: Offset) -> Result<(), Failed> {
@@ -50,14 +50,14 @@ fn free<P: Placement>(policy: &mut Validated<P>, offset: Offset) -> Result<(), F
 }
 
 fn grow<P: Placement>(policy: &mut Validated<P>, size: u64) -> Result<(), Failed> {
-    policy.grow(size).map(|_| ()).ok_or_else(|| Failed(format!("a region of {size} bytes was refused")))
+    policy.grow(size).map(|_| ()).ok_or_else(|| Failed(format!("adding a region of {size} bytes failed")))
 }
 
 fn empty<P: Placement>(policy: &mut Validated<P>) -> Result<(), Failed> {
     require(policy.place(1, 1).is_none(), "something was placed")?;
     require(policy.free(Offset(0)).is_err(), "something was freed")?;
-    require(policy.grow(0).is_none(), "a region of nothing was added")?;
-    require(policy.shrink().is_empty(), "a region was taken away")
+    require(policy.grow(0).is_none(), "an empty region was added")?;
+    require(policy.shrink().is_empty(), "a region was removed")
 }
 
 fn fill<P: Placement>(policy: &mut Validated<P>) -> Result<(), Failed> {
@@ -65,7 +65,7 @@ fn fill<P: Placement>(policy: &mut Validated<P>) -> Result<(), Failed> {
     for _ in 0..REGION / BLOCK {
         place(policy, BLOCK, 1)?;
     }
-    require(policy.report().free == 0, "something is left over")?;
+    require(policy.report().free == 0, "something is left")?;
     require(policy.place(1, 1).is_none(), "something was placed in a full space")
 }
 
@@ -73,7 +73,7 @@ fn wrong_frees<P: Placement>(policy: &mut Validated<P>) -> Result<(), Failed> {
     grow(policy, REGION)?;
     let block = place(policy, BLOCK, 1)?;
     require(policy.free(Offset(block.0 + 1)).is_err(), "the middle of a block was freed")?;
-    require(policy.free(Offset(u64::MAX)).is_err(), "the end of all addresses was freed")?;
+    require(policy.free(Offset(u64::MAX)).is_err(), "the end of the address space was freed")?;
     free(policy, block)?;
     require(policy.free(block).is_err(), "a block was freed twice")?;
     require(policy.report().used == 0, "something is still used")
@@ -103,15 +103,18 @@ fn align<P: Placement>(policy: &mut Validated<P>) -> Result<(), Failed> {
     }
     require(
         policy.place(1, 0).is_none() && policy.place(1, 3).is_none(),
-        "an impossible alignment was kept",
+        "an impossible alignment was accepted",
     )?;
-    require(policy.place(BLOCK, 1 << 63).is_none_or(|offset| offset.0 == 0), "a huge alignment was not kept")
+    require(
+        policy.place(BLOCK, 1 << 63).is_none_or(|offset| offset.0 == 0),
+        "a huge alignment was not respected",
+    )
 }
 
 fn regions<P: Placement>(policy: &mut Validated<P>) -> Result<(), Failed> {
     grow(policy, BLOCK)?;
     grow(policy, BLOCK)?;
-    require(policy.place(2 * BLOCK, 1).is_none(), "a block lies in two regions")?;
+    require(policy.place(2 * BLOCK, 1).is_none(), "a block crosses two regions")?;
     grow(policy, 2 * BLOCK)?;
     let large = place(policy, 2 * BLOCK, 1)?;
     let small = [place(policy, BLOCK, 1)?, place(policy, BLOCK, 1)?];
@@ -126,10 +129,10 @@ fn shrink<P: Placement>(policy: &mut Validated<P>) -> Result<(), Failed> {
         grow(policy, BLOCK)?;
     }
     let blocks = [place(policy, BLOCK, 1)?, place(policy, BLOCK, 1)?, place(policy, BLOCK, 1)?];
-    require(policy.shrink().is_empty(), "a region in use was taken away")?;
+    require(policy.shrink().is_empty(), "a region in use was removed")?;
     free(policy, blocks[1])?;
-    require(policy.shrink().len() == 1, "the unused region was not taken away")?;
-    require(policy.place(BLOCK, 1).is_none(), "a region that is gone was used")?;
+    require(policy.shrink().len() == 1, "the unused region was not removed")?;
+    require(policy.place(BLOCK, 1).is_none(), "a removed region was used")?;
     grow(policy, BLOCK)?;
     place(policy, BLOCK, 1).map(|_| ())
 }
@@ -138,17 +141,17 @@ fn absurd<P: Placement>(policy: &mut Validated<P>) -> Result<(), Failed> {
     grow(policy, REGION)?;
     for size in [REGION + 1, u64::MAX / 2, u64::MAX - 1, u64::MAX] {
         for alignment in [1, 512, 1 << 63] {
-            require(policy.place(size, alignment).is_none(), "an absurd request was served")?;
+            require(policy.place(size, alignment).is_none(), "an absurd request succeeded")?;
         }
     }
-    require(policy.grow(u64::MAX).is_none(), "a region beyond all addresses was added")?;
+    require(policy.grow(u64::MAX).is_none(), "a region beyond the address space was added")?;
     let nothing = place(policy, 0, 1)?;
-    require(policy.report().used > 0, "a block of nothing shares its place")?;
+    require(policy.report().used > 0, "an empty block shares its offset")?;
     free(policy, nothing)
 }
 
 fn mixed<P: Placement>(policy: &mut Validated<P>) -> Result<(), Failed> {
-    // A linear congruence: the suite must be the same for everybody, and needs no dependency.
+    // A linear congruential generator: deterministic, and no dependency.
     let mut state = 1_u64;
     let mut random = |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -174,5 +177,5 @@ fn mixed<P: Placement>(policy: &mut Validated<P>) -> Result<(), Failed> {
         free(policy, block)?;
     }
     policy.shrink();
-    require(policy.report().capacity == 0, "something is left of a space without blocks")
+    require(policy.report().capacity == 0, "a space without blocks is not empty")
 }

@@ -1,18 +1,18 @@
 //! Placement policies over offsets: where a block goes, without memory and without unsafe code.
 //!
-//! A policy hands out offsets in a space of regions. It neither knows what is stored there nor who asked; a pool
-//! adds a base address to its offsets, a simulator only counts them. Both run this code, so a simulated result is
-//! about shipped code.
+//! A policy assigns offsets in a space of regions. It knows neither the contents of blocks nor the caller. A pool adds
+//! a base address to the offsets; a simulator only counts them. Both run this code, so simulated results apply to the
+//! code that ships.
 //!
 //! ```text
-//! placement.rs   what every policy can do            tiles.rs        regions cut into tiles, and merging
+//! placement.rs   the interface of a policy           tiles.rs        regions divided into tiles, and merging
 //! space.rs       tiles + an index = a policy         by_size.rs      best fit
-//! validate.rs    a slow, obviously right referee     by_address.rs   first fit
-//! conformance.rs what every policy must pass         bins.rs         BFC, best fit with its own rule for cutting
+//! validate.rs    a slow, obviously correct checker   by_address.rs   first fit
+//! conformance.rs the test suite for policies         bins.rs         BFC: best fit with its own rule for splitting
 //! size_map.rs    an ordered map by size and address  pool/           the pool's policy, over pages that move
 //! ```
 //!
-//! Not here: streams, drivers, when to grow and by how much. Those are an allocator's, not a policy's.
+//! Not here: streams, drivers, and when to grow and by how much. Those belong to an allocator, not to a policy.
 #![forbid(unsafe_code)]
 
 mod bins;

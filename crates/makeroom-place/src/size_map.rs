@@ -1,26 +1,26 @@
-//! An ordered map by size and address, as best fit needs it: the hot structure of every model and pool.
+//! An ordered map by size and address for best fit: the hot data structure of every model and pool.
 //!
-//! A plain tree over all holes is deep where it matters, since a program that fragments has thousands of them. So
-//! sizes are cut into 128 bins, four per power of two, each with an ordered map of its own; a word with one bit per bin
-//! finds the next one that has anything. The order is that of one tree: bins ascend with the sizes in them.
+//! A single tree over all holes gets deep exactly when it matters, because a fragmented program has thousands of holes.
+//! Therefore, sizes are divided into 128 bins, four per power of two, each with its own ordered map. A bitmap with one bit
+//! per bin finds the next nonempty bin. The order is the same as in a single tree, because bins are ordered by size.
 //!
 //! ```text
 //! bin     0         1         2         3         4         …   127
 //! sizes   0–319     320–383   384–447   448–511   512–639   …   2⁴⁰ − 2³⁷ and more
 //! ```
 //!
-//! Models have a map for every stream, and a program may have thousands of streams with a few holes each. So the first
-//! entries lie in a sorted list, and bins, which take 4 KB, are made when there are more.
+//! Models have one map per stream, and a program can have thousands of streams with a few holes each. Therefore, the
+//! first entries are stored in a sorted list; the bins, which take 4 KB, are allocated only for longer ones.
 
 use crate::sorted::Sorted;
 
-/// How many bins there are: one per bit of a `u128`.
+/// The number of bins: one per bit of a `u128`.
 const COUNT: usize = 128;
-/// Two to this is the size from which bins count.
+/// Base-2 logarithm of the size at which the bins start.
 const LEAST_POWER: u32 = 8;
-/// Two to this is how many bins a power of two has.
+/// Base-2 logarithm of the number of bins per power of two.
 const PARTS_POWER: u32 = 2;
-/// How many entries lie in a list.
+/// The maximum number of entries in the list.
 const FEW: usize = 16;
 
 /// A size and an address.
@@ -29,10 +29,10 @@ type Key = (u64, u64);
 /// Values by size and address.
 #[derive(Clone, Debug)]
 pub struct SizeMap<T> {
-    /// All entries, until there are more than [`FEW`]; then none.
+    /// All entries, as long as there are at most [`FEW`]; empty otherwise.
     few: Vec<(Key, T)>,
     bins: Option<Box<[Sorted<Key, T>; COUNT]>>,
-    /// Bit `b` is set if bin `b` has anything.
+    /// Bit `b` is set if bin `b` is not empty.
     filled: u128,
     len: usize,
 }
@@ -78,7 +78,7 @@ impl<T: Copy> SizeMap<T> {
         }
     }
 
-    /// Takes a value out.
+    /// Removes a value.
     pub fn remove(&mut self, size: u64, address: u64) -> Option<T> {
         let key = (size, address);
         let removed = if let Some(bins) = &mut self.bins {
@@ -96,7 +96,7 @@ impl<T: Copy> SizeMap<T> {
         Some(removed)
     }
 
-    /// The first entry at or behind a size and address.
+    /// The first entry at or after a size and address.
     pub fn first_from(&self, size: u64, address: u64) -> Option<(u64, u64, T)> {
         let Some(bins) = &self.bins else {
             let place = self.few.partition_point(|&(key, _)| key < (size, address));
@@ -111,8 +111,8 @@ impl<T: Copy> SizeMap<T> {
         Some((size, address, value))
     }
 
-    /// All entries at or behind a size, ascending. Each is looked up when it is asked for: made for a look at the
-    /// first few.
+    /// All entries at or above a size, ascending. Each `next` is a separate lookup: meant for reading only the first
+    /// few.
     pub fn iter_from(&self, size: u64) -> impl Iterator<Item = (u64, u64, T)> + '_ {
         let mut from = Some((size, 0));
         std::iter::from_fn(move || {
@@ -130,19 +130,19 @@ impl<T: Copy> SizeMap<T> {
         entries.map(|((size, address), value)| (size, address, value))
     }
 
-    /// The largest size, 0 where there is nothing.
+    /// The largest size; 0 if empty.
     pub fn largest(&self) -> u64 {
         let Some(bins) = &self.bins else { return self.few.last().map_or(0, |&((size, _), _)| size) };
         let last = self.filled.checked_ilog2().and_then(|bin| bins[bin as usize].last());
         last.map_or(0, |((size, _), _)| size)
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -1,10 +1,10 @@
 //! A space of regions under a policy: tiles, and an index of the free ones.
 //!
-//! Cutting, merging and accounting are the same for every policy and are here once. A policy is an [`Index`]: the
-//! order in which it offers holes, and whether it cuts a hole that is larger than the request.
+//! Splitting, merging and accounting are the same for every policy and are implemented here once. A policy is an
+//! [`Index`]: the order in which it offers holes, and whether it splits a hole that is larger than the request.
 //!
-//! Every operation costs one look-up and a few index operations, O(log n) each. Only alignments above the grain
-//! can cost more: holes in which the aligned request does not fit are passed over one by one.
+//! Every operation costs one lookup and a few index operations, O(log n) each. Only alignments above the grain can cost
+//! more, because holes in which the aligned request does not fit are skipped one by one.
 
 use makeroom_core::FastMap;
 
@@ -14,22 +14,22 @@ use crate::by_size::BySize;
 use crate::placement::{NotPlaced, Offset, Placement, Region, Report};
 use crate::tiles::{TileId, Tiles};
 
-/// Regions begin at multiples of this: the driver's page, so that an offset is as aligned as its address.
+/// Regions start at multiples of this, the driver's page size, so an offset has the same alignment as its address.
 pub const REGION_ALIGNMENT: u64 = 2 << 20;
 
-/// Best fit: the smallest hole that fits, of equal ones the lowest; cut exactly.
+/// Best fit: the smallest hole that fits; among equals, the lowest. Always splits exactly.
 pub type BestFit = Space<BySize>;
-/// First fit: the lowest hole that fits; cut exactly.
+/// First fit: the lowest hole that fits. Always splits exactly.
 pub type FirstFit = Space<ByAddress>;
-/// The rules of TensorFlow's and JAX's allocator: bins by powers of two, cut only where much would be wasted.
+/// The allocator of TensorFlow and JAX: bins by powers of two; splits only if much memory would be wasted.
 pub type Bfc = Space<Bins>;
 
-/// A free tile as an index knows it.
+/// A free tile as stored in an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hole {
-    /// How large it is.
+    /// Its size.
     pub size: u64,
-    /// Where it begins.
+    /// Its start.
     pub offset: u64,
     /// Its tile.
     pub tile: TileId,
@@ -40,33 +40,33 @@ pub trait Index: Default {
     /// Adds a hole.
     fn insert(&mut self, hole: Hole);
 
-    /// Takes a hole out that was added with the same figures.
+    /// Removes a hole that was added with the same values.
     fn remove(&mut self, hole: Hole);
 
-    /// The hole that the policy prefers among those of at least `size` bytes.
+    /// The policy's first choice among the holes of at least `size` bytes.
     fn first(&self, size: u64) -> Option<Hole>;
 
-    /// The hole that it would take if `refused`, the last one it offered, did not suit.
+    /// The policy's next choice after `refused`, the last one it offered.
     fn next(&self, size: u64, refused: Hole) -> Option<Hole>;
 
-    /// The size of the largest hole, 0 without holes.
+    /// The size of the largest hole; 0 if there are none.
     fn largest(&self) -> u64;
 
-    /// How many holes there are.
+    /// The number of holes.
     fn len(&self) -> usize;
 
-    /// Whether there are none.
+    /// Whether there are no holes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether the rest of a hole of `available` bytes is kept when `size` bytes of it are used.
+    /// Whether to split a hole of `available` bytes when `size` bytes of it are used.
     fn is_cut(&self, available: u64, size: u64) -> bool {
         available > size
     }
 }
 
-/// A space under the policy of its index.
+/// A space managed by the policy of its index.
 #[derive(Clone, Debug)]
 pub struct Space<I> {
     /// Sizes are multiples of it.
@@ -77,12 +77,12 @@ pub struct Space<I> {
     placed: FastMap<u64, TileId>,
     capacity: u64,
     used: u64,
-    /// Where the next region may begin.
+    /// Where the next region may start.
     end: u64,
 }
 
 impl<I: Index> Space<I> {
-    /// A space without regions, whose sizes are multiples of `grain`, a power of two.
+    /// Creates a space without regions, whose sizes are multiples of `grain`, a power of two.
     pub fn new(grain: u64) -> Self {
         debug_assert!(grain.is_power_of_two());
         Self {
@@ -96,7 +96,7 @@ impl<I: Index> Space<I> {
         }
     }
 
-    /// What a request is rounded to; `None` where it is larger than anything.
+    /// Rounds a request up to the grain; `None` on overflow.
     fn round(&self, size: u64) -> Option<u64> {
         size.max(1).checked_next_multiple_of(self.grain)
     }
@@ -106,7 +106,7 @@ impl<I: Index> Space<I> {
         Hole { size, offset, tile }
     }
 
-    /// The preferred hole with room for an aligned request, and how far into it the request begins.
+    /// The preferred hole in which the aligned request fits, and the offset of the request in it.
     fn find(&self, size: u64, alignment: u64) -> Option<(Hole, u64)> {
         let mut hole = self.index.first(size)?;
         loop {
@@ -185,7 +185,7 @@ impl<I: Index> Placement for Space<I> {
         let mut regions = Vec::new();
         let mut next = self.index.first(0);
         while let Some(hole) = next {
-            // What follows is asked for first: the index cannot be walked from a hole that is gone.
+            // Look up the next hole first: the index cannot continue from a hole that was removed.
             next = self.index.next(0, hole);
             if self.tiles.get(hole.tile).is_whole_region() {
                 self.index.remove(hole);

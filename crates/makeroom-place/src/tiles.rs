@@ -1,48 +1,49 @@
-//! Regions cut into tiles: every byte of a region belongs to exactly one tile.
+//! Regions divided into tiles: every byte of a region belongs to exactly one tile.
 //!
-//! Tiles know their neighbours, so a freed one merges in constant time. They are handles into one table; a vacated
-//! entry is used again, so the table is as large as the most tiles that were there at once.
+//! Tiles link to their neighbors, so a freed tile merges in constant time. They are handles into one table, whose
+//! vacated entries are reused, so the table is only as large as the highest number of tiles at any time.
 //!
-//! Invariants, for each region: its tiles are contiguous, Σ tile sizes = region size, and `previous` and `next`
-//! mirror each other. That no two free neighbours of one owner exist is the caller's: it merges when it frees.
+//! Invariants, for each region: its tiles are contiguous, Σ tile sizes = region size, and `previous` and `next` mirror
+//! each other. Callers must ensure that no two free neighbors have the same owner, by merging when they free.
 
 use std::num::NonZeroU32;
 
-/// A tile's place in the table, plus one, so that "no tile" costs no space.
+/// The index of a tile in the table, plus one, so that `Option<TileId>` needs no extra space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TileId(NonZeroU32);
 
 impl TileId {
-    /// Its place in the table, for tables beside it.
+    /// Its index in the table, for parallel tables.
     pub fn index(self) -> usize {
         self.0.get() as usize - 1
     }
 }
 
-/// A part of a region.
+/// Part of a region.
 #[derive(Clone, Copy, Debug)]
 pub struct Tile {
-    /// Where it begins.
+    /// Its start.
     pub offset: u64,
-    /// How large it is; never 0.
+    /// Its size; never 0.
     pub size: u64,
     /// The tile before it in the same region.
     pub previous: Option<TileId>,
     /// The tile after it in the same region.
     pub next: Option<TileId>,
-    /// Whose list it is in while it is free. Only tiles of one owner merge; a space without lists has one owner.
+    /// The owner of the list it is in while free. Only tiles of the same owner merge; a space without lists has one
+    /// owner.
     pub owner: u32,
-    /// Whether nothing is placed in it.
+    /// Whether it holds no block.
     pub is_free: bool,
 }
 
 impl Tile {
-    /// Where it ends, exclusive.
+    /// Its end, exclusive.
     pub fn end(&self) -> u64 {
         self.offset + self.size
     }
 
-    /// Whether it is all of its region.
+    /// Whether it covers its whole region.
     pub fn is_whole_region(&self) -> bool {
         self.previous.is_none() && self.next.is_none()
     }
@@ -56,7 +57,7 @@ pub struct Tiles {
 }
 
 impl Tiles {
-    /// The tile behind a handle.
+    /// The tile of a handle.
     pub fn get(&self, id: TileId) -> &Tile {
         &self.table[id.index()]
     }
@@ -66,13 +67,13 @@ impl Tiles {
         self.add(Tile { offset, size, previous: None, next: None, owner, is_free: true })
     }
 
-    /// Forgets a tile that is all of its region.
+    /// Removes a tile that covers its whole region.
     pub fn remove_region(&mut self, id: TileId) {
         debug_assert!(self.get(id).is_whole_region());
         self.vacant.push(id);
     }
 
-    /// Marks a tile as holding a block, or not.
+    /// Sets whether a tile is free.
     pub fn set_free(&mut self, id: TileId, is_free: bool) {
         self.table[id.index()].is_free = is_free;
     }
@@ -82,8 +83,8 @@ impl Tiles {
         self.table[id.index()].owner = owner;
     }
 
-    /// Cuts a tile after `size` bytes, which must be more than none and less than all. The tile keeps the front;
-    /// the rest is a new free tile of the same owner.
+    /// Splits a tile after `size` bytes, more than 0 and less than the tile's size. The tile keeps the front; the rest
+    /// becomes a new free tile of the same owner.
     pub fn split(&mut self, id: TileId, size: u64) -> TileId {
         let whole = *self.get(id);
         debug_assert!(0 < size && size < whole.size);
@@ -104,12 +105,12 @@ impl Tiles {
         rest
     }
 
-    /// The tile after this one, if both are free and of one owner.
+    /// The tile after this one, if both are free and have the same owner.
     pub fn mergeable_next(&self, id: TileId) -> Option<TileId> {
         self.get(id).next.filter(|&next| self.can_merge(id, next))
     }
 
-    /// The tile before this one, if both are free and of one owner.
+    /// The tile before this one, if both are free and have the same owner.
     pub fn mergeable_previous(&self, id: TileId) -> Option<TileId> {
         self.get(id).previous.filter(|&previous| self.can_merge(previous, id))
     }

@@ -1,15 +1,14 @@
-//! A slow, obviously right referee that any policy can be run under.
+//! A slow, obviously correct checker for any placement policy.
 //!
-//! It keeps its own list of regions and blocks, shares no code with the policies, and recomputes everything from
-//! that list at every step: what overlaps, what lies outside, what is free. It never corrects a policy; it keeps
-//! the first thing that was wrong.
+//! It keeps its own list of regions and blocks, shares no code with the policies, and recomputes overlaps, bounds and
+//! free memory from that list at every step. It never corrects a policy; it records the first violation.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::placement::{NotPlaced, Offset, Placement, Region, Report};
 
-/// Something a policy did that no policy may do.
+/// Something that a policy must not do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub String);
 
@@ -21,7 +20,7 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// A policy with a referee.
+/// A policy with a checker.
 #[derive(Clone, Debug)]
 pub struct Validated<P> {
     policy: P,
@@ -32,12 +31,12 @@ pub struct Validated<P> {
 }
 
 impl<P: Placement> Validated<P> {
-    /// Watches a policy that has no regions yet.
+    /// Wraps a policy that has no regions yet.
     pub fn new(policy: P) -> Self {
         Self { policy, regions: Vec::new(), blocks: BTreeMap::new(), violation: None }
     }
 
-    /// The first thing that was wrong, if anything was.
+    /// The first violation, if any.
     pub fn verdict(&self) -> Result<(), Violation> {
         self.violation.clone().map_or(Ok(()), Err)
     }
@@ -72,7 +71,7 @@ impl<P: Placement> Validated<P> {
         self.require(at.is_multiple_of(alignment), || format!("{at:#x} is not a multiple of {alignment}"));
         let end = at.saturating_add(size);
         let is_inside = self.regions.iter().any(|region| region.offset.0 <= at && end <= region.end());
-        self.require(is_inside, || format!("{at:#x} to {end:#x} is not inside of a region"));
+        self.require(is_inside, || format!("{at:#x} to {end:#x} is not inside a region"));
         let overlapped = self.blocks.iter().find(|&(&other, &size)| at < other + size && other < end);
         let overlapped = overlapped.map(|(&other, _)| other);
         self.require(overlapped.is_none(), || format!("{at:#x} to {end:#x} overlaps {overlapped:#x?}"));
@@ -86,7 +85,7 @@ impl<P: Placement> Validated<P> {
             end.is_some_and(|end| end <= offset + size)
         });
         self.require(fitting.is_none(), || {
-            format!("{request} bytes were refused, but {fitting:x?} has room")
+            format!("placing {request} bytes failed, but {fitting:x?} has space")
         });
     }
 
@@ -103,7 +102,7 @@ impl<P: Placement> Validated<P> {
             blocks: self.blocks.len(),
         };
         let report = self.policy.report();
-        self.require(report == expected, || format!("{report:?} is reported, {expected:?} is true"));
+        self.require(report == expected, || format!("reported {report:?}, expected {expected:?}"));
     }
 }
 
@@ -122,7 +121,9 @@ impl<P: Placement> Placement for Validated<P> {
     fn free(&mut self, offset: Offset) -> Result<u64, NotPlaced> {
         let freed = self.policy.free(offset);
         let known = self.blocks.remove(&offset.0);
-        self.require(freed.ok() == known, || format!("freeing {offset:x?} gave {freed:?}, not {known:?}"));
+        self.require(freed.ok() == known, || {
+            format!("freeing {offset:x?} returned {freed:?}, not {known:?}")
+        });
         self.check_report();
         freed
     }
@@ -135,7 +136,7 @@ impl<P: Placement> Placement for Validated<P> {
         let grown = self.policy.grow(size);
         if let Some(region) = grown {
             let is_behind = self.regions.iter().all(|known| known.end() <= region.offset.0);
-            self.require(is_behind, || format!("{region:x?} is not behind all other regions"));
+            self.require(is_behind, || format!("{region:x?} is not after all other regions"));
             self.require(region.size <= size, || format!("{region:x?} is larger than {size} bytes"));
             self.regions.push(region);
         }
@@ -153,7 +154,7 @@ impl<P: Placement> Placement for Validated<P> {
         unused.sort_by_key(|region| region.offset);
         taken.sort_by_key(|region| region.offset);
         self.regions = used;
-        self.require(taken == unused, || format!("{taken:x?} were taken away, {unused:x?} were unused"));
+        self.require(taken == unused, || format!("{taken:x?} were removed, {unused:x?} were unused"));
         self.check_report();
         shrunk
     }
@@ -168,7 +169,7 @@ mod tests {
     use super::*;
     use crate::BestFit;
 
-    /// Places everything at the same offset, and loses count of what is free.
+    /// Places everything at the same offset, and loses count of free memory.
     struct Careless;
 
     impl Placement for Careless {
@@ -198,7 +199,7 @@ mod tests {
         policy.grow(64);
         assert_eq!(policy.verdict(), Ok(()));
         policy.place(8, 1);
-        assert!(policy.verdict().unwrap_err().0.contains("is reported"));
+        assert!(policy.verdict().unwrap_err().0.contains("reported Report"));
 
         let mut policy = Validated::new(Careless);
         policy.place(9, 1);
@@ -206,7 +207,7 @@ mod tests {
 
         let mut policy = Validated::new(Careless);
         policy.place(8, 1);
-        assert!(policy.verdict().unwrap_err().0.contains("not inside of a region"));
+        assert!(policy.verdict().unwrap_err().0.contains("not inside a region"));
 
         let mut policy = Validated::new(Careless);
         assert!(policy.free(Offset(3)).is_ok());

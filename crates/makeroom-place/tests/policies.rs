@@ -1,4 +1,4 @@
-//! Every policy through the suite, under the referee with random steps, and against a naive twin.
+//! Runs every policy through the suite, through random steps under the checker, and against a naive implementation.
 
 use makeroom_place::{BestFit, Bfc, FirstFit, Placement, REGION_ALIGNMENT, Validated, conformance};
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ fn every_policy_conforms() {
     }
 }
 
-/// A step of a random run. Frees name a block by its place among the live ones.
+/// A step of a random run. Frees identify a block by its index among the live ones.
 #[derive(Clone, Debug)]
 enum Step {
     Place { size: u64, alignment: u64 },
@@ -36,7 +36,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// Runs steps; what the policy answered to each.
+/// Runs the steps and returns the policy's results.
 fn run(policy: &mut dyn Placement, steps: &[Step]) -> Vec<Option<u64>> {
     let mut live = Vec::new();
     let mut answers = Vec::new();
@@ -59,7 +59,7 @@ fn run(policy: &mut dyn Placement, steps: &[Step]) -> Vec<Option<u64>> {
     answers
 }
 
-/// A policy as one would write it on a blackboard: a list of pieces, searched from end to end.
+/// A textbook implementation of a policy: a list of pieces, searched from end to end.
 struct Naive {
     grain: u64,
     pieces: Vec<Piece>,

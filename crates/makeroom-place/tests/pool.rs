@@ -1,4 +1,4 @@
-//! The pool on a card that catches every wrong step: random programs, refused calls, wrong frees, steady loops.
+//! The pool on a card that detects every mistake: random programs, failed calls, invalid frees, steady loops.
 
 mod support;
 
@@ -24,12 +24,12 @@ struct Held {
     others: Vec<StreamId>,
 }
 
-/// A program on a pool, with the books it keeps itself.
+/// A program on a pool, with its own records.
 struct Program {
     pool: Policy,
     card: Card,
     held: Vec<Held>,
-    /// What was freed and is known to wait for streams may still count as live.
+    /// Memory that was freed and is known to wait for streams may still count as live.
     refused: u64,
 }
 
@@ -48,7 +48,7 @@ impl Program {
         }
     }
 
-    /// The same, if memory lies free for it; whether it did.
+    /// The same, but only from free memory; returns whether it succeeded.
     fn allocate_at_once(&mut self, size: u64, stream: StreamId) -> bool {
         let done = self.pool.stats().done;
         let found = self.pool.allocate_at_once(&mut self.card, size, stream);
@@ -84,7 +84,7 @@ impl Program {
 
     fn free(&mut self, index: usize) {
         let held = self.held.swap_remove(index);
-        // The card has to know first: the pool may reuse or unmap the memory in the same call.
+        // The card must know first: the pool may reuse or unmap the memory in the same call.
         let streams: Vec<StreamId> = held.others.iter().copied().chain([held.stream]).collect();
         let freed = if held.stream == EVERY_STREAM {
             self.card.finish();
@@ -97,7 +97,7 @@ impl Program {
         assert_eq!(freed.expect("a block in use").requested, held.requested);
     }
 
-    /// Holds the pool's books against the program's and the card's.
+    /// Compares the pool's statistics with the program's records and the card's.
     fn check(&self) {
         let stats = self.pool.stats();
         let snapshot = self.pool.snapshot();
@@ -142,7 +142,7 @@ impl Program {
         assert_eq!(stats.done.created - stats.done.released, stats.handles);
     }
 
-    /// Frees everything and gives it back: nothing may be left on the card.
+    /// Frees everything and trims: nothing may be left on the card.
     fn end(mut self) {
         self.card.refused_call = None;
         self.card.refused_multiple = None;
@@ -157,7 +157,7 @@ impl Program {
     }
 }
 
-/// The same numbers for everybody, without a dependency.
+/// A deterministic random generator without a dependency.
 struct Random(u64);
 
 impl Random {
@@ -166,7 +166,7 @@ impl Random {
         (self.0 >> 33) % limit
     }
 
-    /// Small sizes and large ones alike.
+    /// Small and large sizes are equally likely.
     fn size(&mut self, largest: u64) -> u64 {
         let scale = self.below(u64::from(largest.ilog2()));
         (1 + self.below(2 << scale)).min(largest)
@@ -375,13 +375,12 @@ fn a_loop_reaches_a_state_without_calls() {
     }
 }
 
-/// A small block that was freed last rests: it comes back to a request of its size and stream, and is free for all else.
-/// What a program gives back by itself is no sign of restlessness.
+/// Memory that the program itself returns does not count as a loop that fails to settle.
 #[test]
 fn a_loop_that_gives_its_memory_back_now_and_then_stays_small() {
     let (mut card, mut pool) = (Card::new(None), Policy::new(Settings::default()));
     let mut random = Random(7);
-    // Steps of another length each, as in training: every block's size goes with it.
+    // Every step has a different length, as in training, and the size of every block depends on it.
     for step in 0..1200 {
         let length = 16 + random.below(48);
         let sizes = [1, 3, 2, 4, 1, 2, 6, 1, 4, 3].map(|width| width * length * MIB / 8);
@@ -493,7 +492,7 @@ fn a_refusal_carries_the_account() {
     assert_eq!((shortage.stats.live, shortage.limit), (30 * MIB, Some(64 * MIB)));
     assert_eq!(shortage.largest, 10 * MIB);
     let text = shortage.to_string();
-    assert!(text.contains("60.00 MiB refused by the pool's limit: 30.00 MiB live"), "{text}");
+    assert!(text.contains("60.00 MiB failed: the pool's limit was reached; 30.00 MiB live"), "{text}");
     let shortage = pool.allocate(&mut card, u64::MAX, StreamId(0)).expect_err("absurd");
     assert_eq!(shortage.cause, Cause::TooLarge);
 }
@@ -520,7 +519,7 @@ fn trimming_gives_back_what_no_block_shares() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// Whatever a program does and whatever is refused, the rules hold after every step.
+    /// Whatever the program does and whichever calls fail, the invariants hold after every step.
     #[test]
     fn the_rules_hold_after_every_step(
         steps in prop::collection::vec((0..6_u8, 0..3_u64, 0..1000_usize, 1..48 * MIB), 1..120),

@@ -1,4 +1,5 @@
-//! The pool on several streams: whose memory is whose, who is waited for and how long, and what streams leave behind.
+//! The pool on several streams: which stream owns memory, which streams it waits for and how long, and what retired
+//! streams leave behind.
 
 mod support;
 
@@ -34,7 +35,7 @@ fn a_retired_stream_leaves_its_memory_to_all() {
     pool.free(&mut card, block.address, StreamId(5)).expect("a block in use");
     pool.retire_stream(&mut card, StreamId(5), Patience::WaitBriefly);
     let marks = pool.stats().done.marks;
-    // A new stream of the same name is not the old one.
+    // A new stream with the same ID is not the old one.
     pool.allocate(&mut card, 8 * MIB, StreamId(5)).expect("the same memory");
     assert_eq!((pool.stats().reserved, pool.stats().done.marks), (8 * MIB, marks));
 }
@@ -70,7 +71,7 @@ fn a_block_that_a_gone_stream_used_comes_back() {
     assert_eq!((pool.stats().live, pool.stats().pending), (0, 0));
 }
 
-/// The stream may be waiting for the very thread that asks for memory, as with `cuStreamWaitValue`.
+/// The stream may be waiting for the very thread that requests memory, as with `cuStreamWaitValue`.
 #[test]
 fn another_stream_is_waited_for_only_when_new_memory_was_refused() {
     let mut card = Card::new(Some(128 * MIB));
@@ -85,7 +86,7 @@ fn another_stream_is_waited_for_only_when_new_memory_was_refused() {
     let shortage = pool.allocate(&mut card, 60 * MIB, StreamId(2)).expect_err("no memory");
     assert_eq!(shortage.cause, Cause::Device);
     assert!(card.waited.contains(&(StreamId(1), Patience::Wait)), "{:?}", card.waited);
-    // It was waited for once; from now on it is only asked whether it has come on.
+    // The pool waited for it once; from now on, it only checks whether the stream has made progress.
     let waits = card.waited.len();
     pool.allocate(&mut card, 60 * MIB, StreamId(2)).expect_err("still no memory");
     assert_eq!(card.waited.len(), waits);
@@ -94,8 +95,8 @@ fn another_stream_is_waited_for_only_when_new_memory_was_refused() {
     assert_eq!(pool.stats().reserved, 120 * MIB);
 }
 
-/// A library that asks for memory beside a framework, in the middle of a step, finds what the framework's stream has freed
-/// and not yet passed.
+/// A library allocates in the middle of a framework's step and gets memory that the framework's stream has freed but
+/// not yet passed.
 #[test]
 fn memory_for_every_stream_is_worth_a_moment() {
     let mut card = Card::new(None);
@@ -109,7 +110,7 @@ fn memory_for_every_stream_is_worth_a_moment() {
     card.handed_out(found.address, found.size, EVERY_STREAM);
     assert_eq!(card.waited, [(StreamId(1), Patience::WaitBriefly)]);
     assert_eq!((found.address, pool.stats().reserved), (block.address, 60 * MIB));
-    // The next one is not worth another, where that one was in vain.
+    // After a wait that timed out, the next request does not wait.
     card.submit(StreamId(1));
     pool.allocate(&mut card, 30 * MIB, StreamId(1))
         .map(|rest| pool.free(&mut card, rest.address, StreamId(1)))
@@ -152,7 +153,7 @@ fn a_late_stream_of_its_own_is_waited_for_once_and_then_the_pool_grows() {
     pool.allocate(&mut card, 60 * MIB, StreamId(1)).expect("new memory");
     pool.allocate(&mut card, 60 * MIB, StreamId(1)).expect("new memory");
     assert_eq!(card.waited, [(StreamId(1), Patience::WaitBriefly)]);
-    // Once the GPU has come on, pages move again.
+    // Once the GPU makes progress, pages move again.
     card.stuck.clear();
     card.finish();
     let before = pool.stats().reserved;
@@ -189,7 +190,7 @@ fn the_places_of_streams_that_are_gone_are_used_again() {
     assert_eq!(streams, kept, "a block keeps the name of its stream");
 }
 
-/// Streams whose requests vary take what they need from each other, and leave the rest.
+/// Streams with varying requests take what they need from each other, and leave the rest.
 #[test]
 fn a_stream_borrows_what_it_needs_and_no_more() {
     let mut card = Card::new(None);
@@ -201,7 +202,7 @@ fn a_stream_borrows_what_it_needs_and_no_more() {
     let borrowed = pool.allocate(&mut card, 256 << 10, two).expect("memory");
     assert_eq!((pool.stats().reserved, card.waited.len()), (PAGE, 0));
     let calls = card.calls;
-    // The rest is still the first stream's, at once and without a question.
+    // The rest still belongs to the first stream, immediately and without a check.
     pool.allocate(&mut card, 512 << 10, one).expect("memory");
     assert_eq!(card.calls, calls);
     pool.free(&mut card, borrowed.address, two).expect("a block in use");

@@ -6,12 +6,12 @@
  *         makeroom_alloc(pool, 1 << 20, stream, &memory) != MAKEROOM_OK)
  *         fprintf(stderr, "%s\n", makeroom_last_error());
  *
- * Link with -lmakeroom_pool (and with nothing of CUDA's: the driver is found at run time). The memory is reached by
- * kernels and copies of both APIs, the driver's and the runtime's.
+ * Link with -lmakeroom_pool. No CUDA library is needed: the driver is loaded at run time. The memory works with the
+ * driver API and the runtime API.
  *
- * Every function may be called from every thread. None lets an exception out, with one exception that is described
- * there (makeroom_torch_alloc), none ends the process, and none may be called from a callback of a stream.
- * A forked child of a process that has made a pool gets MAKEROOM_FORKED: CUDA does not follow a fork.
+ * All functions are thread-safe and never end the process. Only makeroom_torch_alloc can throw an exception. Do not
+ * call any of them from a stream callback. In a forked child of a process that created a pool, they return
+ * MAKEROOM_FORKED, because CUDA does not work after a fork.
  */
 #ifndef MAKEROOM_H
 #define MAKEROOM_H
@@ -23,124 +23,124 @@
 extern "C" {
 #endif
 
-/* The version of this header. makeroom_version() answers the library's: a library is good for all headers up to its
- * own version. */
+/* The version of this header. makeroom_version() returns the version of the library, which works with all headers up to
+ * its own version. */
 #define MAKEROOM_VERSION 1
 unsigned makeroom_version(void);
 
-/* What functions answer. Everything but MAKEROOM_OK has changed nothing, and makeroom_last_error() says more. */
+/* Result of a function. If it is not MAKEROOM_OK, nothing has changed, and makeroom_last_error() returns a message. */
 typedef int makeroom_status;
 enum {
     MAKEROOM_OK = 0,
-    MAKEROOM_OUT_OF_MEMORY = 1,    /* no memory is left; makeroom_last_shortage() has the account */
-    MAKEROOM_INVALID_ARGUMENT = 2, /* an argument is null, or no value that the function knows */
-    MAKEROOM_NO_SUCH_POOL = 3,     /* the number is no pool's, or that of a destroyed one */
-    MAKEROOM_WRONG_ADDRESS = 4,    /* not in use here: freed before, inside of a block, or somebody else's */
-    MAKEROOM_DRIVER = 5,           /* there is no driver, or it refused something other than memory */
-    MAKEROOM_FORKED = 6,           /* the process was forked from the one that made the pool */
+    MAKEROOM_OUT_OF_MEMORY = 1,    /* out of memory; makeroom_last_shortage() has the account */
+    MAKEROOM_INVALID_ARGUMENT = 2, /* an argument is null or has an invalid value */
+    MAKEROOM_NO_SUCH_POOL = 3,     /* the pool does not exist or was destroyed */
+    MAKEROOM_WRONG_ADDRESS = 4,    /* not live in this pool: a double free, inside a block, or foreign */
+    MAKEROOM_DRIVER = 5,           /* no driver, or a driver call failed for a reason other than memory */
+    MAKEROOM_FORKED = 6,           /* the process was forked from the one that created the pool */
     MAKEROOM_FILE = 7,             /* a file could not be written */
-    MAKEROOM_INTERNAL = 8          /* a mistake inside of the library */
+    MAKEROOM_INTERNAL = 8          /* a bug in the library */
 };
 
-/* A pool: a number, not a pointer, so a wrong one is an answer and not a crash. 0 is no pool. */
+/* A pool. It is a number, not a pointer, so an invalid one is an error and not a crash. 0 is no pool. */
 typedef uint64_t makeroom_pool;
 
 /* A CUstream or cudaStream_t; NULL is the default stream. */
 typedef void *makeroom_stream;
 
-/* Structures begin with their size, which the caller sets to sizeof: they may grow, and programs need not be compiled
- * again. A field that is 0 is left at its default. */
+/* Structures start with their size, which the caller sets to sizeof. They can grow without recompiling programs. A field
+ * that is 0 has its default value. */
 typedef struct makeroom_options {
     size_t size;
-    uint64_t limit;   /* the most bytes taken from the device; 0: what it gives */
-    uint64_t spill;   /* the most bytes of host memory for what does not fit on the device; 0: none */
-    uint64_t history; /* how many of the last events a snapshot shows; 0: none */
+    uint64_t limit;   /* limit on device memory, in bytes; 0: the device's capacity */
+    uint64_t spill;   /* limit on host memory used when the device is full, in bytes; 0: none */
+    uint64_t history; /* number of recent events in a snapshot; 0: none */
 } makeroom_options;
 
-/* reserved = live + rounding + cached, and pending is a part of live. */
+/* reserved = live + rounding + cached, and pending is part of live. */
 typedef struct makeroom_stats {
     size_t size;
-    uint64_t live;          /* what was asked for, from the allocation until its free is complete */
-    uint64_t pending;       /* the part of it that is freed and waits for a stream */
-    uint64_t rounding;      /* what blocks hold beyond that */
-    uint64_t reserved;      /* what was taken from the device */
-    uint64_t cached;        /* what is reserved and neither live nor rounding */
-    uint64_t peak_live;     /* the most that was live at once */
-    uint64_t peak_reserved; /* the most that was reserved at once */
-    uint64_t blocks;        /* how many blocks are live */
-    uint64_t allocations;   /* served, since the pool was made */
-    uint64_t refusals;      /* not served */
-    uint64_t spilled;       /* what lies in host memory, beside live and reserved, which are the device's */
-    uint64_t peak_spilled;  /* the most that lay there at once */
-    uint64_t driver_nanoseconds; /* spent in driver calls for memory, waiting included */
+    uint64_t live;          /* requested bytes, from the allocation until the free is complete */
+    uint64_t pending;       /* the part of live that was freed but waits for a stream */
+    uint64_t rounding;      /* bytes in blocks beyond their requested sizes */
+    uint64_t reserved;      /* taken from the device */
+    uint64_t cached;        /* reserved, but neither live nor rounding */
+    uint64_t peak_live;     /* peak of live */
+    uint64_t peak_reserved; /* peak of reserved */
+    uint64_t blocks;        /* number of live blocks */
+    uint64_t allocations;   /* successful allocations since the pool was created */
+    uint64_t refusals;      /* failed allocations */
+    uint64_t spilled;       /* in host memory; not part of live and reserved, which are device memory */
+    uint64_t peak_spilled;  /* peak of spilled */
+    uint64_t driver_nanoseconds; /* time in driver calls for memory, including waits */
 } makeroom_stats;
 
-/* Why an allocation was refused, in figures. */
+/* The account of a failed allocation. */
 typedef struct makeroom_shortage {
     size_t size;
-    uint64_t requested;    /* what was asked for */
-    uint64_t device_free;  /* what nobody holds on the device; 0 where it did not answer */
-    uint64_t device_total; /* all of the device's memory; 0 where it did not answer */
-    uint64_t largest;      /* the most that this stream could have had without new memory */
-    uint64_t live;         /* what is in use of the pool */
-    uint64_t reserved;     /* what the pool has taken from the device */
-    uint64_t limit;        /* the most that it may take; 0: no limit */
-    uint64_t spilled;      /* what lies in host memory */
-    uint64_t spill_quota;  /* the most that may lie there; 0: nothing is spilled */
+    uint64_t requested;    /* requested size */
+    uint64_t device_free;  /* free memory of the device; 0 if the driver did not respond */
+    uint64_t device_total; /* total memory of the device; 0 if the driver did not respond */
+    uint64_t largest;      /* largest block that this stream could have had without new memory */
+    uint64_t live;         /* live memory of the pool */
+    uint64_t reserved;     /* device memory reserved by the pool */
+    uint64_t limit;        /* limit on reserved; 0: none */
+    uint64_t spilled;      /* spilled to host memory */
+    uint64_t spill_quota;  /* limit on spilled; 0: spilling is off */
 } makeroom_shortage;
 
-/* What failed last on this thread, in words, with a hint. Valid until the next failure on this thread; never NULL. */
+/* The message of the last failure on this thread, with a hint. Valid until the next failure on this thread; never NULL. */
 const char *makeroom_last_error(void);
 
-/* Its figures, if memory ran out; MAKEROOM_INVALID_ARGUMENT if the last failure was another. */
+/* The account of the last failure on this thread; MAKEROOM_INVALID_ARGUMENT if it was not out of memory. */
 makeroom_status makeroom_last_shortage(makeroom_shortage *shortage);
 
-/* Makes a pool on a device, in its primary context, which the CUDA runtime uses too. options may be NULL.
- * There may be 1024 pools at once. */
+/* Creates a pool on a device, in its primary context, which the CUDA runtime uses too. options may be NULL. At most 1024
+ * pools can exist at a time. */
 makeroom_status makeroom_pool_create(int device, const makeroom_options *options, makeroom_pool *pool);
 
-/* Waits for the GPU and for other threads' calls on the pool, and gives everything back to the device, blocks in use as well:
- * none may be used afterwards.
- * 0 is no pool and nothing happens. */
+/* Waits for the GPU and for other threads' calls on the pool, then releases all its memory, including live blocks, which
+ * must not be used afterward. Does nothing if pool is 0. */
 makeroom_status makeroom_pool_destroy(makeroom_pool pool);
 
 /* Makes the pool's context current on this thread, for programs that call the driver themselves. */
 makeroom_status makeroom_pool_make_current(makeroom_pool pool);
 
-/* Hands out memory at a multiple of 512, for use on a stream: work that is submitted to it from now on. What lies
- * in it is whatever was there before. 0 bytes are served as one. *address is NULL where it failed. */
+/* Allocates uninitialized memory, aligned to 512 bytes, for work submitted to a stream from now on. A request for 0 bytes
+ * counts as 1 byte. On failure, *address is NULL. */
 makeroom_status makeroom_alloc(makeroom_pool pool, size_t bytes, makeroom_stream stream, void **address);
 
-/* Takes memory back in the order of a stream: what was submitted to it before may still use the memory, and what comes
- * after may have it at once. Freeing NULL does nothing. */
+/* Frees memory in stream order: work already submitted to the stream may still use it, and later work can reuse it
+ * immediately. Freeing NULL does nothing. */
 makeroom_status makeroom_free(makeroom_pool pool, void *address, makeroom_stream stream);
 
-/* Another stream uses the block too: after its free it waits until that stream has passed what it was given. */
+/* Records that another stream uses the block too. After its free, the block is not reused until the GPU has finished the
+ * work submitted to that stream before the free. */
 makeroom_status makeroom_record_stream(makeroom_pool pool, void *address, makeroom_stream stream);
 
-/* Say this before you destroy a stream that memory was freed on. */
+/* Call this before destroying a stream on which memory was freed. */
 makeroom_status makeroom_retire_stream(makeroom_pool pool, makeroom_stream stream);
 
-/* The pool in figures. */
+/* The pool's statistics. */
 makeroom_status makeroom_pool_stats(makeroom_pool pool, makeroom_stats *stats);
 
-/* Begins the peaks anew from what is there now. */
+/* Resets the peaks to the current values. */
 makeroom_status makeroom_pool_reset_peaks(makeroom_pool pool);
 
-/* Changes the limit; 0 is none. What is above it already stays until it is trimmed. */
+/* Changes the limit; 0 removes it. Memory above the new limit stays until the pool is trimmed. */
 makeroom_status makeroom_pool_set_limit(makeroom_pool pool, uint64_t limit);
 
-/* Gives unused memory back to the device until at most keep bytes are reserved. given_back, how many bytes went back,
- * may be NULL. */
+/* Releases unused memory to the device until at most keep bytes are reserved. given_back receives the number of bytes
+ * released; it may be NULL. */
 makeroom_status makeroom_pool_trim(makeroom_pool pool, uint64_t keep, uint64_t *given_back);
 
-/* Writes the pool's memory and its last events in the format of PyTorch's memory snapshots, which its viewer
- * (pytorch.org/memory_viz) and `makeroom why` read. What was spilled to host memory is not in it. */
+/* Writes the pool's memory and its recent events in the format of PyTorch's memory snapshots, which PyTorch's viewer
+ * (pytorch.org/memory_viz) and `makeroom why` read. Memory spilled to the host is not included. */
 makeroom_status makeroom_pool_snapshot(makeroom_pool pool, const char *path);
 
 /* --- PyTorch -------------------------------------------------------------------------------------------------------
  *
- * What torch.cuda.memory.CUDAPluggableAllocator takes, by name or by address:
+ * Functions for torch.cuda.memory.CUDAPluggableAllocator, which takes them by name or by address:
  *
  *     allocator = CUDAPluggableAllocator("libmakeroom_pool.so", "makeroom_torch_alloc", "makeroom_torch_free")
  *     library = ctypes.CDLL("libmakeroom_pool.so")
@@ -149,19 +149,19 @@ makeroom_status makeroom_pool_snapshot(makeroom_pool pool, const char *path);
  *     ...
  *     torch.cuda.memory.change_current_allocator(allocator)
  *
- * Each device has its pools, made when it is first used. A failure is the last error of its thread.
+ * Each device has its own pools, created on first use. After a failure, makeroom_last_error() returns the message.
  */
 
-/* PyTorch does not look at what alloc returns, so a null pointer would become a tensor. Where there is no memory this
- * function therefore lets PyTorch throw its own C++ exception, a RuntimeError in Python, with the account as its text.
- * Called from a program without PyTorch it returns NULL. */
+/* PyTorch does not check the result of alloc, so a null pointer would become a tensor. If memory runs out, this function
+ * therefore makes PyTorch throw its own C++ exception (in Python, a RuntimeError) with the account as its message. In a
+ * program without PyTorch, it returns NULL. */
 void *makeroom_torch_alloc(size_t bytes, int device, makeroom_stream stream);
 void makeroom_torch_free(void *address, size_t bytes, int device, makeroom_stream stream);
 
-/* Options of every device's pools, to be set before the first tensor. The limit is for each device. */
+/* Sets the options of all devices' pools; call it before the first tensor is allocated. The limit applies to each device. */
 makeroom_status makeroom_torch_configure(const makeroom_options *options);
 
-/* A memory pool of PyTorch's, for captured graphs and torch.cuda.MemPool: std::pair of two numbers in C++. */
+/* Identifies a PyTorch memory pool (captured graphs, torch.cuda.MemPool): a std::pair of two numbers in C++. */
 typedef struct makeroom_mempool_id {
     unsigned long long first;
     unsigned long long second;
@@ -173,15 +173,15 @@ void makeroom_torch_memory_fraction(double fraction, int device);       /* set_m
 void *makeroom_torch_base_alloc(void *address, size_t *bytes);          /* set_base_alloc_fn */
 void makeroom_torch_record_stream(void *address, makeroom_stream stream); /* set_record_stream_fn */
 
-/* set_begin_allocate_to_pool, set_end_allocate_to_pool_fn, set_release_pool. Each memory pool has memory of its own,
- * which stays where it is until the pool is released as often as it was begun. filter is the address of a C++ object
- * and is not used: memory comes from the pool for the thread that began, and for streams that are being captured. */
+/* set_begin_allocate_to_pool, set_end_allocate_to_pool_fn, set_release_pool. Each memory pool has its own memory,
+ * which stays mapped until the pool has been released as many times as it was begun. filter, the address of a C++
+ * object, is not used: the pool serves the thread that called begin, and streams that are being captured. */
 void makeroom_torch_begin_pool(int device, makeroom_mempool_id id, void *filter);
 void makeroom_torch_end_pool(int device, makeroom_mempool_id id);
 void makeroom_torch_release_pool(int device, makeroom_mempool_id id);
 
-/* What PyTorch itself cannot tell of a pluggable allocator. Figures are those of all pools of a device, added up: the
- * peaks of several pools need not have been at one moment. */
+/* Statistics that PyTorch does not provide for pluggable allocators: sums over all pools of a device. Peaks of different
+ * pools may have occurred at different times. */
 makeroom_status makeroom_torch_stats(int device, makeroom_stats *stats);
 makeroom_status makeroom_torch_reset_peaks(int device);
 makeroom_status makeroom_torch_snapshot(const char *path); /* all devices */

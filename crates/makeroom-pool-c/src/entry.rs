@@ -92,7 +92,7 @@ impl Entry {
 /// Writes a snapshot to a file. Readers of the path see the old file or the complete new one.
 pub(crate) fn save(path: &Path, pools: &[SnapshotOf<'_>]) -> Result<()> {
     let failed = |error: io::Error| {
-        Failure::new(abi::FILE, format!("the snapshot could not be written to {}: {error}", path.display()))
+        Failure::new(abi::FILE, format!("could not write the snapshot to {}: {error}", path.display()))
     };
     // An unpredictable new name, so that a planted symlink is not followed.
     let number = RandomState::new().hash_one(std::process::id());

@@ -123,7 +123,7 @@ pub(crate) fn answer(what: impl FnOnce() -> Result<()>) -> Status {
 fn internal(panic: &(dyn Any + Send)) -> Failure {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a text");
-    Failure::new(abi::INTERNAL, format!("a mistake inside of libmakeroom_pool: {text}"))
+    Failure::new(abi::INTERNAL, format!("a bug in libmakeroom_pool: {text}"))
 }
 
 /// The last error on this thread, with a hint.

@@ -63,7 +63,7 @@ pub(crate) unsafe fn read(from: *const RawOptions) -> Result<Wishes> {
     for offset in common..size {
         // SAFETY: the caller's structure has `size` bytes.
         if unsafe { from.cast::<u8>().add(offset).read() } != 0 {
-            let text = "options asks for something that this version of the library does not have\n\nhint: \
+            let text = "options sets a field that this version of the library does not have\n\nhint: \
                         update libmakeroom_pool, or leave the newer fields zero";
             return Err(Failure::argument(text.to_owned()));
         }

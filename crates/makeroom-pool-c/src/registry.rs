@@ -34,7 +34,7 @@ pub(crate) fn watch_forks() {
 
 /// Assigns a number to a pool.
 pub(crate) fn insert(pool: Entry) -> Result<PoolHandle> {
-    POOLS.insert(pool).map_err(|_| Failure::argument(format!("there are {MOST} pools already")))
+    POOLS.insert(pool).map_err(|_| Failure::argument(format!("there are already {MOST} pools")))
 }
 
 /// The pool with a number.
@@ -52,6 +52,6 @@ pub(crate) fn remove(handle: PoolHandle) -> Result<()> {
 
 #[cold]
 fn unknown(handle: PoolHandle) -> Failure {
-    let text = format!("{handle:#x} is no pool's number, or the pool was destroyed");
+    let text = format!("{handle:#x} is not a pool, or the pool was destroyed");
     Failure::new(abi::NO_SUCH_POOL, text)
 }

@@ -1,7 +1,7 @@
 //! The header against the library: the same functions, and structures with the same layout.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#[allow(dead_code, reason = "only the shapes are asked")]
+#[allow(dead_code, reason = "only the layouts are compared")]
 #[path = "../src/abi.rs"]
 mod abi;
 mod common;

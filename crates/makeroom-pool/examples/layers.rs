@@ -35,7 +35,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{}", track.report());
     println!("{}", spill.spilled());
     for leak in track.leaks() {
-        println!("never freed: {} in {} blocks, asked for at {}", leak.live, leak.blocks, leak.site);
+        let plural = if leak.blocks == 1 { "" } else { "s" };
+        println!("never freed: {} ({} block{plural}), allocated at {}", leak.live, leak.blocks, leak.site);
     }
     Ok(())
 }

@@ -144,9 +144,9 @@ fn median(rounds: [Round; ROUNDS], figure: impl Fn(&Round) -> f64) -> f64 {
 fn main() {
     let driver = Driver::load().unwrap();
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    println!("{cores} cores; share: rate of {THREADS} threads over that of one times the cores, goal 0.5");
+    println!("{cores} cores; share: rate of {THREADS} threads ÷ (rate of one thread × cores), goal 0.5");
     println!(
-        "ns: processor time of a pair; calls: for memory, to the driver; reserved: over what is live, of the threads"
+        "ns: CPU time per pair; calls: driver calls for memory; reserved: reserved ÷ live memory of all threads"
     );
     println!(
         "{:<18} {:>12} {:>6} {:>13} {:>6} {:>6} {:>9} {:>6}",

@@ -25,10 +25,12 @@ pub enum PoolError {
     #[error(transparent)]
     WrongAddress(Box<WrongAddress>),
     /// The process is a forked child of the one that created the pool.
-    #[error("this process was forked from the one that made the pool, and CUDA does not follow a fork")]
+    #[error(
+        "this process was forked from the one that created the pool, and CUDA does not work after a fork"
+    )]
     Forked,
     /// A stream is in another context than the pool's.
-    #[error("the stream is in another context than the pool's, the primary one of device {device}")]
+    #[error("the stream does not belong to the pool's context, the primary context of device {device}")]
     OtherContext {
         /// The pool's device.
         device: i32,
@@ -37,7 +39,7 @@ pub enum PoolError {
     #[error(transparent)]
     Piece(Box<PieceError>),
     /// More bytes than the address space has.
-    #[error("{count} elements of {size} bytes are more than there are addresses")]
+    #[error("{count} elements of {size} bytes exceed the address space")]
     TooManyElements {
         /// Number of elements requested.
         count: usize,
@@ -45,7 +47,7 @@ pub enum PoolError {
         size: usize,
     },
     /// Source and target differ in length.
-    #[error("{from} elements do not fit {to}")]
+    #[error("cannot copy {from} elements to {to}")]
     LengthsDiffer {
         /// The length of the source.
         from: usize,
@@ -64,7 +66,7 @@ impl PoolError {
                 PieceCause::Pool(error) => error.hint(),
                 PieceCause::Read(_) | PieceCause::Torn { .. } => None,
             },
-            Self::Forked => Some("start processes with spawn, not with fork, or make the pool in the child"),
+            Self::Forked => Some("start processes with spawn, not fork, or create the pool in the child"),
             _ => None,
         }
     }
@@ -81,7 +83,7 @@ impl PoolError {
 
 /// A failed piece of a chunked transfer.
 #[derive(Debug, thiserror::Error)]
-#[error("piece {number} ({bytes}, from byte {start} of the source on): {cause}")]
+#[error("piece {number} ({bytes} at byte {start} of the source): {cause}")]
 pub struct PieceError {
     /// Its number, from 0.
     pub number: u64,
@@ -102,7 +104,7 @@ pub enum PieceCause {
     #[error(transparent)]
     Pool(PoolError),
     /// The source could not be read.
-    #[error("the source could not be read: {0}")]
+    #[error("could not read the source: {0}")]
     Read(std::io::Error),
     /// The source ends in the middle of a value.
     #[error("the source ends {left} bytes into a value of {size}")]
@@ -140,12 +142,12 @@ impl OutOfMemory {
     fn hint(&self) -> &'static str {
         match self.pool.cause {
             Cause::Limit | Cause::Device if self.spilled.is_some() => {
-                "raise the quota of host memory, free what is live, or stream the data in pieces (ChunkedMap)"
+                "raise the quota of host memory, free live memory, or stream the data in pieces (ChunkedMap)"
             }
-            Cause::Limit => "raise the pool's limit, or let what does not fit go to host memory: Spill",
-            Cause::TooLarge => "the size is no size: look for an overflow where it is computed",
+            Cause::Limit => "raise the pool's limit, or spill to host memory (Spill)",
+            Cause::TooLarge => "the size is invalid: look for an integer overflow where it is computed",
             Cause::Device => {
-                "free what is live, stream the data in pieces (ChunkedMap), or spill to host memory (Spill)"
+                "free live memory, stream the data in pieces (ChunkedMap), or spill to host memory (Spill)"
             }
         }
     }
@@ -157,12 +159,12 @@ impl fmt::Display for OutOfMemory {
         if let (Some(device), Some(elsewhere)) = (self.device, self.elsewhere()) {
             write!(
                 formatter,
-                "; of the device's {} {} is free and {elsewhere} held outside of the pool",
+                "; of the device's {}, {} is free and {elsewhere} is held outside the pool",
                 device.total, device.free
             )?;
         }
         if let Some((now, quota)) = self.spilled {
-            write!(formatter, "; {now} of {quota} is spilled to host memory")?;
+            write!(formatter, "; spilled to host memory: {now} of {quota}")?;
         }
         if let Some(driver) = &self.driver {
             write!(formatter, "; {driver}")?;
@@ -199,7 +201,7 @@ impl fmt::Display for WrongAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} (freed by {})", self.reason, self.site)?;
         if let Some((allocated, freed)) = &self.before {
-            write!(formatter, "; allocated by {allocated}, freed before by {freed}")?;
+            write!(formatter, "; allocated by {allocated}, already freed by {freed}")?;
         }
         Ok(())
     }

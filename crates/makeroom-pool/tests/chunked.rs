@@ -118,9 +118,7 @@ fn work_that_fails_is_named_and_everything_is_freed() {
         .unwrap_err();
     assert!(error.is_out_of_memory());
     assert!(
-        error
-            .to_string()
-            .starts_with("piece 3 (512.00 KiB, from byte 1572864 of the source on): out of memory")
+        error.to_string().starts_with("piece 3 (512.00 KiB at byte 1572864 of the source): out of memory")
     );
     gpu.advance(1_000_000);
     pool.collect();

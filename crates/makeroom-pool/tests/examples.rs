@@ -16,7 +16,7 @@ fn the_pool_example_runs() {
     let output = command.env("MAKEROOM_SIMGPU", "memory=1GiB").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("600.00 MiB refused by the pool's limit"), "{said}");
+    assert!(said.contains("600.00 MiB failed: the pool's limit was reached"), "{said}");
     assert!(said.contains("100 allocations"), "{said}");
     let snapshot = makeroom_trace::open(&folder.join("pool.pickle")).unwrap();
     let makeroom_trace::Input::Trace(trace) = snapshot else { panic!("no trace") };
@@ -32,7 +32,7 @@ fn the_examples_of_layers_and_pieces_run() {
         (
             "layers",
             "",
-            "never freed: 5.00 MiB in 1 blocks, asked for at crates/makeroom-pool/examples/layers.rs",
+            "never freed: 5.00 MiB (1 block), allocated at crates/makeroom-pool/examples/layers.rs",
         ),
         ("chunked", "24MiB", "ChunkedMap::map, there and back"),
     ];

@@ -101,8 +101,8 @@ pub(crate) fn text() -> Option<String> {
             }
         };
         format!(
-            "time inside the recorder: {} ns in {} calls, of it {} ns to begin; {} events; its writer used {} ns of \
-             processor time{pool}",
+            "time inside the recorder: {} ns in {} calls, {} ns of that at startup; {} events; its writer used {} ns of \
+             CPU time{pool}",
             INSIDE_NS.load(Ordering::Relaxed),
             CALLS.load(Ordering::Relaxed),
             BEGINNING_NS.load(Ordering::Relaxed),

@@ -67,7 +67,7 @@ impl Guarded {
                 return Ok(file);
             }
         }
-        Err(io::Error::other("the program closes descriptors all the time"))
+        Err(io::Error::other("the program keeps closing descriptors"))
     }
 
     /// A datagram socket for messages to another process.
@@ -83,7 +83,7 @@ impl Guarded {
                 return Ok(socket);
             }
         }
-        Err(io::Error::other("the program closes descriptors all the time"))
+        Err(io::Error::other("the program keeps closing descriptors"))
     }
 
     /// Takes over a descriptor that was just created, if it is still the expected file, and moves it to a high number
@@ -218,7 +218,7 @@ fn status_by(ask: impl FnOnce(*mut libc::stat) -> i32) -> Option<Status> {
             inode: status.st_ino,
             kind: status.st_mode & libc::S_IFMT,
         },
-        #[allow(clippy::useless_conversion, reason = "it has another width on aarch64")]
+        #[allow(clippy::useless_conversion, reason = "its width differs on aarch64")]
         links: u64::from(status.st_nlink),
         length: u64::try_from(status.st_size).unwrap_or(0),
     })

@@ -57,7 +57,11 @@
 //! architecture. On others `dlsym` is not hooked, and only programs linked with `-lcuda` are recorded.
 #![cfg_attr(
     any(test, not(any(target_arch = "x86_64", target_arch = "aarch64"))),
-    allow(dead_code, unused_imports, reason = "what uses them is exported, which a test must not do")
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "only exported functions use them, which tests must not export"
+    )
 )]
 
 mod asked;

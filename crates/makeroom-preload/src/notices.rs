@@ -44,33 +44,33 @@ macro_rules! notices {
 
 notices! {
     /// A library resolves its own symbols before the global ones.
-    DeepBind = 0 Warning "a library was loaded with RTLD_DEEPBIND; CUDA calls that it makes directly are not seen";
+    DeepBind = 0 Warning "a library was loaded with RTLD_DEEPBIND; its direct CUDA calls are not recorded";
     /// The driver returned an address that no known name resolves to.
-    UnknownAddress = 1 Warning "cuGetProcAddress answered a function that dlsym does not know; calls through it are not seen";
+    UnknownAddress = 1 Warning "cuGetProcAddress returned a function that dlsym does not know; calls through it are not recorded";
     /// The interpreter is not a tested version.
-    UnknownPython = 2 Warning "this version of Python was not tested with the recorder: native stacks only";
+    UnknownPython = 2 Warning "the recorder does not support this version of Python: native stacks only";
     /// The stack table is full.
-    StacksFull = 3 Warning "more different stacks than the recorder keeps: further ones are left out";
+    StacksFull = 3 Warning "the stack table is full: new stacks are not recorded";
     /// More concurrent threads than rings.
-    ThreadsFull = 4 Warning "more threads use CUDA at once than the recorder follows: events of further ones are counted as dropped";
+    ThreadsFull = 4 Warning "too many threads use CUDA at the same time: the events of some are dropped and counted";
     /// A bug in the recorder.
-    Panicked = 5 Error "the recorder failed and stepped aside; the program goes on without it";
+    Panicked = 5 Error "the recorder failed and was turned off; the program continues without it";
     /// Only the stacks are missing.
-    NoMemory = 6 Warning "no memory for the recorder's tables: stacks are left out";
+    NoMemory = 6 Warning "no memory for the recorder's tables: stacks are not recorded";
     /// A bug in the pool.
-    PoolFailed = 7 Error "the pool failed and is off; the driver serves the program from now on";
+    PoolFailed = 7 Error "the pool failed and was turned off; the program now allocates from the driver";
     /// No virtual memory management, or no usable driver.
-    PoolUnavailable = 8 Error "the pool cannot be used on this GPU: the driver serves the program";
+    PoolUnavailable = 8 Error "the pool does not work on this GPU: the program allocates from the driver";
     /// No host memory can be mapped for the device.
-    NoSpill = 9 Error "this GPU cannot use host memory in place of its own: nothing is spilled";
+    NoSpill = 9 Error "this GPU cannot use host memory: nothing is spilled";
     /// A peer device got no access.
     NoPeer = 10 Warning "another GPU was denied access to the pool's memory";
     /// The pool's memory cannot be exported to other processes.
-    PoolCannotExport = 11 Error "the program shares GPU memory with another process, which does not work with memory of makeroom's pool: run it without --pool";
+    PoolCannotExport = 11 Error "the program shares GPU memory with another process, which does not work with memory from makeroom's pool: run it without --pool";
     /// The pool serves only the primary context, which the CUDA runtime uses.
-    PoolOtherContext = 12 Warning "the driver serves contexts that the program created itself: the pool serves only the primary context, which CUDA's runtime uses";
+    PoolOtherContext = 12 Warning "the program created its own CUDA context, which allocates from the driver: the pool serves only the primary context, which the CUDA runtime uses";
     /// The system forbids the call that sharing PyTorch's expandable segments needs.
-    CannotShareSegments = 13 Error "PyTorch shares a tensor with another process. With expandable segments that needs pidfd_getfd, which this system restricts: if it fails, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False";
+    CannotShareSegments = 13 Error "PyTorch shares a tensor with another process. With expandable segments, that needs pidfd_getfd, which this system restricts: if it fails, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False";
     /// The program lowered its descriptor limit.
     NoDescriptors = 14 Warning "the program cannot open more files, so the files of its libraries could not be read: function names are missing";
 }

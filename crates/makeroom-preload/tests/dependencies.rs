@@ -3,7 +3,7 @@
 //! The recorder runs inside every recorded process, so a new dependency is a decision, never a side effect of an
 //! update. Before you add a name here, read the crate's code, especially its unsafe code, its constructors and its
 //! locks.
-#![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeSet;
 use std::process::Command;

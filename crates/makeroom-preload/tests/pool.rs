@@ -11,8 +11,8 @@ fn pooled(name: &str) -> Program {
 }
 
 /// The notice for a program with a context of its own.
-const OTHER_CONTEXT: &str = "the driver serves contexts that the program created itself: the pool serves only the primary \
-                             context, which CUDA's runtime uses";
+const OTHER_CONTEXT: &str = "the program created its own CUDA context, which allocates from the driver: the pool serves \
+                             only the primary context, which the CUDA runtime uses";
 
 #[test]
 fn every_kind_of_call_is_answered_and_every_byte_is_its_own() {

@@ -186,7 +186,8 @@ fn found(out: &mut String, report: &FitReport, answer: &Answer, columns: usize) 
     if !parts.unused.is_zero() {
         let _ = write!(text, " The allocator ({}) caches {} more.", report.allocator, parts.unused);
     }
-    let _ = write!(text, " {} is held outside of it, and {} is kept free.", parts.beside, answer.margin);
+    let _ =
+        write!(text, " {} is held outside the allocator, and {} is kept free.", parts.beside, answer.margin);
     if parts.varies {
         text.push_str(" Steps differ: longer ones than those observed would need more.");
     }

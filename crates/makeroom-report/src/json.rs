@@ -20,6 +20,7 @@ pub fn explanation_json(explanation: &Explanation) -> Value {
         })),
         "verdict": {
             "cause": explanation.verdict.cause.name(),
+            "title": crate::text::title(explanation),
             "certainty": explanation.verdict.certainty.name(),
             "summary": explanation.verdict.summary,
         },
@@ -48,6 +49,7 @@ fn bytes(bytes: Option<Bytes>) -> Option<u64> {
 fn finding(finding: &Finding) -> Value {
     json!({
         "cause": finding.cause.name(),
+        "title": finding.cause.title(),
         "certainty": finding.certainty.name(),
         "bytes": bytes(finding.bytes),
         "summary": finding.summary,

@@ -1,7 +1,8 @@
 //! Plain tables that fit the terminal: columns as wide as their widest cell, numbers right-aligned.
 //!
-//! A table that is too wide drops columns in the order of their `drop_order`, then shortens the first column. A row's
-//! remark is at the end of its line, or below it if any remark does not fit. `--json` always has everything.
+//! A column without any contents is not shown. A table that is too wide drops columns in the order of their `drop_order`,
+//! then shortens the first column. A row's remark is at the end of its line, or below it if any remark does not fit.
+//! `--json` always has everything.
 
 use std::fmt::Write as _;
 
@@ -57,7 +58,10 @@ pub(crate) fn table(out: &mut String, columns: &[Column], rows: &[Row], width: u
         let cells = rows.iter().filter_map(|row| row.cells.get(index)).map(|cell| cell.chars().count());
         cells.chain([columns[index].heading.chars().count()]).max().unwrap_or(0)
     };
-    let mut shown: Vec<(usize, usize)> = (0..columns.len()).map(|index| (index, full_width(index))).collect();
+    let has_contents =
+        |index: &usize| rows.iter().any(|row| row.cells.get(*index).is_some_and(|cell| !cell.is_empty()));
+    let mut shown: Vec<(usize, usize)> =
+        (0..columns.len()).filter(has_contents).map(|index| (index, full_width(index))).collect();
     let total = |shown: &[(usize, usize)]| shown.iter().map(|(_, width)| width + GAP).sum::<usize>();
     while total(&shown) > room {
         let droppable = shown.iter().enumerate().filter(|(_, (index, _))| columns[*index].drop_order > 0);
@@ -155,5 +159,21 @@ mod tests {
         for width in [28, 30, 36, 45, 50, 80] {
             assert!(drawn(width).iter().all(|line| line.chars().count() <= width), "{width}");
         }
+    }
+
+    #[test]
+    fn a_column_without_contents_is_not_shown() {
+        let columns = [Column::text("name"), Column::number("size"), Column::number("time")];
+        let row = |size: &str| Row {
+            cells: ["a", size, "3 ms"].map(str::to_owned).to_vec(),
+            remark: String::new(),
+        };
+        let drawn = |rows: &[Row]| {
+            let mut out = String::new();
+            table(&mut out, &columns, rows, 80);
+            plain(&out)
+        };
+        assert_eq!(drawn(&[row(""), row("")]), "    name  time\n    a     3 ms\n    a     3 ms\n");
+        assert!(drawn(&[row(""), row("1 B")]).contains("size"));
     }
 }

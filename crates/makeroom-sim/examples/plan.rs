@@ -1,5 +1,5 @@
-//! Plans the CSV files named on the command line: `plan [--capacity BYTES|name] [--steps N] [--seed N]
-//! [--seconds N] FILE...`. With `--capacity name` the capacity is the number in the file name.
+//! Plans the CSV files given on the command line: `plan [--capacity BYTES|name] [--steps N] [--seed N] [--seconds N]
+//! FILE...`. With `--capacity name`, the capacity is the number in the file name.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use std::process::ExitCode;

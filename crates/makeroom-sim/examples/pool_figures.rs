@@ -1,9 +1,9 @@
-//! Reserved memory over live memory for every recording, under makeroom's pool and its peers, with the share of the
-//! recorded time that the pool's driver calls would take, in all and in the second half; `bench/pool` starts this.
+//! Prints, for every recording, reserved ÷ live memory under makeroom's pool and other allocators, and the share of the
+//! recorded time that the pool's driver calls would take, in total and in the second half. Used by `bench/pool`.
 //!
-//! The table is Markdown. Shares are shown for runs of more than five seconds: in shorter ones the pool is still taking
-//! its first memory.
-#![expect(clippy::print_stdout, reason = "a table is what this program is for")]
+//! The output is a Markdown table. Shares are shown only for runs longer than five seconds: in shorter ones, the pool
+//! is still allocating its first memory.
+#![expect(clippy::print_stdout, reason = "this program prints a table")]
 
 mod recordings;
 
@@ -11,7 +11,7 @@ use makeroom_sim::{Outcome, parse};
 
 use recordings::Recorded;
 
-/// Those that are compared, and their headings.
+/// The compared allocators and their column headings.
 const ALLOCATORS: [(&str, &str); 5] = [
     ("pytorch", "native"),
     ("pytorch:expandable_segments:True", "expandable"),
@@ -19,7 +19,7 @@ const ALLOCATORS: [(&str, &str); 5] = [
     ("makeroom", "makeroom"),
     ("ideal", "ideal"),
 ];
-/// Shorter runs show no shares.
+/// Shares are not shown for shorter runs.
 const LONG_RUN_US: u64 = 5_000_000;
 
 fn main() {

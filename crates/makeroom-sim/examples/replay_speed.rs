@@ -1,9 +1,9 @@
-//! How fast recordings are replayed: events per second on one core, for each allocator.
+//! Measures replay speed: events per second on one core, for each allocator.
 //!
-//! Only the replay is timed, not the reading. Events are those of the recording, segments and second halves of
-//! frees included, so the figure says how fast a file is answered. CPU time is measured, not time that passes, and each
-//! figure is the best of several series of runs, because other programs slow down caches too; `bench/replay` starts this.
-#![expect(clippy::print_stdout, reason = "a table is what this program is for")]
+//! Only the replay is timed, not reading the file. The events include segment events and completions of frees, so the
+//! figure shows how fast a whole file is processed. Measures CPU time, and each figure is the best of several series of
+//! runs, because other programs also slow down caches. Used by `bench/replay`.
+#![expect(clippy::print_stdout, reason = "this program prints a table")]
 
 mod recordings;
 
@@ -23,7 +23,7 @@ const ALLOCATORS: [&str; 8] = [
     "makeroom",
     "ideal",
 ];
-/// The CPU time of a series, and how many there are: the kernel updates its account every few milliseconds.
+/// The CPU time of a series of runs, and the number of series. The kernel updates CPU time every few milliseconds.
 const SERIES: Duration = Duration::from_millis(200);
 const COUNT: usize = 5;
 

@@ -155,12 +155,12 @@ impl AllocatorSpec {
         }
     }
 
-    /// Whether the model is an estimate of an allocator whose rules are not known. Output must label its figures as
     /// Whether addresses are planned with knowledge of the whole run.
     pub(crate) fn plans(&self) -> bool {
         matches!(self.kind, Kind::Planned)
     }
 
+    /// Whether the model is an estimate of an allocator whose rules are not known. Output must label its figures as
     /// estimates.
     pub fn is_estimate(&self) -> bool {
         matches!(self.kind, Kind::CudaAsync)

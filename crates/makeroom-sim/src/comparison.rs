@@ -10,7 +10,7 @@ use crate::pytorch::{Pytorch, Settings};
 use crate::replay::{Outcome, replay_from_start};
 use crate::smallest::smallest_memory;
 
-/// Allocations that are planned without being asked to: the planner takes some 350 bytes for each.
+/// Maximum number of allocations to plan by default: the planner needs about 350 bytes for each.
 const MOST_PLANNED: usize = 250_000;
 
 /// The memory available to the runs.
@@ -73,15 +73,15 @@ impl Comparing {
         usize::from(self.checks) + self.recorded(trace).iter().len() + self.others(trace).len()
     }
 
-    /// Runs a device of a recording under all of them. `tell` is called with the name of each step before it starts.
+    /// Replays a device of a recording under all allocators. Calls `tell` with the name of each step before it starts.
     pub fn run(&self, trace: &Trace, device: &DeviceTrace, mut tell: impl FnMut(&str)) -> Comparison {
         let check = self.check(trace, device, &mut tell);
         let workload = Workload::new(device, &trace.stacks);
         self.compare(trace, &workload, check, tell)
     }
 
-    /// The same for a recording that is not needed any more: its events make room for the models. `None` if it does not
-    /// have the device.
+    /// The same for a recording that is no longer needed: its events are freed before the models run. `None` if it does
+    /// not contain the device.
     pub fn run_last(
         &self,
         mut trace: Trace,
@@ -213,10 +213,10 @@ impl Workload {
             let peak = Bytes::new(peak);
             notes.push(match self.program.refused() {
                 1 => format!(
-                    "1 request failed in the recorded run; where it fits, it is freed immediately, which raises the live peak to {peak}"
+                    "1 request failed in the recorded run; if it fits here, it is freed immediately, which raises the live peak to {peak}"
                 ),
                 refused => format!(
-                    "{refused} requests failed in the recorded run; where they fit, they are freed immediately, which raises the live peak to {peak}"
+                    "{refused} requests failed in the recorded run; those that fit here are freed immediately, which raises the live peak to {peak}"
                 ),
             });
         }

@@ -16,8 +16,8 @@ use crate::driver::{Driver, Refused};
 pub const PAGE: u64 = 2 << 20;
 /// The first address.
 const FIRST_ADDRESS: u64 = 0x7f00_0000_0000;
-/// What a device without a capacity has: far more than any GPU, and little enough that the pages a model keeps track of
-/// fit into memory.
+/// Capacity of a device without a limit: far more than any GPU has, but small enough that a model's records of its
+/// pages fit in memory.
 const ALL_ADDRESSES: u64 = 1 << 44;
 /// The distance between reserved ranges.
 const RESERVATION: u64 = 1 << 47;

@@ -86,7 +86,7 @@ fn peak_reserved(device: &DeviceTrace) -> i128 {
     peak
 }
 
-/// The segments of the default pool, and the number of blocks in use in each. Expandable segments are not among them: only
+/// The segments of the default pool, and the number of live blocks in each. Expandable segments are excluded: only
 /// their whole pages are released, never the segment.
 struct Usage {
     /// End and number of blocks by start address.

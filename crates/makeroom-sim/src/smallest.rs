@@ -53,7 +53,7 @@ fn bracket(live: u64, reserved: u64, completes: impl Fn(u64) -> bool) -> Option<
         too_little = guess.checked_sub(step);
         step *= 2;
     }
-    // Nothing fits in no memory, unless nothing is requested.
+    // Without memory, only a program without requests completes.
     Some((too_little.unwrap_or(0), enough))
 }
 

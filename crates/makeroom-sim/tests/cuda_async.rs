@@ -1,7 +1,7 @@
-//! The model of the driver's stream-ordered pool against the driver itself.
+//! Compares the model of the driver's stream-ordered pool with the driver itself.
 //!
-//! The allocations of recordings were made with `cuMemAllocFromPoolAsync` on an idle H200 (driver 580), each stream
-//! of the recording on a stream of its own; these are the peaks of the pool's reserved memory.
+//! The allocations of recordings were repeated with `cuMemAllocFromPoolAsync` on an idle H200 (driver 580), with one
+//! stream for each stream of the recording. The figures are the peaks of the pool's reserved memory.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ const MEASURED: [(&str, u64); 6] = [
     ("seed004", 335_544_320),
 ];
 
-/// What was replayed on the device: requests that were served, and when their memory was free again.
+/// The part of a recording that was repeated on the device: successful requests and completed frees.
 fn measured_program(name: &str) -> Program {
     let file = format!("../../traces/{name}.pickle.gz");
     let Ok(Input::Trace(trace)) = makeroom_trace::open(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file))

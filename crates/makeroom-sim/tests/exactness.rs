@@ -1,5 +1,5 @@
-//! The model of PyTorch's allocator against real recordings: every address, every segment, every refusal.
-#![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
+//! Checks the model of PyTorch's allocator against real recordings: every address, every segment, every failure.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::PathBuf;
 
@@ -44,8 +44,8 @@ fn every_prediction_comes_true() {
     }
 }
 
-/// In recordings of whole processes cuBLAS and cuDNN ask the driver for memory beside PyTorch, which predicts nothing of it.
-/// With `conv` at 2900 the driver refuses cuDNN's workspaces, with `varied` at 57 what the program needs.
+/// In recordings of whole processes, cuBLAS and cuDNN also allocate from the driver, which the model does not predict.
+/// With `conv` at 2900, cuDNN's workspaces fail; with `varied` at 57, an allocation of the program itself.
 #[test]
 fn every_prediction_comes_true_in_recordings_of_whole_processes() {
     for name in ["conv_4", "conv_2600", "conv_2900", "gpt_60", "gpt_61", "varied_47", "varied_57"] {
@@ -58,8 +58,8 @@ fn every_prediction_comes_true_in_recordings_of_whole_processes() {
     }
 }
 
-/// Programs that used a `torch.cuda.MemPool` beside the default pool and dropped it: nothing in the recordings says
-/// so. Made with PyTorch 2.11 on an H200; the settings are in them.
+/// Programs that used a `torch.cuda.MemPool` in addition to the default pool and dropped it, which the recordings do
+/// not mention. Made with PyTorch 2.11 on an H200; the recordings contain the settings.
 const GONE_POOLS: [(&str, Option<u64>, u64, usize); 3] = [
     ("mempool-expandable", None, 3_351_248_896, 1),
     ("mempool-limited", Some(1_572_864_000), 1_568_669_696, 5),
@@ -77,8 +77,9 @@ fn memory_pools_that_are_gone_are_found() {
     }
 }
 
-/// Programs under a limit of 768 MiB at which garbage is collected, and the peak of reserved memory that PyTorch reported.
-/// Made with PyTorch 2.11 on an H200 by `gpu/programs/native_settings.py`; the limit is not in the recordings.
+/// Programs under a limit of 768 MiB at which garbage is collected, and the peak of reserved memory that PyTorch
+/// reported. Made with PyTorch 2.11 on an H200 by `gpu/programs/native_settings.py`; the recordings do not contain the
+/// limit.
 const COLLECTED: [(&str, u64); 3] =
     [("gc", 692_060_160), ("gc-split", 624_951_296), ("gc-split-streams", 612_368_384)];
 
@@ -146,7 +147,7 @@ fn a_recording_without_segment_events_is_not_checked() {
         for skipped in [takes.as_slice(), releases.as_slice(), [takes, releases].concat().as_slice()] {
             let device = without(&trace.devices[0], skipped);
             let result = check(&device, &trace.stacks, Settings::recorded(&trace.settings), None);
-            // Without releases in the first place, nothing is missing.
+            // If the recording contains no releases, nothing is missing.
             assert_eq!(result.lacks_segment_events, result.mismatched > 0, "{name} without {skipped:?}");
             assert!(result.lacks_segment_events || skipped == releases, "{name} without {skipped:?}");
         }

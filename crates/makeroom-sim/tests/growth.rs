@@ -1,8 +1,9 @@
-//! Time grows with a recording as n log n, whatever it has most of: streams, pending frees, segments or holes.
+//! Checks that time grows as n log n with the size of a recording, no matter what it mostly consists of: streams,
+//! pending frees, segments or holes.
 //!
-//! A time is compared with that of an eighth of the recording, never with a number of seconds: eight times as much takes
-//! eight to sixteen times as long, since it does not fit into caches, and would take 64 times as long if something were
-//! quadratic. Measurements take turns, and are repeated where another program may have disturbed them.
+//! A time is compared with that of a recording an eighth as large, never with a number of seconds. Eight times as many
+//! events take eight to sixteen times as long, because they do not fit in caches; with a quadratic algorithm they would
+//! take 64 times as long. Measurements alternate, and are repeated if another program may have interfered.
 
 use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};
@@ -14,15 +15,15 @@ use makeroom_sim::{Memory, Settings, Workload, check, parse, smallest_memory};
 const PAGE: u64 = 2 << 20;
 const MODELS: [&str; 7] =
     ["pytorch", "pytorch:expandable_segments:True", "cuda-async", "bfc", "cupy", "rmm-pool", "makeroom"];
-/// How much larger the larger recording is.
+/// Ratio of the two sizes.
 const FACTOR: u64 = 8;
-/// About halfway between linear and quadratic, in powers of eight.
+/// About halfway between linear and quadratic on a logarithmic scale.
 const MOST: f64 = 24.0;
-/// What is over in a moment is not measured.
+/// Shorter times are not measured.
 const FLOOR: Duration = Duration::from_millis(4);
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A recording on its way.
+/// A recording under construction.
 #[derive(Default)]
 struct Script(DeviceTrace);
 
@@ -37,12 +38,12 @@ impl Script {
     }
 }
 
-/// The blocks of a recording lie far apart.
+/// The blocks of a recording are far apart.
 fn place(number: u64) -> u64 {
     (1 << 40) + number * 64 * PAGE
 }
 
-/// A block on every stream.
+/// One block on every stream.
 fn streams(count: u64) -> DeviceTrace {
     let mut script = Script::default();
     for stream in 0..count {
@@ -51,7 +52,7 @@ fn streams(count: u64) -> DeviceTrace {
     script.0
 }
 
-/// A block on every stream, freed before the next stream begins.
+/// One block on every stream, freed before the next stream starts.
 fn streams_in_turn(count: u64) -> DeviceTrace {
     let mut script = Script::default();
     for stream in 0..count {
@@ -62,7 +63,7 @@ fn streams_in_turn(count: u64) -> DeviceTrace {
     script.0
 }
 
-/// Frees that wait for streams, while other streams need memory, and complete in another order.
+/// Frees that are pending while other streams need memory, and that complete in a different order.
 fn pending(count: u64) -> DeviceTrace {
     let mut script = Script::default();
     for number in 0..count {
@@ -76,7 +77,7 @@ fn pending(count: u64) -> DeviceTrace {
     script.0
 }
 
-/// Large blocks that stay.
+/// Large blocks that are never freed.
 fn growing(count: u64) -> DeviceTrace {
     let mut script = Script::default();
     for number in 0..count {
@@ -85,7 +86,7 @@ fn growing(count: u64) -> DeviceTrace {
     script.0
 }
 
-/// Blocks of which every second one is freed, and requests that fit into no hole.
+/// Blocks of which every second one is freed, and requests that fit in no hole.
 fn comb(count: u64, size: u64) -> DeviceTrace {
     let mut script = Script::default();
     for number in 0..count {
@@ -121,7 +122,7 @@ fn releases(count: u64) -> DeviceTrace {
     script.0
 }
 
-/// The least time of a few runs.
+/// The shortest time of several runs.
 fn time(mut run: impl FnMut()) -> Duration {
     let once = || {
         let start = Instant::now();
@@ -131,7 +132,7 @@ fn time(mut run: impl FnMut()) -> Duration {
     std::iter::repeat_with(once).take(3).min().unwrap_or_default()
 }
 
-/// Asserts how the time grows from `count` to [`FACTOR`] times as much.
+/// Asserts how the time grows from `count` to [`FACTOR`] times that.
 fn assert_growth(what: &str, count: u64, run: impl Fn(u64)) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut growth = f64::MAX;

@@ -1,4 +1,4 @@
-//! Recordings that no allocator could have written: nothing overflows, nothing takes long.
+//! Replays recordings that no allocator could have written: nothing may overflow or take long.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ const ACTIONS: [Action; 9] = [
     Action::OutOfMemory,
 ];
 
-/// Numbers at which something may give way, and a few that are next to each other.
+/// Numbers that may cause overflows, and a few adjacent ones.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![
         Just(0_u64),
@@ -108,7 +108,7 @@ proptest! {
     }
 }
 
-/// Sizes at which a sum of an address and a size gives way, two of each, one after the other.
+/// Sizes for which the sum of address and size overflows, two of each in a row.
 #[test]
 fn absurd_sizes_overflow_in_no_allocator() {
     let sizes = [1 << 40, 1 << 42, (1 << 42) + 1, 1 << 47, 1 << 62, 1 << 63, u64::MAX - (4 << 20), u64::MAX];

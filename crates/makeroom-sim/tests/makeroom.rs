@@ -1,4 +1,4 @@
-//! makeroom's pool on real recordings: how much it reserves, and what its driver calls cost.
+//! makeroom's pool on real recordings: how much it reserves, and how long its driver calls take.
 
 use std::path::Path;
 
@@ -74,7 +74,7 @@ fn the_page_of_the_pool_shows_what_its_command_prints() {
     assert!(page.contains(&several), "those of several streams: {several}");
 }
 
-/// A request that was refused when it was recorded is granted here: then more is live than ever was.
+/// A request that failed in the recorded run succeeds here, so more memory is live than in the recorded run.
 #[test]
 fn a_request_that_was_refused_is_told_where_it_raises_the_peak() {
     let trace = read("oom_fragmented");
@@ -87,7 +87,7 @@ fn a_request_that_was_refused_is_told_where_it_raises_the_peak() {
     let live = Bytes::new(comparison.runs[0].outcome.peak_live);
     assert!(live > comparison.peak_live, "{live}");
     let told = format!(
-        "1 request failed in the recorded run; where it fits, it is freed immediately, which raises the live peak to {live}"
+        "1 request failed in the recorded run; if it fits here, it is freed immediately, which raises the live peak to {live}"
     );
     assert_eq!(comparison.notes.last(), Some(&told), "{:?}", comparison.notes);
 }
@@ -103,7 +103,7 @@ fn driver_calls_are_a_small_part_of_a_long_run() {
 
 #[test]
 fn a_run_that_failed_for_fragments_completes() {
-    // PyTorch's allocator gave up under this limit; all that was live would have fitted.
+    // PyTorch's allocator failed under this limit, although the live memory would have fit.
     let (_, outcome) = run("oom_fragmented", Some(6 << 30));
     assert_eq!(outcome.refusal, None);
 }

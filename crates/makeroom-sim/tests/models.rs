@@ -1,4 +1,4 @@
-//! What holds for every allocator, whatever its rules, on random programs.
+//! Properties that hold for every allocator model, on random programs.
 
 use makeroom_core::StackId;
 use makeroom_sim::{Allocation, AllocatorSpec, PAGE, Program, Step, parse, smallest_memory};
@@ -21,7 +21,7 @@ fn all_allocators() -> Vec<AllocatorSpec> {
     names.map(|name| parse(name).unwrap_or_else(|error| panic!("{name}: {error}"))).to_vec()
 }
 
-/// A request with its stream, or a free of one of the live allocations, at once or in two halves.
+/// A request with its stream, or a free of a live allocation, either immediate or pending.
 #[derive(Clone, Debug)]
 enum Action {
     Allocate { size: u64, stream: u32 },
@@ -79,12 +79,12 @@ proptest! {
             let free = spec.run(&program, None);
             prop_assert_eq!(free.refusal, None);
             prop_assert_eq!(free.peak_live, program.peak_live());
-            // An allocator that empties its cache waits for pending frees: they are complete earlier than recorded.
+            // An allocator that empties its cache waits for pending frees, which then complete earlier than recorded.
             let is_waiting = program.steps.iter().any(|step| matches!(step, Step::FreeRequested(_)));
             prop_assert!(is_waiting || free.peak_reserved >= free.peak_live, "{}", spec.name());
             let limited = spec.run(&program, Some(pages * PAGE));
             prop_assert!(is_waiting || limited.peak_reserved >= limited.peak_live, "{}", spec.name());
-            // Expandable segments are charged for requests and map whole pages of 20 MiB.
+            // Expandable segments are charged for requests but map whole pages of 20 MiB.
             let is_expandable = spec.settings().is_some_and(|settings| settings.expandable_segments);
             let limit = pages * PAGE + if is_expandable { 20 << 20 } else { 0 };
             prop_assert!(limited.peak_reserved <= limit, "{}", spec.name());

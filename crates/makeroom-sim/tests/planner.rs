@@ -1,6 +1,5 @@
-//! The planner on public instances that are not part of the project, if `MAKEROOM_PLANNER` names their folder.
-#![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
-#![allow(clippy::print_stderr, reason = "a skipped test says so")]
+//! Runs the planner on public instances that are not part of the project, if `MAKEROOM_PLANNER` names their directory.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may panic, and says what it skips")]
 
 use std::env;
 use std::fs;

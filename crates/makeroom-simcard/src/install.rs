@@ -54,7 +54,7 @@ fn find(program: &Path, built: &str) -> io::Result<PathBuf> {
     let newest = places.filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path))).max();
     newest.map(|(_, path)| path).ok_or_else(|| {
         let message = format!(
-            "{built} is not beside {}\n\nhint: cargo build -p makeroom-simgpu -p makeroom-simnvml",
+            "{built} is not next to {}\n\nhint: cargo build -p makeroom-simgpu -p makeroom-simnvml",
             program.display()
         );
         io::Error::new(ErrorKind::NotFound, message)

@@ -48,8 +48,8 @@ pub(crate) struct Bomb {
 /// The content does not match the frame's checksum; wrapped in an [`io::Error`].
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the zstd frame that ends at byte {end} of the compressed data has the checksum {given:08x}, but its contents \
-     {found:08x}"
+    "the zstd frame that ends at byte {end} of the compressed data has the checksum {given:08x}, but the \
+     checksum of its contents is {found:08x}"
 )]
 struct WrongChecksum {
     end: u64,

@@ -153,7 +153,7 @@ impl Error {
             Self::OtherFormat { hint, .. } => hint,
             Self::Unrecognised { .. } => {
                 "makeroom reads .room recordings, PyTorch memory snapshots (pickle), RMM logs (CSV) and text that contains an error, \
-                 also compressed with gzip or zstd"
+                 plain or compressed with gzip or zstd"
             }
             Self::TextTooLong { .. } => "pass the part with the error: tail -n 1000 LOG | makeroom why -",
             Self::CompressionBomb { .. } => {

@@ -154,7 +154,7 @@ enum Format {
 }
 
 const NOT_A_RECORDING: &str =
-    "pass a .room recording, a PyTorch memory snapshot, an RMM log or the error text";
+    "pass a .room recording, a PyTorch memory snapshot, an RMM log or an error message";
 
 const CHANGED_ROOM: &str = "a .room recording damaged by a text-mode transfer";
 const COPY_AGAIN: &str = "copy it again in binary mode, for example with scp, and compare sha256sum";

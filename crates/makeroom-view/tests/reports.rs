@@ -1,6 +1,6 @@
 //! The self-contained report: below its size limit, complete for what it includes, and honest about what it leaves
 //! out.
-#![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
 use std::io::Read as _;

@@ -1,5 +1,5 @@
 //! Access control, rejected requests, and hostile recordings and queries.
-#![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::{Arc, Mutex};
 

@@ -1,5 +1,5 @@
 //! For every real recording, the responses add up at random moments and agree with `why`.
-#![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -15,15 +15,22 @@ pub(crate) use devices::{Collector, Doctor, Looking, Ps, Serve, Top};
 pub(crate) use seeing::{Export, ExportForm, ExportTable, View};
 use sizes::card_size;
 
+/// The first screen: without the options, it fits on a terminal with 24 rows.
+const TEMPLATE: &str = "\
+{about}
+
+{usage-heading} {usage}
+
+\x1b[1m\x1b[4mCommands:\x1b[0m
+{subcommands}{after-help}";
+
 /// Find out why CUDA ran out of memory, and what to change
 #[derive(Debug, Parser)]
-#[command(name = "makeroom", version, max_term_width = 100)]
+#[command(name = "makeroom", version, max_term_width = 100, help_template = TEMPLATE)]
 #[command(after_help = "\
-Start with what you have:
-  makeroom why error.txt           an error message or a log
-  makeroom run -- python train.py  a program
-  makeroom ps                      a GPU that is full
-  makeroom demo                    nothing yet; works without a GPU")]
+Start with an error message or a program:
+  makeroom why error.txt
+  makeroom run -- python train.py")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -60,24 +67,25 @@ pub(crate) enum Command {
 /// signals and exit status are its own. Each process that uses CUDA writes its own recording. If an allocation fails, the
 /// cause is printed immediately; at the end, makeroom prints the peak and the memory that was never freed.
 ///
-/// Set MAKEROOM=off in the environment to turn the recorder off.
+/// Set MAKEROOM=off in the environment to turn the recorder off. The exit status is that of the program.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  makeroom run -- python train.py                       record to makeroom.PID.room
-  makeroom run -o run.room -- ./solver --steps 100      record to run.room
-  makeroom run --limit 8GiB -- python train.py          run as on a GPU with 8 GiB
-  makeroom run --pool -- python train.py                avoid fragmentation
-  makeroom run --pool --spill 32GiB -- python train.py  and spill to host memory
-
-Exit status: that of the program.")]
-#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
+  makeroom run -- python train.py                   record to makeroom.PID.room
+  makeroom run -o run.room -- ./solver --steps 100  record to run.room
+  makeroom run --limit 8GiB -- python train.py      simulate an 8 GiB GPU
+  makeroom run --pool -- python train.py            avoid fragmentation")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a separate option")]
 pub(crate) struct Run {
-    /// Recording file [default: makeroom.PID.room]; child processes add their PID
+    /// Recording file [default: makeroom.PID.room]
+    ///
+    /// Child processes add their PID to the name.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
-    /// Write the final summary as JSON to FILE: a list with one entry per recording
+    /// Write the final summary as JSON to FILE
+    ///
+    /// The summary is a list with one entry per recording.
     #[arg(long, value_name = "FILE")]
     pub(crate) summary: Option<PathBuf>,
 
@@ -85,7 +93,9 @@ pub(crate) struct Run {
     #[arg(long, value_name = "SIZE", value_parser = card_size)]
     pub(crate) limit: Option<Bytes>,
 
-    /// Avoid fragmentation: expandable segments for PyTorch, makeroom's pool for other programs
+    /// Avoid fragmentation
+    ///
+    /// Turns on expandable segments in PyTorch; other programs use makeroom's pool.
     #[arg(long)]
     pub(crate) pool: bool,
 
@@ -97,7 +107,9 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) no_stacks: bool,
 
-    /// Do not record the program's arguments [default: record them, with secrets masked]
+    /// Do not record the program's arguments
+    ///
+    /// By default, they are recorded with secrets masked.
     #[arg(long)]
     pub(crate) no_command_line: bool,
 
@@ -124,9 +136,9 @@ pub(crate) const MOST_BATCH: u64 = u32::MAX as u64;
 #[command(after_help = "\
 Examples:
   makeroom fit -- python train.py --batch {}
-  makeroom fit --memory 24GiB -- python train.py --batch {}     for a GPU with 24 GiB
+  makeroom fit --memory 24GiB -- python train.py --batch {}   for a 24 GiB GPU
   makeroom fit --multiple 8 --max 512 -- ./serve --sequences={}
-  makeroom fit --allocator pytorch:expandable_segments:True -- python train.py --batch {}")]
+  makeroom fit --allocator makeroom -- python train.py --batch {}")]
 pub(crate) struct Fit {
     /// Memory of the target GPU [default: the GPU of this machine]
     #[arg(long, value_name = "SIZE", value_parser = card_size)]
@@ -144,20 +156,27 @@ pub(crate) struct Fit {
     #[arg(long, value_name = "BATCH", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MOST_BATCH))]
     pub(crate) multiple: u64,
 
-    /// Allocator: `pytorch[:SETTINGS]`, `cuda-async` or `makeroom` [default: the program's own]
+    /// Allocator to run and predict with [default: the program's own]
+    ///
+    /// One of `pytorch[:SETTINGS]`, `cuda-async` and `makeroom`.
     #[arg(long, value_name = "NAME", value_parser = makeroom_sim::parse)]
     pub(crate) allocator: Option<AllocatorSpec>,
 
-    /// Memory to keep free, in percent of the GPU [default: 0.5, or 2 if some sizes do not depend on the batch; at least
-    /// 64 MiB]
+    /// Memory to keep free, in percent of the GPU [default: 0.5 to 2]
+    ///
+    /// The default depends on how exact the prediction is, and is at least 64 MiB.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(crate) margin: Option<f64>,
 
-    /// Maximum number of runs; two more if the first ones run out of memory
+    /// Maximum number of runs
+    ///
+    /// Up to two more are made if the first ones run out of memory.
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = runs)]
     pub(crate) runs: usize,
 
-    /// Steps to observe per run; four times as many if steps differ or no optimizer is found
+    /// Steps to observe per run
+    ///
+    /// Four times as many are observed if steps differ or no optimizer is found.
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = steps)]
     pub(crate) steps: usize,
 
@@ -266,7 +285,9 @@ pub(crate) struct RecordingOptions {
     #[arg(long, value_name = "SIZE", value_parser = card_size, conflicts_with = "card")]
     pub(crate) memory: Option<Bytes>,
 
-    /// Size of the GPU; the share of the driver and the CUDA context is deducted
+    /// Size of the GPU
+    ///
+    /// The share of the driver and the CUDA context is deducted.
     #[arg(long, value_name = "SIZE", value_parser = card_size)]
     pub(crate) card: Option<Bytes>,
 
@@ -283,17 +304,17 @@ pub(crate) struct RecordingOptions {
 ///
 /// For each allocator, prints the peak of reserved memory, the number of driver calls and their time, whether it runs out
 /// of memory, and the smallest memory in which the run completes. PyTorch's allocator is simulated exactly; `--check`
-/// proves it on your recording.
+/// verifies this on your recording.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  makeroom replay snapshot.pickle                                 compare the common allocators
-  makeroom replay --check snapshot.pickle                         compare the simulation with the recording
-  makeroom replay --card 24GiB --allocator pytorch --allocator cuda-async snapshot.pickle
+  makeroom replay snapshot.pickle            compare the common allocators
+  makeroom replay --check snapshot.pickle    verify the simulation
+  makeroom replay --card 24GiB --allocator pytorch --allocator bfc run.pickle
 
 Allocators:
-  pytorch[:SETTINGS]      PyTorch's allocator, exact; SETTINGS as in PYTORCH_CUDA_ALLOC_CONF,
-                          e.g. pytorch:expandable_segments:True,roundup_power2_divisions:8
+  pytorch[:SETTINGS]      PyTorch's allocator; SETTINGS as in its environment
+                          variable: pytorch:expandable_segments:True
   pytorch-2.9[:SETTINGS]  PyTorch's allocator as of release 2.9
   cuda-async              cudaMallocAsync (an estimate)
   bfc, cupy, rmm-pool     JAX and TensorFlow; CuPy; RMM
@@ -319,13 +340,13 @@ pub(crate) struct Replay {
 
 /// Find the best PyTorch allocator settings for a recording
 ///
-/// Replays the recording under every setting of PyTorch's allocator that can matter for it. Prints the line to paste, the
-/// memory it saves and the driver time it costs.
+/// Replays the recording under every setting of PyTorch's allocator that could make a difference. Prints the line to
+/// paste, the memory it saves and the driver time it costs.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  makeroom tune snapshot.pickle                   find the setting that reserves the least memory
-  makeroom tune --memory 24GiB snapshot.pickle    find a setting that fits in 24 GiB")]
+  makeroom tune snapshot.pickle                   reserve the least memory
+  makeroom tune --memory 24GiB snapshot.pickle    fit in 24 GiB")]
 pub(crate) struct Tune {
     #[command(flatten)]
     pub(crate) recording: Recording,
@@ -333,28 +354,27 @@ pub(crate) struct Tune {
 
 /// Explain why memory ran out, from a log, a snapshot or a recording
 ///
-/// Reads any log with an out-of-memory error in it, of any size; a `.room` recording; a PyTorch memory snapshot; or a log
-/// of RMM. Each can be compressed with gzip or zstd. Names one cause with its figures, accounts for the memory, and lists
+/// Reads a log of any size that contains an out-of-memory error, a `.room` recording, a PyTorch memory snapshot or an RMM
+/// log. Each can be compressed with gzip or zstd. Names one cause with its figures, accounts for the memory, and lists
 /// fixes.
+///
+/// To write a snapshot in PyTorch, call `torch.cuda.memory._record_memory_history()` at the start and
+/// `torch.cuda.memory._dump_snapshot('snapshot.pickle')` at the end.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  python train.py 2>&1 | makeroom why            explain the error in a program's output
-  makeroom why error.txt                         explain an error message or a log
-  makeroom why rank*.log                         explain several logs
-  makeroom why --memory 6GiB snapshot.pickle     explain a run that was limited to 6 GiB
-  makeroom why --json snapshot.pickle.gz         print the explanation as JSON
+  python train.py 2>&1 | makeroom why         explain a program's output
+  makeroom why error.txt                      explain an error message or a log
+  makeroom why rank*.log                      explain several logs
+  makeroom why --memory 6GiB snapshot.pickle  a run that was limited to 6 GiB
 
-To write a snapshot in PyTorch:
-  torch.cuda.memory._record_memory_history(); …; torch.cuda.memory._dump_snapshot('snapshot.pickle')
-
-Exit status: 0 on success, 1 if an input could not be read, 2 on wrong usage.")]
+Exit status: 0 on success, 1 if an input could not be read.")]
 pub(crate) struct Why {
     /// Files to explain, `-` for standard input [default: standard input]
     #[arg(value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
 
-    /// Show everything, also what does not fit on one screen
+    /// Show everything, even if it does not fit on one screen
     #[arg(long, short)]
     pub(crate) verbose: bool,
 

@@ -2,7 +2,7 @@
 //! exactly the crates it depends on, all of them in rows above it.
 //!
 //! A row reads `| crate, … | dependency (remark), …; what it embeds | … |`. Names are written without `makeroom-`.
-#![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

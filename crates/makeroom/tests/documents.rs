@@ -2,7 +2,7 @@
 //!
 //! Commands run in the project root, as readers run them. To accept a change:
 //! `TRYCMD=overwrite cargo test -p makeroom --test documents`.
-#![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::env;
 use std::path::Path;

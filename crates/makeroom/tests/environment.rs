@@ -2,7 +2,7 @@
 //!
 //! A variable is a string literal that is nothing but its name. Tests and examples are left out, and so are the few
 //! variables that only tests read.
-#![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,6 +1,6 @@
 //! `makeroom view` and `makeroom export` as users run them: files that change and vanish, two viewers, a report, and
 //! rejected requests.
-#![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "support/surroundings.rs"]
 mod surroundings;

@@ -12,19 +12,6 @@ from ._sizes import show
 
 _BOX = "font-size:.95em;line-height:1.45;max-width:70em"
 _COLOURS = {"none": "#2e8b57", "undetermined": "#b8860b"}
-# Titles of `makeroom why` that differ from the cause's name.
-_TITLES = {
-    "request_exceeds_device": "REQUEST EXCEEDS THE DEVICE",
-    "live_data_fills_device": "LIVE DATA FILLS THE DEVICE",
-    "cache_held_by_framework": "CACHE HELD BY ANOTHER FRAMEWORK",
-    "other_processes": "OTHER PROCESSES HOLD THE MEMORY",
-    "hidden_holder": "A HIDDEN HOLDER HAS THE MEMORY",
-    "non_framework_overhead": "OVERHEAD OUTSIDE THE FRAMEWORK",
-    "artificial_limit": "AN ARTIFICIAL LIMIT",
-    "host_memory": "HOST MEMORY RAN OUT",
-    "leak": "A LEAK",
-    "none": "NOTHING FAILED",
-}
 _CODE = "background:rgba(127,127,127,.15);padding:.1em .35em;border-radius:.25em;white-space:pre-wrap"
 
 
@@ -32,10 +19,9 @@ def explanation(answer: dict[str, Any]) -> str:
     """Render an explanation."""
     verdict = answer["verdict"]
     colour = _COLOURS.get(verdict["cause"], "#c0392b")
-    title = _TITLES.get(verdict["cause"]) or verdict["cause"].replace("_", " ").upper()
     certainty = "" if verdict["cause"] in _COLOURS else f", {escape(verdict['certainty'])}"
     parts = [
-        f'<div><b style="color:{colour}">{escape(title)}</b>{certainty}</div>',
+        f'<div><b style="color:{colour}">{escape(verdict["title"])}</b>{certainty}</div>',
         f"<div>{escape(verdict['summary'])}</div>",
     ]
     request = answer["request"]

@@ -44,7 +44,7 @@ def install(torch: Any, pool: Pool) -> None:
     version = getattr(torch, "__version__", "of an unknown version")
     memory: Any = getattr(getattr(torch, "cuda", None), "memory", None)
     if not hasattr(memory, "CUDAPluggableAllocator"):
-        raise PoolError(f"PyTorch {version} takes no other allocator\n\nhint: PyTorch 2.1 and later do")
+        raise PoolError(f"PyTorch {version} does not support other allocators\n\nhint: use PyTorch 2.1 or later")
     if getattr(torch.version, "cuda", None) is None:
         raise PoolError(f"PyTorch {version} is built without CUDA\n\nhint: get a CUDA build: https://pytorch.org/get-started")
     options = pool.options()

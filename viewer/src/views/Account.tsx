@@ -1,4 +1,4 @@
-// The account of the device as a bar; every part that has parts can be opened, down to the program's own lines.
+// The account of the device as a bar. Every part that has parts can be opened, down to the program's own lines.
 import { bytes, share } from "../format";
 import { down, entries, up, walk, type Entry } from "../ledger";
 import type { Pane } from "../model";

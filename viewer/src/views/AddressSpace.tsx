@@ -1,5 +1,5 @@
-// The address space at a cursor: every segment at one scale, blocks in the colours of their sites, holes empty; one
-// segment alone on request; and the refused request beside the largest holes, all at one scale.
+// The address space at a cursor: all segments at one scale, blocks in the colors of their sites, holes empty. One
+// segment can be shown alone. The failed request is drawn next to the largest holes, to scale.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { prepare, useWidth } from "../draw";
 import { drawBlocks, describe } from "../blocks";
@@ -31,7 +31,7 @@ export function AddressSpace({ pane }: { pane: Pane }) {
   const moment = answer?.value;
   const segments = useMemo(() => moment?.segments ?? [], [moment]);
   const colors = pane.model.colors;
-  // Read while rendering, so that blocks get their colours when the sites arrive.
+  // Read while rendering, so that blocks get their colors when the sites arrive.
   const sites = pane.sites.value;
   const drawn = useMemo(() => layoutSegments(segments, width, segments.length < 12 ? 8 : 14), [segments, width]);
   const height = Math.max(PITCH, drawn.rows * PITCH);

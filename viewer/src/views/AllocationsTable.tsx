@@ -1,4 +1,4 @@
-// Single allocations that are live at the active cursor. Sorting and filtering is the server's; rows come in pages.
+// Single allocations that are live at the active cursor. The server sorts and filters; rows are loaded in pages.
 import { useEffect, useState } from "preact/hooks";
 import { stackOf } from "../flame";
 import { bytes, count } from "../format";

@@ -1,4 +1,4 @@
-// The page: a head, one pane per input (two stand beside each other), and the dialogs.
+// The page: a header, one pane for each input (two are side by side), and the dialogs.
 import { useSites, type Model, type Pane } from "../model";
 import { bytes, count, signed } from "../format";
 import { AnswerError } from "../source";
@@ -85,7 +85,7 @@ function Head({ model }: { model: Model }) {
       {changed && (
         <p class="bar-note" role="status" data-testid="changed">
           {inputs.inputs.some((input) => input.vanished === true)
-            ? "The file no longer exists; this is its last contents."
+            ? "The file no longer exists; these are its last contents."
             : "The file has changed."}{" "}
           {inputs.can_reload === true && (
             <button type="button" onClick={reload}>
@@ -187,7 +187,7 @@ function DeviceChoice({ pane }: { pane: Pane }) {
   );
 }
 
-/** Both cursors in figures, and what lies between them. */
+/** The figures at both cursors, and the difference. */
 function Readout({ pane }: { pane: Pane }) {
   const { a, b } = pane.place;
   const momentA = useMoment(pane, a).answer?.value;
@@ -233,7 +233,7 @@ function Readout({ pane }: { pane: Pane }) {
   );
 }
 
-/** What is shown when the first question already fails. */
+/** Shown if the first request fails. */
 export function Broken({ error }: { error: unknown }) {
   return (
     <main class="broken" role="alert">
@@ -244,7 +244,7 @@ export function Broken({ error }: { error: unknown }) {
   );
 }
 
-/** Looks now and then, and when somebody comes back to the page, whether the file has changed. */
+/** Checks periodically, and when the user returns to the page, whether the file has changed. */
 export function watch(model: Model): void {
   if (model.source.embedded) return;
   const look = () => {

@@ -1,4 +1,4 @@
-// Two inputs: the figures that matter beside each other, and sites of the same name with what changed.
+// Compares two inputs: the most important figures side by side, and the changes of sites with the same name.
 import { bytes, count, signed } from "../format";
 import type { Model, Pane } from "../model";
 import { shorten } from "../text";
@@ -13,7 +13,7 @@ export interface Pair {
   after: number;
 }
 
-/** Sites joined by name; a name that several have counts as one. */
+/** Sites joined by name; sites with the same name count as one. */
 export function join(before: Site[], after: Site[]): Pair[] {
   const pairs = new Map<string, Pair>();
   const add = (sites: Site[], side: "before" | "after") => {

@@ -1,4 +1,4 @@
-// The two cursors over the series: lines with a handle that can be dragged, and sliders for whoever does not see them.
+// The two cursors on the series: lines with a draggable handle, and sliders for screen readers.
 import { count, time } from "../format";
 import { useAnswer, type Pane } from "../model";
 import { drag } from "../pointer";
@@ -49,7 +49,7 @@ export function Cursors({ pane, width, height }: { pane: Pane; width: number; he
   );
 }
 
-/** Where the cursors are and what was there, in figures. */
+/** The positions of the cursors and the memory there, as figures. */
 export function useMoment(pane: Pane, event: number | null) {
   return useAnswer<Moment>(
     pane.model,

@@ -1,6 +1,6 @@
-// The flame graph: what is live at A, or what changed from A to B. Drawn on a canvas of our own because the libraries
-// there are draw neither shrinkage nor answer to keys. Boxes grow downward from "all"; a click or Enter fills the
-// width with one.
+// The flame graph: live memory at A, or the change from A to B. It is drawn on our own canvas, because the available
+// libraries neither draw shrinkage nor support the keyboard. Boxes grow downward from "all"; a click or Enter zooms in
+// to a box.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { FONT, hatch, prepare, useWidth } from "../draw";
 import { boxName, frameName, layout, order, sitesOfNodes, stackOf, weigh, type Box } from "../flame";
@@ -234,7 +234,7 @@ export function Flame({ pane }: { pane: Pane }) {
   );
 }
 
-/** Name and size where both have room, else as much of the name's end as there is. */
+/** Name and size if both fit, else as much of the end of the name as fits. */
 function label(
   context: CanvasRenderingContext2D,
   name: string,

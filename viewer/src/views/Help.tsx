@@ -1,4 +1,4 @@
-// The keys and what the pointer does, on `?`.
+// The keys and mouse actions, shown by `?`.
 import { useEffect, useRef } from "preact/hooks";
 import { KEYS } from "../keys";
 import type { Model } from "../model";

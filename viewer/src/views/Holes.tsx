@@ -1,10 +1,10 @@
-// The request that was refused and the largest unused pieces, all at one scale: what was too small for what.
+// The failed request and the largest holes, at one scale.
 import { bytes, count } from "../format";
 import { addressOf, type Hole } from "../memory";
 import type { Pane } from "../model";
 import type { Failure, Segment } from "../types";
 
-/** The refusal that a cursor looks at: the next one, else the last. */
+/** The failure nearest to a cursor: the next one, else the last. */
 export function failureNear(failures: Failure[], event: number): Failure | undefined {
   return failures.find((failure) => failure.event >= event) ?? failures[failures.length - 1];
 }
@@ -23,7 +23,7 @@ export function Holes({
   const device = pane.device;
   const failure = failureNear(device?.failures ?? [], event);
   if (device === undefined || (holes.length === 0 && failure === undefined)) return null;
-  // Without segments there are no holes to compare with, only what the driver had left.
+  // Without segments, there are no holes to compare with, only the memory that the driver had free.
   const free = device.has_segments ? null : (failure?.free ?? null);
   const most = Math.max(failure?.size ?? 0, holes[0]?.size ?? 0, free ?? 0, 1);
   const bar = (size: number) => ({ width: `${Math.max(0.2, (size / most) * 100)}%` });

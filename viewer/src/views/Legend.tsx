@@ -1,5 +1,5 @@
-// The layers of the timeline by name, the largest at the peak first, with what each holds at the active cursor. A layer
-// is chosen here, and highlighted everywhere.
+// The layers of the timeline by name, sorted by size at the peak, with the memory of each at the active cursor. A layer
+// selected here is highlighted everywhere.
 import { useEffect, useState } from "preact/hooks";
 import { bytes } from "../format";
 import { useAnswer, type Pane } from "../model";
@@ -11,13 +11,13 @@ import type { Tile } from "../types";
 interface AtCursor {
   /** By layer. */
   values: number[];
-  /** By site, for those that have a layer. */
+  /** By site, for sites that have a layer. */
   sites: Map<number, number>;
-  /** Whether it is of the event itself, not of the step that it lies in. */
+  /** Whether it is for the event itself, not for the step that contains it. */
   exact: boolean;
 }
 
-/** What every layer holds at an event: of the finest tile, once the cursor rests; until then of the finest at hand. */
+/** The memory of every layer at an event: from the finest tile once the cursor rests, until then from the finest loaded one. */
 export function useLayersAt(pane: Pane, event: number): AtCursor {
   const [rest, setRest] = useState<number | null>(null);
   useEffect(() => {

@@ -1,4 +1,4 @@
-// A name out of a recording: one line of text, cut where it is too long, whole in the details view.
+// A name from a recording: one line of text, shortened if it is too long; the details view shows all of it.
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Model } from "../model";
 import { shorten, SHOWN } from "../text";
@@ -17,7 +17,7 @@ export function Short({ text, most = SHOWN }: { text: string; most?: number }) {
   return <bdi class="name">{shorten(text, most)}</bdi>;
 }
 
-/** The way to all of a name, where it was cut. */
+/** A button that shows the full name, if it was shortened. */
 export function Whole({ model, text, most = SHOWN }: { model: Model; text: string; most?: number }) {
   if (text.length <= most) return null;
   return (
@@ -35,7 +35,7 @@ export function Whole({ model, text, most = SHOWN }: { model: Model; text: strin
   );
 }
 
-/** Characters of a long text that are in the document at once. */
+/** Maximum number of characters of a long text in the document at a time. */
 const PAGE = 100_000;
 
 export function Details({ model }: { model: Model }) {

@@ -1,4 +1,4 @@
-// The whole run in a strip, with the part in view: drag it to move along, drag beside it to choose another part.
+// A strip with the whole run and the visible range: drag the range to move it, or drag elsewhere to select another one.
 import { useEffect, useRef } from "preact/hooks";
 import { prepare } from "../draw";
 import { type Pane } from "../model";

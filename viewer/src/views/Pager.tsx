@@ -1,4 +1,4 @@
-// The way through what is shown a part at a time.
+// Buttons to page through long content.
 import type { ComponentChildren } from "preact";
 
 export function Pager(properties: {

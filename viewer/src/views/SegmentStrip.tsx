@@ -1,4 +1,5 @@
-// One segment alone, as wide as the page, with every block; the wheel or + goes nearer, arrows go along its blocks.
+// One segment alone, as wide as the page, with every block. The wheel or + zooms in, and the arrow keys move along its
+// blocks.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { describe, drawBlocks } from "../blocks";
 import { prepare, useWidth } from "../draw";
@@ -48,7 +49,7 @@ export function SegmentStrip({ pane, event, segment }: { pane: Pane; event: numb
     const at = view[0] + ((view[1] - view[0]) * event.offsetX) / Math.max(1, width);
     near(Math.exp(Math.max(-60, Math.min(60, event.deltaY)) * 0.006), at);
   };
-  /** To the next block, which the view then shows. */
+  /** Moves to the next block and brings it into view. */
   const step = (by: number) => {
     const first = Math.max(
       0,

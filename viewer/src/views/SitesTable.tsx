@@ -1,4 +1,5 @@
-// All sites: what each held at the cursor, at the peak, at the end and over the run. A row chosen here is highlighted everywhere.
+// All sites: the memory of each at the cursor, at the peak, at the end and over the run. A row selected here is
+// highlighted everywhere.
 import { useState } from "preact/hooks";
 import { bytes, count } from "../format";
 import type { Pane } from "../model";

@@ -1,10 +1,10 @@
-// A table whose columns sort: the header says which way, to eyes and to screen readers.
+// A table with sortable columns. The header shows the sort order, including to screen readers.
 import type { ComponentChildren } from "preact";
 
 export interface Column {
   id: string;
   title: string;
-  /** Figures stand at the right and sort downward first. */
+  /** Figures are right-aligned and sort in descending order first. */
   figure?: boolean;
   sorts?: boolean;
   wide?: boolean;

@@ -1,4 +1,4 @@
-// The tables below the pictures: one filter, one tab at a time.
+// The tables below the charts: one filter, one tab at a time.
 import type { Pane } from "../model";
 import type { Tab } from "../state";
 import { AllocationsTable } from "./AllocationsTable";

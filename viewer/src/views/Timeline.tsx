@@ -1,5 +1,5 @@
-// Live memory over time: loads the tiles a view needs, hands them to the plot, and turns wheel, drag and click into
-// ranges and cursors. Everything that the pointer does here has a key (keys.ts).
+// Live memory over time: loads the tiles that a view needs, passes them to the plot, and turns wheel, drag and click
+// into ranges and cursors. Every mouse action has a key (keys.ts).
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type uPlot from "uplot";
 import { useWidth } from "../draw";
@@ -17,10 +17,10 @@ import { Overview } from "./Overview";
 
 const HEIGHT = 380;
 
-/** Steps per pixel at most: levels are four apart, so a view has a quarter of that at least. */
+/** Maximum number of steps per pixel. Levels differ by a factor of four, so a view has at least a quarter of that. */
 const DENSITY = 1.6;
 
-/** The columns of a view; asks for what is missing and draws again when it is there. */
+/** The columns of a view; loads missing tiles and redraws when they arrive. */
 export function useColumns(pane: Pane, from: number, to: number, pixels: number): Columns | null {
   const [, again] = useState(0);
   const device = pane.device;
@@ -36,13 +36,13 @@ export function useColumns(pane: Pane, from: number, to: number, pixels: number)
   useLayoutEffect(() => {
     if (missing.length === 0) return;
     let gone = false;
-    // Drawn once for all of them: a picture takes longer than an answer.
+    // Draw once for all of them: drawing takes longer than loading.
     Promise.all(missing.map((wanted) => source.get(wanted))).then(
       () => {
         if (!gone) again((number) => number + 1);
       },
       (error: unknown) => {
-        // A report keeps coarse levels only, and those stand in.
+        // A report contains only coarse levels, which are used instead.
         if (!gone && !source.embedded) pane.model.fail(error);
       },
     );
@@ -59,10 +59,10 @@ export function useColumns(pane: Pane, from: number, to: number, pixels: number)
   return kept.current.columns;
 }
 
-/** How long a view rests before what may be needed next is asked for. */
+/** How long a view must rest before the next likely tiles are loaded. */
 const REST = 30;
 
-/** Asks for the tiles of the next step while nobody waits, so that it is drawn with its own steps at once. */
+/** Loads the tiles of the next step while the page is idle, so that it is drawn at full resolution immediately. */
 function useSoon(pane: Pane, from: number, to: number, pixels: number, exact: boolean): void {
   const device = pane.device;
   const { source } = pane.model;
@@ -70,7 +70,7 @@ function useSoon(pane: Pane, from: number, to: number, pixels: number, exact: bo
     if (device === undefined || pixels <= 0 || !exact || source.embedded) return;
     const timer = setTimeout(() => {
       for (const [level, tile] of soon(from, to, Math.max(64, pixels) * DENSITY, device))
-        // What fails here is asked for again when it is needed, and said then.
+        // A failure here is ignored: the tile is loaded again, and the error shown, when it is needed.
         source.get(pane.path(`series/${level}/${tile}`)).catch(() => undefined);
     }, REST);
     return () => {
@@ -79,7 +79,7 @@ function useSoon(pane: Pane, from: number, to: number, pixels: number, exact: bo
   }, [pane, device, source, from, to, pixels, exact]);
 }
 
-/** The top of the scale: what is in view, and the limit where it is not far above, or on request. */
+/** The top of the scale: the visible maximum, and the limit if it is not far above, or on request. */
 function topOf(columns: Columns, pane: Pane): number {
   const device = pane.device;
   let most = 0;
@@ -125,7 +125,7 @@ export function Timeline({ pane }: { pane: Pane }) {
       colors,
     };
 
-  // Before the frame is painted: what was asked for shows one frame earlier.
+  // Before the frame is painted, so that loaded data is shown one frame earlier.
   useLayoutEffect(() => {
     if (plotBox.current === null || chart <= 0 || layers === 0 || shown.current === null) return;
     const made = create(plotBox.current, chart, HEIGHT, layers, () => shown.current as Shown);
@@ -138,7 +138,7 @@ export function Timeline({ pane }: { pane: Pane }) {
   useLayoutEffect(() => {
     if (columns === null || plot.current === null || layers === 0) return;
     plot.current.setData(data(columns, sums));
-    // Times of the same ticks may be known better now.
+    // The times of the same ticks may be more accurate now.
     plot.current.redraw(false, true);
   }, [columns, from, to, shown.current?.top, state.site, pane.sites.value, layers]);
 
@@ -149,7 +149,7 @@ export function Timeline({ pane }: { pane: Pane }) {
     event.preventDefault();
     const left = box.current?.getBoundingClientRect().left ?? 0;
     if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) {
-      // Several turns may come before the next picture: what holds is the state, not what was drawn.
+      // Several turns may arrive before the next frame, so use the state, not what was drawn.
       const now = pane.place;
       const by = ((event.deltaX || event.deltaY) / inner) * (now.to - now.from);
       pane.update(range(now.from + by, now.to + by, device));

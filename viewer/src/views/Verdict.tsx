@@ -1,10 +1,10 @@
-// The answer first: what `why` says, in its words, and the whole of it as text.
+// The verdict of `why`, its fixes and evidence, and its full output as text.
 import { bytes } from "../format";
 import type { Pane } from "../model";
 import type { Fix } from "../types";
 import { Copy, Name } from "./Name";
 
-/** The first line of `why`'s text: the cause in capitals and how certain it is. */
+/** The first line of `why`'s output: the cause in capitals and its certainty. */
 export function headline(text: string): string {
   return (text.split("\n").find((line) => line.trim() !== "") ?? "").trim();
 }
@@ -60,7 +60,7 @@ export function Verdict({ pane }: { pane: Pane }) {
             ))}
             {others.map((other) => (
               <li key={other.cause}>
-                <span class="quiet">{`${other.cause.replaceAll("_", " ")}, ${other.certainty}: `}</span>
+                <span class="quiet">{`${other.title.toLowerCase()}, ${other.certainty}: `}</span>
                 <Name model={model} text={other.summary ?? other.evidence.join("; ")} most={1000} />
               </li>
             ))}
@@ -79,7 +79,7 @@ function FixRow({ pane, fix }: { pane: Pane; fix: Fix }) {
   return (
     <li>
       <Name model={pane.model} text={fix.do} most={400} />
-      {fix.frees_bytes !== null && <span class="quiet"> — up to {bytes(fix.frees_bytes)}</span>}
+      {fix.frees_bytes !== null && <span class="quiet"> (frees up to {bytes(fix.frees_bytes)})</span>}
       {fix.command !== null && (
         <div class="command">
           <code>{fix.command.slice(0, 2000)}</code> <Copy text={fix.command} />

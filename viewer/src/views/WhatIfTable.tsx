@@ -1,4 +1,4 @@
-// The run under other allocators, computed by the server in the background when somebody asks for it.
+// The run under other allocators, computed by the server in the background on request.
 import { useEffect, useState } from "preact/hooks";
 import { bytes, count, time } from "../format";
 import type { Pane } from "../model";
@@ -63,7 +63,7 @@ export function WhatIfTable({ pane }: { pane: Pane }) {
       },
     );
   };
-  // A report computes nothing: what was not run when it was made cannot be started in it.
+  // A report cannot compute anything: a run that it does not contain cannot be started.
   if (source.embedded && (missing !== null || answer?.state === "idle"))
     return <p class="empty">This report has no what-if table (add it with makeroom view -o … --what-if).</p>;
   if (missing !== null) return <p class="empty">{missing}</p>;

@@ -30,7 +30,7 @@ pub struct Surroundings {
     pub environment: BTreeMap<String, String>,
     /// The directory that stands for `/`.
     pub root: PathBuf,
-    /// The process file system: `/proc`, or where the host's is mounted in a container.
+    /// The process file system: `/proc`, or the mount of the host's `/proc` in a container.
     pub proc: PathBuf,
 }
 

@@ -95,7 +95,7 @@ impl Belonging {
 }
 
 /// Whether a path component has only the characters that runtimes and systemd use. Users can create cgroups with any
-/// name, and these names are printed, also in commands to paste.
+/// name, and these names are printed, even in commands to paste.
 fn is_name(part: &str) -> bool {
     !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:@\\+".contains(&byte))
 }

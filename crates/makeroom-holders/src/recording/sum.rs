@@ -66,7 +66,7 @@ struct Latest {
     /// Imported memory: the time of the latest event, and whether it opened the memory.
     imports: HashMap<(DeviceIndex, u64), (u64, bool)>,
     refused: HashMap<DeviceIndex, u64>,
-    /// All devices with an event, also those without live memory.
+    /// All devices with an event, including those without live memory.
     devices: HashSet<DeviceIndex>,
 }
 

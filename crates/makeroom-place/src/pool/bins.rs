@@ -1,42 +1,43 @@
-//! Free tiles by size: bins, thirty-two to each doubling, and bitmaps of those that hold something.
+//! Free tiles by size: 32 bins for each power of two, with bitmaps of the nonempty bins.
 //!
-//! A search costs two bit scans and a short walk: the smallest tile that fits in the request's own bin, and else the
-//! smallest of the next bin that holds any, which is best fit to within a walk's length.
+//! A search takes two bit scans and a short walk. It returns the smallest tile that fits from the request's own bin, or
+//! else the smallest of the next nonempty bin. This is best fit, up to the limited length of the walk.
 //!
-//! A program may have thousands of streams with two lists each, so the bins of a doubling are allocated when they get
-//! their first tile, and kept.
+//! A program can have thousands of streams with two lists each, so the bins of a power of two are allocated when they
+//! get their first tile, and then kept.
 
 use super::backing::Mark;
 use super::tiles::{NONE, Tile, TileId, Tiles};
 
-/// The grain of blocks: sizes and addresses are multiples of it.
+/// Granularity of blocks: sizes and addresses are multiples of it.
 pub(crate) const GRAIN: u64 = 512;
-/// Bins per doubling, as a power of two.
+/// Base-2 logarithm of the number of bins for each power of two.
 const SPLIT: u32 = 5;
 const PER_DOUBLING: u32 = 1 << SPLIT;
-/// Doublings from one grain up to all addresses.
+/// Number of powers of two from one grain up to the whole address space.
 const DOUBLINGS: u32 = 48;
-/// How many tiles of a bin are looked at. Bins are narrow, so more would gain little.
+/// Number of tiles examined in a bin. Bins are narrow, so examining more gains little.
 const WALK: u32 = 8;
 
 /// The free tiles of one list.
 #[derive(Clone, Debug)]
 pub(crate) struct Bins {
-    /// By doubling, up to the last that ever held a tile.
+    /// Indexed by power of two, up to the highest one that ever held a tile.
     by_doubling: Vec<Option<Box<Doubling>>>,
-    /// Which doublings hold a tile.
+    /// Bitmap of the powers of two that hold a tile.
     doublings: u64,
-    /// No tile here was freed after an earlier mark: the least figure that was hung in since [`Bins::measure`].
+    /// Lower bound of the marks after which the tiles were freed: the smallest `figure` inserted since
+    /// [`Bins::measure`].
     oldest: u64,
-    /// The largest figure that was hung in since then, and how many tiles have it.
+    /// The largest `figure` inserted since then, and the number of tiles that have it.
     newest: (u64, usize),
 }
 
-/// The bins of a doubling.
+/// The bins of one power of two.
 #[derive(Clone, Debug)]
 struct Doubling {
     heads: [TileId; PER_DOUBLING as usize],
-    /// Which of them hold a tile.
+    /// Bitmap of the nonempty bins.
     filled: u32,
 }
 
@@ -46,7 +47,7 @@ impl Default for Bins {
     }
 }
 
-/// The doubling of a size and the bin within it: sizes below thirty-two grains have a bin each.
+/// The power of two of a size, and the bin within it: each size below 32 grains has its own bin.
 fn place(size: u64) -> (u32, u32) {
     let grains = (size / GRAIN).max(1);
     let highest = grains.ilog2();
@@ -57,7 +58,7 @@ fn place(size: u64) -> (u32, u32) {
     ((highest - SPLIT + 1).min(DOUBLINGS - 1), within)
 }
 
-/// The places of the ones in a bitmap, lowest first.
+/// The positions of the set bits in a bitmap, lowest first.
 fn ones(mut bits: u64) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         let place = (bits != 0).then(|| bits.trailing_zeros())?;
@@ -72,7 +73,7 @@ impl Bins {
         self.doublings == 0
     }
 
-    /// Hangs a tile in.
+    /// Inserts a tile.
     pub(crate) fn insert(&mut self, tiles: &mut Tiles, id: TileId) {
         let Tile { size, figure, .. } = tiles[id];
         let (doubling, within) = place(size);
@@ -93,7 +94,7 @@ impl Bins {
         self.newest.1 += usize::from(figure == self.newest.0);
     }
 
-    /// Takes a tile out that hangs here with its present size.
+    /// Removes a tile that was inserted with its current size.
     pub(crate) fn remove(&mut self, tiles: &mut Tiles, id: TileId) {
         let Tile { size, figure, bin_previous, bin_next, .. } = tiles[id];
         self.newest.1 -= usize::from(figure == self.newest.0);
@@ -115,17 +116,17 @@ impl Bins {
         }
     }
 
-    /// The earliest mark after which one of its tiles may have been freed.
+    /// A lower bound of the marks after which the tiles were freed.
     pub(super) fn oldest(&self) -> Mark {
         Mark(self.oldest)
     }
 
-    /// The latest mark after which one of its tiles was freed, unless that tile is gone.
+    /// The latest mark after which a tile was freed, unless that tile has been removed.
     pub(super) fn newest(&self) -> Option<Mark> {
         (self.newest.1 > 0).then_some(Mark(self.newest.0))
     }
 
-    /// Finds the earliest and the latest mark among its tiles again.
+    /// Recomputes the earliest and latest marks from the tiles.
     pub(super) fn measure(&mut self, tiles: &Tiles) {
         let figures = || self.at_least(tiles, 0).map(|id| tiles[id].figure);
         let (oldest, newest) = (figures().min().unwrap_or(u64::MAX), figures().max().unwrap_or(0));
@@ -146,7 +147,7 @@ impl Bins {
         self.by_doubling.get(doubling as usize)?.as_deref()
     }
 
-    /// Which bins of a doubling hold a tile.
+    /// Bitmap of the nonempty bins of a power of two.
     fn filled(&self, doubling: u32) -> u32 {
         self.doubling(doubling).map_or(0, |bins| bins.filled)
     }
@@ -155,7 +156,7 @@ impl Bins {
         self.doubling(doubling).map_or(NONE, |bins| bins.heads[within as usize])
     }
 
-    /// The smallest tile of at least `size` bytes, of equal ones the lowest.
+    /// The smallest tile of at least `size` bytes; among equals, the lowest.
     pub(crate) fn find(&self, tiles: &Tiles, size: u64) -> Option<TileId> {
         let (doubling, within) = place(size);
         let bits = self.filled(doubling) & (u32::MAX << within);
@@ -193,7 +194,7 @@ impl Bins {
         best.map(|(_, _, id)| id)
     }
 
-    /// The size of the largest tile; 0 without tiles.
+    /// The size of the largest tile; 0 if there are none.
     pub(crate) fn largest(&self, tiles: &Tiles) -> u64 {
         if self.doublings == 0 {
             return 0;
@@ -217,7 +218,7 @@ impl Bins {
         })
     }
 
-    /// All tiles of at least about `size` bytes: those of the request's bin and above.
+    /// All tiles of at least approximately `size` bytes: those in the request's bin and above.
     pub(crate) fn at_least<'all>(
         &'all self,
         tiles: &'all Tiles,
@@ -231,7 +232,7 @@ impl Bins {
         })
     }
 
-    /// All tiles, those of the largest bins first.
+    /// All tiles, from the largest bin to the smallest.
     pub(crate) fn largest_first<'all>(&'all self, tiles: &'all Tiles) -> impl Iterator<Item = TileId> + 'all {
         let descending = |bits: u64| (0..u64::BITS).rev().filter(move |&bit| bits >> bit & 1 != 0);
         descending(self.doublings).flat_map(move |doubling| {

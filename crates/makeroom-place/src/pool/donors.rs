@@ -1,4 +1,4 @@
-//! Where the memory for a window comes from: handles that can move, and new ones of which sizes.
+//! Chooses the physical memory for a window: which existing handles move there, and the sizes of new ones.
 
 use std::cmp::Reverse;
 
@@ -10,32 +10,32 @@ use super::streams::{EVERYBODY, StreamIndex};
 use super::tiles::{NONE, TileId};
 use super::window::{Gap, MOST_HOLES, Window};
 
-/// A handle is at most this part of the block it was made for: one that a later, smaller block shares cannot move,
-/// and what is left of it is of little use.
+/// A handle is at most this fraction of the block it is created for. If a smaller block later shares a handle, the
+/// handle can no longer move, and the rest of it is hard to use.
 const SHARE: u64 = 16;
-/// No handle is larger, except in blocks of which it would take more than [`MOST_PIECES`].
+/// Maximum size of a handle, except in blocks that would otherwise need more than [`MOST_PIECES`].
 const LARGEST_HANDLE: u64 = 16 << 20;
 const MOST_PIECES: u64 = 1024;
-/// Small blocks take no handle from large ones that is larger: it would not come back.
+/// Largest handle that moves from large blocks to small ones: small blocks would never return a larger one.
 const LARGEST_SMALL_HANDLE: u64 = 2 * PAGE;
 
-/// Which mapped handles may be asked to move.
+/// Which mapped handles may move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moving {
-    /// As [`Self::Allowed`], as far as the allowance for new memory does not reach.
+    /// Like [`Self::Allowed`], but only for the part that the allowance for new memory does not cover.
     Sparing,
-    /// Those of the request's own stream, and others that the GPU is done with.
+    /// Handles of the request's own stream, and others that the GPU has finished using.
     Allowed,
-    /// Those that the GPU is done with.
+    /// Handles that the GPU has finished using.
     Idle,
     /// None.
     Refused,
-    /// All: new memory was refused.
+    /// All, because creating new memory failed.
     Needed,
 }
 
 impl Moving {
-    /// How long the GPU is waited for where one moves.
+    /// How long to wait for the GPU when a handle moves.
     pub(super) fn patience(self) -> Patience {
         match self {
             Self::Sparing | Self::Allowed => Patience::WaitBriefly,
@@ -50,16 +50,16 @@ impl Moving {
 pub(super) struct Donor {
     pub(super) handle: HandleId,
     pub(super) size: u64,
-    /// Where it is; 0 where it is mapped nowhere.
+    /// Where it is mapped; 0 if unmapped.
     pub(super) address: u64,
-    /// The size of the free memory in which it lies.
+    /// The size of the free memory around it.
     pub(super) hole: u64,
-    /// The tile of that memory; none where it is mapped nowhere.
+    /// The tile of that memory; none if unmapped.
     pub(super) tile: TileId,
 }
 
 impl Policy {
-    /// All handles that can move and are not part of the window, large ones first; those that are mapped nowhere always.
+    /// All handles outside the window that can move, largest first. Unmapped handles are always included.
     pub(super) fn donors(
         &mut self,
         backing: &mut impl Backing,
@@ -78,7 +78,7 @@ impl Policy {
                 tile: NONE,
             });
         }
-        // Where all memory is needed, all holes are looked at.
+        // If all memory is needed, examine all holes.
         let mut holes = if moving == Moving::Needed { usize::MAX } else { MOST_HOLES };
         for stream in self.donating(for_stream, moving) {
             for zone in Zone::ALL {
@@ -111,14 +111,15 @@ impl Policy {
         if for_zone == Zone::Small {
             donors.retain(|donor| donor.size <= LARGEST_SMALL_HANDLE);
         }
-        // Few large ones cost less than many small ones, and a small hole is worth less than a part of a large one.
+        // A few large handles cost less than many small ones, and using up a small hole is better than splitting a
+        // large one.
         donors.sort_unstable_by_key(|donor| (Reverse(donor.size), donor.hole, donor.address));
         donors
     }
 }
 
 impl Policy {
-    /// The streams whose handles may be asked to move, in order.
+    /// The streams whose handles may move, in order.
     fn donating(&mut self, for_stream: StreamIndex, moving: Moving) -> Vec<StreamIndex> {
         let mut streams = match moving {
             Moving::Refused => return Vec::new(),
@@ -134,23 +135,23 @@ impl Policy {
     }
 }
 
-/// What comes into a gap.
+/// The memory for a gap.
 pub(super) struct Filling {
     /// Handles that move there.
     pub(super) handles: Vec<Donor>,
-    /// What they leave for new ones.
+    /// Bytes still missing, for which new handles are created.
     pub(super) missing: u64,
 }
 
-/// Takes donors for a gap: the largest that are not larger than what is missing, and in the end the smallest of all,
-/// whose rest stays free.
+/// Takes donors for a gap: the largest ones that fit into the missing size, and finally the smallest remaining one,
+/// whose unused part stays free.
 pub(super) fn choose(donors: &mut Vec<Donor>, gap: &Gap, allowance: &mut u64) -> Filling {
     let mut handles = Vec::new();
     let new = (gap.needed.min(*allowance)) / PAGE * PAGE;
     *allowance -= new;
     let mut missing = gap.needed - new;
     let mut room = gap.room - new;
-    // Donors are sorted, large ones first: what is larger than what is missing stays so while less is missing.
+    // Donors are sorted, largest first. A donor that is too large stays too large as the missing size shrinks.
     let mut place = 0;
     let mut last = donors.len();
     let mut is_taken = vec![false; donors.len()];
@@ -179,7 +180,7 @@ pub(super) fn choose(donors: &mut Vec<Donor>, gap: &Gap, allowance: &mut u64) ->
     Filling { handles, missing }
 }
 
-/// The sizes of new handles for so many bytes of a block: powers of two, up to a sixteenth of the block.
+/// The sizes of new handles for `bytes` bytes of a block: powers of two, up to 1/16 of the block.
 pub(super) fn pieces(mut bytes: u64, block: u64) -> Vec<u64> {
     let most = (block / SHARE).clamp(PAGE, LARGEST_HANDLE).max(block / MOST_PIECES);
     let mut piece = 1 << most.ilog2();
@@ -200,7 +201,8 @@ mod tests {
 
     use super::*;
 
-    /// The same one by one: the largest that is not larger than what is missing, and in the end the smallest of all.
+    /// Reference implementation, one donor at a time: the largest that fits into the missing size, and finally the
+    /// smallest.
     fn one_by_one(donors: &mut Vec<Donor>, gap: &Gap) -> Vec<HandleId> {
         let (mut missing, mut room, mut handles) = (gap.needed, gap.room, Vec::new());
         while missing > 0 {

@@ -1,9 +1,10 @@
-//! Which streams have free memory: a bitmap with summaries, so that a step over thousands of empty lists costs a few
-//! bit scans.
+//! The set of streams that have free memory: a hierarchical bitmap, so that skipping thousands of empty lists takes a
+//! few bit scans.
 //!
-//! Bit `b` of word `w` in a level is set if word `64 w + b` of the level below is not zero; level 0 has a bit per stream.
+//! Bit `b` of word `w` in a level is set if word `64 w + b` of the level below is nonzero; level 0 has one bit per
+//! stream.
 
-/// A set of small numbers.
+/// A set of small integers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filled {
     levels: Vec<Vec<u64>>,
@@ -11,7 +12,7 @@ pub(crate) struct Filled {
 }
 
 impl Filled {
-    /// How many numbers are in the set.
+    /// The number of elements.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -46,7 +47,7 @@ impl Filled {
         }
     }
 
-    /// The least number in the set that is at least `from`.
+    /// The smallest element that is at least `from`.
     pub(crate) fn next(&self, from: u32) -> Option<u32> {
         let mut place = from as usize;
         for (height, level) in self.levels.iter().enumerate() {
@@ -63,7 +64,7 @@ impl Filled {
         None
     }
 
-    /// All numbers from `from` on, ascending.
+    /// All elements from `from` on, ascending.
     pub(crate) fn from(&self, from: u32) -> impl Iterator<Item = u32> + '_ {
         let mut next = self.next(from);
         std::iter::from_fn(move || {
@@ -73,13 +74,13 @@ impl Filled {
         })
     }
 
-    /// Adds words and levels until a number has its place; the highest level has one word.
+    /// Adds words and levels until there is a bit for `number`; the top level has one word.
     fn reach(&mut self, number: u32) {
         let mut words = number as usize / 64 + 1;
         let mut height = 0;
         loop {
             if self.levels.len() == height {
-                // What the level below holds already has to show here.
+                // The new level must reflect the contents of the level below.
                 let first = self.levels.last().and_then(|below| below.first()).is_some_and(|&word| word != 0);
                 self.levels.push(vec![u64::from(first)]);
             }

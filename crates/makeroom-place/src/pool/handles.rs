@@ -1,34 +1,34 @@
-//! Handles, and the page tables that say which one lies behind an address.
+//! Handles, and the page tables that map addresses to handles.
 //!
-//! Invariant: a handle is mapped at one place or at none, and all pages of that place name it, and no other pages do.
+//! Invariant: a handle is mapped at one address or not at all; exactly the pages of that mapping refer to it.
 
 use super::backing::{PAGE, Piece};
 use super::tiles::{NONE, TileId};
 
-/// A handle's place in the table.
+/// The index of a handle in the table.
 pub(crate) type HandleId = u32;
 
 /// No handle.
 pub(crate) const NO_HANDLE: HandleId = u32::MAX;
 
-/// A handle and where it is.
+/// A handle and its address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     pub(crate) piece: Piece,
-    /// Where it is mapped; 0 where it is not.
+    /// Where it is mapped; 0 if unmapped.
     pub(crate) address: u64,
-    /// A tile that is or was at that address: where to begin a search.
+    /// A tile that is or was at that address: the starting point of a search.
     pub(crate) near: TileId,
 }
 
-/// A range of addresses that the backing reserved.
+/// A range of addresses reserved by the backing.
 #[derive(Clone, Debug)]
 pub(crate) struct Range {
     pub(crate) address: u64,
     pub(crate) size: u64,
-    /// Its first tile; a tile that absorbs the next one keeps its number, so this never changes.
+    /// Its first tile. A tile that absorbs the next one keeps its ID, so this never changes.
     pub(crate) first: TileId,
-    /// The handle behind each page, up to the last that was ever mapped.
+    /// The handle behind each page, up to the last page that was ever mapped.
     pages: Vec<HandleId>,
 }
 
@@ -38,10 +38,10 @@ pub(crate) struct Handles {
     table: Vec<Held>,
     vacant: Vec<HandleId>,
     pub(crate) ranges: Vec<Range>,
-    /// Handles that are mapped nowhere: what is left of calls that were refused.
+    /// Unmapped handles, left over from failed calls.
     pub(crate) spare: Vec<HandleId>,
     reserved: u64,
-    /// The most that was reserved at once.
+    /// Peak of reserved memory.
     pub(crate) peak: u64,
 }
 
@@ -51,7 +51,7 @@ impl Handles {
         self.reserved
     }
 
-    /// How many there are.
+    /// The number of handles.
     pub(crate) fn count(&self) -> u64 {
         (self.table.len() - self.vacant.len()) as u64
     }
@@ -64,7 +64,7 @@ impl Handles {
         self.ranges.push(Range { address, size, first, pages: Vec::new() });
     }
 
-    /// Adds a handle that is mapped nowhere yet.
+    /// Adds a handle that is not mapped yet.
     pub(crate) fn add(&mut self, piece: Piece) -> HandleId {
         self.reserved += piece.size;
         self.peak = self.peak.max(self.reserved);
@@ -77,25 +77,25 @@ impl Handles {
         self.table.len() as HandleId - 1
     }
 
-    /// Forgets a handle that was given back.
+    /// Removes a handle that was released.
     pub(crate) fn remove(&mut self, id: HandleId) {
         self.reserved -= self.get(id).piece.size;
         self.table[id as usize].piece.size = 0;
         self.vacant.push(id);
     }
 
-    /// Notes the tile in which a handle lies.
+    /// Records the tile that contains a handle.
     pub(crate) fn note(&mut self, id: HandleId, tile: TileId) {
         self.table[id as usize].near = tile;
     }
 
-    /// A handle is mapped at an address now.
+    /// Records that a handle was mapped at an address.
     pub(crate) fn map(&mut self, id: HandleId, address: u64) {
         self.table[id as usize].address = address;
         self.name_pages(address, self.get(id).piece.size, id);
     }
 
-    /// A handle is mapped nowhere now.
+    /// Records that a handle was unmapped.
     pub(crate) fn unmap(&mut self, id: HandleId) {
         let Held { piece, address, .. } = self.get(id);
         self.table[id as usize].address = 0;
@@ -112,7 +112,7 @@ impl Handles {
         range.pages[first..last].fill(id);
     }
 
-    /// The range in which an address lies.
+    /// The range that contains an address.
     pub(crate) fn range_of(&self, address: u64) -> Option<&Range> {
         self.ranges.iter().find(|range| range.contains(address))
     }
@@ -129,13 +129,13 @@ impl Handles {
         (id != NO_HANDLE).then_some(id)
     }
 
-    /// The number of the range in which an address lies.
+    /// The index of the range that contains an address.
     pub(crate) fn range_number(&self, address: u64) -> usize {
         self.ranges.iter().position(|range| range.contains(address)).unwrap_or(usize::MAX)
     }
 
-    /// How much of what lies between two addresses, with memory behind all of them, belongs to handles that lie wholly
-    /// between them.
+    /// How many bytes between two addresses, all of them mapped, belong to handles that are entirely inside this
+    /// interval.
     pub(crate) fn movable(&self, from: u64, to: u64) -> u64 {
         let handle_at = |address| self.at(address).map(|id| self.get(id));
         let start = handle_at(from)
@@ -145,7 +145,7 @@ impl Handles {
         end.saturating_sub(start)
     }
 
-    /// The handles that lie wholly between two addresses with memory behind all of them, in order.
+    /// The handles entirely between two addresses, in order. All addresses in the interval must be mapped.
     pub(crate) fn within(&self, from: u64, to: u64) -> impl Iterator<Item = HandleId> + '_ {
         let mut at = from;
         std::iter::from_fn(move || {
@@ -164,7 +164,7 @@ impl Handles {
 }
 
 impl Range {
-    /// Whether an address is one of its.
+    /// Whether the range contains an address.
     pub(crate) fn contains(&self, address: u64) -> bool {
         (self.address..self.address + self.size).contains(&address)
     }

@@ -1,29 +1,30 @@
-//! The pool's policy: which memory a block gets, when pages move, when the pool grows. No memory, no unsafe code.
+//! The pool's policy: which memory a block gets, when pages move, and when the pool grows. It has no memory of its own
+//! and no unsafe code.
 //!
 //! ```text
-//! policy.rs    allocate and free                     backing.rs   what the policy asks of a device
-//! room.rs      when memory is missing                window.rs    where a block could lie
-//! pending.rs   blocks that several streams use       streams.rs   how far the GPU has come
-//! trim.rs      gives memory back                     snapshot.rs  a picture of the pool
-//! tiles.rs     all addresses, cut into tiles         bins.rs      free tiles by size
+//! policy.rs    allocate and free                     backing.rs   what the policy needs from a device
+//! room.rs      what to do when no free block fits    window.rs    addresses where a block could be placed
+//! pending.rs   blocks that several streams use       streams.rs   the GPU's progress on each stream
+//! trim.rs      returns memory to the device          snapshot.rs  a snapshot of the pool
+//! tiles.rs     all addresses, divided into tiles     bins.rs      free tiles by size
 //! handles.rs   physical memory, and where it is      lists.rs     which bins a tile is in
-//! report.rs    figures, pictures, errors             donors.rs    handles that move, and new ones
-//! resting.rs   the block that was freed last         filled.rs    which streams have free memory
+//! report.rs    statistics, snapshots, errors         donors.rs    handles that move, and new ones
+//! resting.rs   the most recently freed block         filled.rs    which streams have free memory
 //! ```
 //!
-//! The rules, in the order in which a request tries them:
+//! A request tries these sources in order:
 //!
-//! 1. memory that is free on its stream, or for everybody;
-//! 2. memory that was freed on other streams, where the GPU has passed their free;
-//! 3. pages that are wholly free are moved to where the request can have them in one piece, once the GPU is done
-//!    with them: those of the request's own stream are waited for briefly, those of others not at all;
+//! 1. memory that is free on its stream, or on every stream;
+//! 2. memory freed on other streams, if the GPU has passed the free;
+//! 3. entirely free pages, moved to make a contiguous block, once the GPU has finished using them: the pool waits
+//!   briefly for pages of the request's own stream, and not at all for pages of others;
 //! 4. new handles;
-//! 5. where these are refused: frees that wait for a stream are waited for, and all of it is tried again.
+//! 5. if creating these fails: the pool waits for pending frees and tries everything again.
 //!
-//! Other streams are waited for only when new memory was refused, and never without an end: they may be waiting for the
-//! thread that asks.
+//! The pool waits for other streams only after creating new memory has failed, and always with a timeout, because a
+//! stream can be waiting for the calling thread.
 //!
-//! Layers above add threads, limits per user, tracking and spilling; the policy knows none of them.
+//! The layers above add threads, per-user limits, tracking and spilling; the policy does not know about them.
 
 mod backing;
 mod bins;

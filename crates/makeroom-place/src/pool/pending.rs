@@ -1,4 +1,5 @@
-//! Blocks that several streams use: freed, they wait until the GPU has passed what all of these were given.
+//! Blocks used by several streams. After the free, such a block waits until the GPU has finished the work submitted to
+//! each of these streams before the free.
 
 use std::collections::BTreeMap;
 
@@ -10,45 +11,45 @@ use super::report::FreeError;
 use super::streams::StreamIndex;
 use super::tiles::{State, TileId};
 
-/// How many blocks that wait for streams a request looks at. Real programs have far fewer.
+/// Number of pending blocks that a request examines. Real programs have far fewer.
 const MOST_WAITING: usize = 256;
 
-/// A freed block, and what it waits for.
+/// A freed block, and the marks it waits for.
 #[derive(Clone, Debug)]
 struct Waiting {
     tile: TileId,
-    /// Whose it is when it has waited.
+    /// The stream it becomes free on.
     stream: StreamIndex,
-    /// Streams that must have passed a mark after this one.
+    /// Each of these streams must have passed a mark after this one.
     uses: Vec<(StreamIndex, Mark)>,
 }
 
-/// Which other streams use blocks, and what waits for them.
+/// Which other streams use blocks, and the frees that wait for them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
     uses: FastMap<TileId, Vec<StreamIndex>>,
     /// In the order of their frees.
     waiting: BTreeMap<u64, Waiting>,
-    /// How many were ever freed to wait.
+    /// Total number of frees that had to wait.
     freed: u64,
-    /// The free from which waiting blocks are looked through, where there are many.
+    /// Where the next scan of pending blocks starts, if there are too many to examine at once.
     next: u64,
-    /// Σ of what was asked for.
+    /// Σ of the requested sizes.
     requested: u64,
 }
 
 impl Pending {
-    /// How many blocks wait.
+    /// The number of pending blocks.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// What had been asked for, of all blocks that wait.
+    /// The sum of the requested sizes of all pending blocks.
     pub(crate) fn requested(&self) -> u64 {
         self.requested
     }
 
-    /// All places of streams that blocks in use or freed ones still name.
+    /// The indices of all streams that live or pending blocks still refer to.
     pub(crate) fn streams(&self) -> impl Iterator<Item = StreamIndex> + '_ {
         let waiting = self.waiting.values().flat_map(|waiting| {
             std::iter::once(waiting.stream).chain(waiting.uses.iter().map(|&(stream, _)| stream))
@@ -56,15 +57,15 @@ impl Pending {
         self.uses.values().flatten().copied().chain(waiting)
     }
 
-    /// A block's other streams do not matter any more.
+    /// Removes the record of the other streams that use a block.
     pub(crate) fn forget_uses(&mut self, tile: TileId) {
         self.uses.remove(&tile);
     }
 }
 
 impl Policy {
-    /// Another stream uses a block as well: after its free it waits until the GPU has passed what that stream was
-    /// given before the free.
+    /// Records that another stream uses a block too. After its free, the block waits until the GPU has finished the
+    /// work submitted to that stream before the free.
     pub fn record_stream(&mut self, address: Address, stream: StreamId) -> Result<(), FreeError> {
         self.end_rest();
         let id = *self.blocks.get(&address.0).ok_or_else(|| self.wrong_address(address))?;
@@ -77,13 +78,14 @@ impl Policy {
         Ok(())
     }
 
-    /// A freed block waits for the other streams that use it.
+    /// Makes a freed block wait for the other streams that use it.
     pub(super) fn pend(&mut self, backing: &mut impl Backing, tile: TileId, stream: StreamIndex) {
         let mut uses = Vec::new();
         for other in self.pending.uses.remove(&tile).unwrap_or_default() {
             if other != stream {
                 let after = self.streams.last(other);
-                // Where it is refused, it is made when somebody asks: that waits for more, never for less.
+                // If this fails, the mark is created when it is first needed: later, which waits for more work, never
+                // for less.
                 let _ = self.streams.mark(backing, other);
                 uses.push((other, after));
             }
@@ -98,7 +100,7 @@ impl Policy {
         self.pending.freed += 1;
     }
 
-    /// Takes blocks back that wait for streams, those of which the GPU has passed; how many bytes came back.
+    /// Frees the pending blocks whose streams have passed their marks; returns the number of bytes freed.
     pub fn collect(&mut self, backing: &mut impl Backing, patience: Patience) -> u64 {
         self.end_rest();
         let mut collected = 0;
@@ -118,7 +120,8 @@ impl Policy {
         collected
     }
 
-    /// The frees to look at, in order: all of them, or, where there are many and none is waited for, some by turns.
+    /// The frees to examine, in order: all of them if there are few or the caller is ready to wait, otherwise the next
+    /// few in turn.
     fn frees_in_turn(&mut self, patience: Patience) -> Vec<u64> {
         let waiting = &self.pending.waiting;
         if patience == Patience::Wait || waiting.len() <= MOST_WAITING {

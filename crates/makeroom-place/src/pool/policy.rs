@@ -1,7 +1,7 @@
-//! The pool: memory that is there is handed out and taken back. What happens when there is none is in `room.rs`.
+//! Allocates from memory that the pool already has, and frees. `room.rs` handles requests for which no free block fits.
 //!
-//! Allocate and free touch a few cache lines and nothing else: a search in bins, a split or a merge, one entry in the
-//! table of blocks. Neither calls the backing unless memory is missing or a block was used by other streams.
+//! Allocate and free touch only a few cache lines: a search in bins, a split or a merge, and one entry in the table of
+//! blocks. Neither calls the backing unless no free block fits or other streams used the block.
 
 use makeroom_core::{Address, FastMap, StreamId};
 
@@ -16,71 +16,71 @@ use super::streams::{EVERYBODY, StreamIndex, Streams};
 use super::tiles::{NONE, State, Tile, TileId, Tiles};
 use super::trim::RETIRED;
 
-/// No device has a tenth of this. Sums of addresses and sizes cannot overflow below it.
+/// More than ten times the memory of any device. Below it, sums of addresses and sizes cannot overflow.
 const LARGEST_BLOCK: u64 = 1 << 42;
 
-/// A program that holds more than ever before by this part grows.
+/// A program is growing if its live memory exceeds the previous peak by more than this fraction (one in `GROWTH`).
 const GROWTH: u64 = 1000;
 
-/// How a pool is set up.
+/// The settings of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// The most that may be reserved; `None`: what the device gives.
+    /// Limit on reserved bytes; `None` means the device's capacity.
     pub limit: Option<u64>,
 }
 
-/// How far a request may go where no memory lies free for it.
+/// What a request may use if no free block fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
-    /// To new memory, and pages that the GPU is done with. Nothing is waited for.
+    /// New memory, and pages that the GPU has finished using. Does not wait.
     New,
-    /// To pages for which the GPU is waited for briefly, and new memory.
+    /// Also pages that require a brief wait for the GPU.
     Brief,
-    /// Where new memory is refused it waits for streams.
+    /// Also waits for streams if creating new memory fails.
     All,
 }
 
-/// A pool of device memory on one device.
+/// A memory pool on one device.
 #[derive(Clone, Debug)]
 pub struct Policy {
     pub(super) settings: Settings,
     pub(super) tiles: Tiles,
     /// Free and unmapped tiles, by list.
     pub(super) bins: Vec<Bins>,
-    /// The streams that have free memory in a zone.
+    /// The streams that have free memory, by zone.
     pub(super) filled: [Filled; Zone::ALL.len()],
-    /// The stream from which others' memory is looked through, where there are many.
+    /// Where the next scan of other streams' memory starts, if there are many streams.
     pub(super) next_other: StreamIndex,
     pub(super) handles: Handles,
     pub(super) streams: Streams,
-    /// The tile of each block in use, by address.
+    /// The tile of each live block, by address.
     pub(super) blocks: FastMap<u64, TileId>,
     pub(super) pending: Pending,
-    /// The tile that was searched for last.
+    /// The tile found by the last search.
     pub(super) cursor: TileId,
-    /// The block that was freed last, as long as it rests (`resting.rs`).
+    /// The most recently freed block, while it rests (`resting.rs`).
     pub(super) resting: TileId,
-    /// When so many streams are gone their places are looked through.
+    /// When this many streams are retired, their slots are reclaimed.
     pub(super) retired_at_most: usize,
-    /// What moving handles has cost of late, since the program last held more than ever before.
+    /// The recent cost of moving handles, since the program's live memory last reached a new peak.
     pub(super) effort: u64,
     pub(super) live: u64,
     pub(super) used: u64,
     pub(super) peak_live: u64,
-    /// The most that was ever live, whoever began the peak anew; growth by less than [`GROWTH`] of it is not noticed.
+    /// Highest live memory ever, regardless of resets of the peak; growth by less than [`GROWTH`] is ignored.
     pub(super) highest_live: u64,
-    /// The most that was used, since somebody asked for it.
+    /// Peak of used memory since the last query.
     most_used: u64,
     pub(super) done: Counters,
 }
 
 impl Policy {
-    /// A pool that holds nothing.
+    /// Creates an empty pool.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
             tiles: Tiles::default(),
-            // The unmapped tiles of both zones, and what is free for everybody.
+            // The unmapped tiles of both zones, and the memory free for every stream.
             bins: vec![Bins::default(); 4],
             filled: [Filled::default(), Filled::default()],
             next_other: EVERYBODY + 1,
@@ -101,12 +101,12 @@ impl Policy {
         }
     }
 
-    /// Changes the limit on reserved bytes. What is above it already stays until it is trimmed.
+    /// Changes the limit on reserved bytes. Memory above the new limit stays until the pool is trimmed.
     pub fn set_limit(&mut self, limit: Option<u64>) {
         self.settings.limit = limit;
     }
 
-    /// Hands out memory for use on a stream, at a multiple of 512 bytes. A request for nothing is one for a byte.
+    /// Allocates memory for use on a stream, at a multiple of 512 bytes. A request for 0 bytes counts as 1 byte.
     pub fn allocate(
         &mut self,
         backing: &mut impl Backing,
@@ -116,8 +116,8 @@ impl Policy {
         self.allocate_by(Means::All, backing, size, stream).inspect_err(|_| self.done.refusals += 1)
     }
 
-    /// [`Policy::allocate`] by certain means. A request that finds nothing by less than all of them is not counted as
-    /// refused: whoever made it has another way.
+    /// [`Policy::allocate`] with restricted means. With less than [`Means::All`], a failure is not counted, because the
+    /// caller has a fallback.
     pub fn allocate_by(
         &mut self,
         means: Means,
@@ -143,8 +143,8 @@ impl Policy {
         Ok(self.hand_out(found, rounded, zone, stream, size))
     }
 
-    /// [`Policy::allocate`] where memory lies free for the request: nothing moves, grows, is waited for or refused. Marks
-    /// may be made all the same, on streams whose memory would do.
+    /// [`Policy::allocate`] from existing free memory only: nothing moves, grows, waits or counts as a failure. It may
+    /// create marks on streams whose memory would fit.
     pub fn allocate_at_once(
         &mut self,
         backing: &mut impl Backing,
@@ -183,7 +183,7 @@ impl Policy {
         Allocated { address: Address(tile.address), block: BlockId(id), size: tile.size }
     }
 
-    /// Takes memory back. It is usable at once by what is submitted to `stream` from now on.
+    /// Frees memory. Work submitted to `stream` from now on can use it immediately.
     pub fn free(
         &mut self,
         backing: &mut impl Backing,
@@ -208,7 +208,8 @@ impl Policy {
         Ok(Freed { block: BlockId(id), requested })
     }
 
-    /// Takes memory back that the GPU is done with on every stream, as the caller knows: usable at once by all.
+    /// Frees memory that the GPU has finished using on every stream, as the caller guarantees. Every stream can use it
+    /// immediately.
     pub fn free_idle(&mut self, address: Address) -> Result<Freed, FreeError> {
         self.end_rest();
         let id = self.blocks.remove(&address.0).ok_or_else(|| self.wrong_address(address))?;
@@ -218,14 +219,14 @@ impl Policy {
         Ok(Freed { block: BlockId(id), requested })
     }
 
-    /// The block that begins at an address and is in use, with what was asked for.
+    /// The live block that starts at an address, and its requested size.
     pub fn block_at(&self, address: Address) -> Option<(BlockId, u64)> {
         let id = self.blocks.get(&address.0).copied().filter(|&id| id != self.resting)?;
         Some((BlockId(id), self.tiles[id].figure))
     }
 
-    /// The block in use that an address lies in: where it begins, and what was asked for. An address inside of a block
-    /// is searched for among all of them.
+    /// The live block that contains an address: its start and requested size. For an address inside a block, this
+    /// searches all of them.
     pub fn block_around(&self, address: Address) -> Option<(Address, u64)> {
         if let Some((_, requested)) = self.block_at(address) {
             return Some((address, requested));
@@ -238,7 +239,7 @@ impl Policy {
             .map(|tile| (Address(tile.address), tile.figure))
     }
 
-    /// The pool in figures.
+    /// The pool's statistics.
     pub fn stats(&self) -> Stats {
         let reserved = self.handles.reserved();
         Stats {
@@ -255,27 +256,27 @@ impl Policy {
         }
     }
 
-    /// How many streams have a place: those in use, and those that are gone and still named by memory.
+    /// The number of streams in the table: those in use, and retired ones that memory still refers to.
     pub fn streams(&self) -> usize {
         self.streams.count() as usize - 1
     }
 
-    /// The most that blocks held at once, rounding included, since this was asked last.
+    /// The peak of memory in blocks, including rounding, since the last call.
     pub fn take_most_used(&mut self) -> u64 {
         std::mem::replace(&mut self.most_used, self.used)
     }
 
-    /// Begins the peaks anew from what is there now.
+    /// Resets the peaks to the current values.
     pub fn reset_peaks(&mut self) {
         self.peak_live = self.live;
         self.handles.peak = self.handles.reserved();
     }
 
-    /// A stream's place; it gets lists with its first call.
+    /// The index of a stream, which gets its lists on first use.
     pub(super) fn stream(&mut self, id: StreamId) -> StreamIndex {
         self.streams.find(id).unwrap_or_else(|| {
             let index = self.streams.add(id);
-            // A place that was another stream's has lists already, and nothing in them.
+            // A reused slot already has lists, and they are empty.
             let lists = Zone::ALL[1].free(index) as usize + 1;
             if self.bins.len() < lists {
                 self.bins.resize_with(lists, Bins::default);
@@ -284,14 +285,14 @@ impl Policy {
         })
     }
 
-    /// Memory for a block that is free on its stream or for everybody.
+    /// A free tile for a block, from its stream or from the memory free for every stream.
     pub(super) fn find(&self, size: u64, zone: Zone, stream: StreamIndex) -> Option<TileId> {
         self.bins[zone.free(stream) as usize]
             .find(&self.tiles, size)
             .or_else(|| self.bins[zone.free(EVERYBODY) as usize].find(&self.tiles, size))
     }
 
-    /// Makes a part of a free tile a block; the rest stays free.
+    /// Turns part of a free tile into a block; the rest stays free.
     fn take(&mut self, mut id: TileId, size: u64, list: u32, requested: u64) -> TileId {
         self.unhang(id);
         if self.is_better_high(id, size) {
@@ -312,7 +313,7 @@ impl Policy {
         id
     }
 
-    /// A block of this size was handed out.
+    /// Updates the counters for a new block.
     pub(super) fn count_in(&mut self, size: u64, requested: u64) {
         self.live += requested;
         self.used += size;
@@ -320,14 +321,14 @@ impl Policy {
         self.most_used = self.most_used.max(self.used);
         if self.live - self.live / GROWTH > self.highest_live {
             self.highest_live = self.live;
-            // A program that still grows has to move.
+            // A program that is still growing cannot avoid moves.
             self.effort = 0;
         }
         self.done.allocations += 1;
         self.effort = self.effort.saturating_sub(1);
     }
 
-    /// Whether a block should lie at the end of a free tile: where that leaves more whole pages, which can move.
+    /// Whether to place a block at the end of a free tile: if that leaves more whole pages, which can move.
     fn is_better_high(&self, id: TileId, size: u64) -> bool {
         let tile = &self.tiles[id];
         if tile.size - size < PAGE {
@@ -337,13 +338,13 @@ impl Policy {
         pages(tile.address, tile.end() - size) > pages(tile.address + size, tile.end())
     }
 
-    /// Makes a block free memory of a stream, one with its free neighbours.
+    /// Frees a block on a stream and merges it with free neighbors.
     pub(super) fn release(&mut self, id: TileId, stream: StreamIndex) {
         self.count_out(id, stream);
         self.settle(id);
     }
 
-    /// A block is free on a stream from now on, and hangs nowhere yet.
+    /// Marks a block as free on a stream, and updates the counters. It is not in a list yet.
     fn count_out(&mut self, id: TileId, stream: StreamIndex) {
         let tile = &mut self.tiles[id];
         self.live -= tile.figure;
@@ -354,7 +355,8 @@ impl Policy {
         tile.figure = self.streams.last(stream).0;
     }
 
-    /// Merges a free or unmapped tile that hangs nowhere with its neighbours of the same kind, and hangs it in.
+    /// Merges a free or unmapped tile that is in no list with its neighbors of the same kind, and inserts it into its
+    /// list.
     pub(super) fn settle(&mut self, mut id: TileId) -> TileId {
         let next = self.tiles[id].next;
         if self.tiles.is_like(id, next) {
@@ -380,7 +382,7 @@ impl Policy {
         self.tiles.absorb_next(id);
     }
 
-    /// Hangs a tile in the list it belongs to.
+    /// Inserts a tile into its list.
     pub(super) fn hang(&mut self, id: TileId) {
         let list = self.tiles[id].list;
         let bins = &mut self.bins[list as usize];
@@ -391,7 +393,7 @@ impl Policy {
         }
     }
 
-    /// Takes a tile out of the list it belongs to.
+    /// Removes a tile from its list.
     pub(super) fn unhang(&mut self, id: TileId) {
         let list = self.tiles[id].list;
         let bins = &mut self.bins[list as usize];
@@ -403,7 +405,8 @@ impl Policy {
         }
     }
 
-    /// The mark after which a free tile's stream must have come.
+    /// The stream of a free tile, and the last mark before its free: the GPU has finished using the tile once it has
+    /// passed a later mark.
     pub(super) fn freed_after(&self, id: TileId) -> (StreamIndex, Mark) {
         let tile = &self.tiles[id];
         (stream_of(tile.list), Mark(tile.figure))

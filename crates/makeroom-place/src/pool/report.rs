@@ -1,36 +1,36 @@
-//! What the pool says of itself: figures, a picture of its memory, and why it could not serve a request.
+//! What the pool reports: statistics, a snapshot of its memory, and why a request failed.
 
 use makeroom_core::{Address, Bytes, StreamId};
 
 use super::backing::Piece;
 
-/// The pool in figures. `reserved = live + rounding + cached`, and `pending ≤ live`.
+/// The pool's statistics. `reserved = live + rounding + cached`, and `pending ≤ live`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// What programs asked for, from the allocation until its free is complete.
+    /// Requested bytes, from the allocation until the free is complete.
     pub live: u64,
-    /// The part of live whose free was requested and waits for a stream.
+    /// The part of `live` that was freed but still waits for a stream.
     pub pending: u64,
-    /// What blocks hold beyond what was asked for.
+    /// Bytes in blocks beyond their requested sizes.
     pub rounding: u64,
-    /// What was taken from the device: the sizes of all handles.
+    /// Bytes taken from the device: the sizes of all handles.
     pub reserved: u64,
-    /// What is reserved and neither live nor rounding.
+    /// Reserved bytes that are neither live nor rounding.
     pub cached: u64,
-    /// The most that was live at once.
+    /// Peak of `live`.
     pub peak_live: u64,
-    /// The most that was reserved at once.
+    /// Peak of `reserved`.
     pub peak_reserved: u64,
-    /// How many blocks are live, those that are pending included.
+    /// The number of live blocks, including pending ones.
     pub blocks: u64,
-    /// How many handles there are.
+    /// The number of handles.
     pub handles: u64,
-    /// What was done, since the pool was made.
+    /// Operations since the pool was created.
     pub done: Counters,
 }
 
 impl Stats {
-    /// This pool's figures with those of another one beside it. The peaks of two pools have no sum: they stay this one's.
+    /// The sum of two pools' statistics. Peaks cannot be added, so the result has this pool's.
     #[must_use]
     pub fn beside(self, other: &Self) -> Self {
         Self {
@@ -56,69 +56,73 @@ impl Stats {
     }
 }
 
-/// How often the pool turned to its backing.
+/// Operations of the pool and calls to its backing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Allocations served.
+    /// Successful allocations.
     pub allocations: u64,
-    /// Allocations refused.
+    /// Failed allocations.
     pub refusals: u64,
-    /// Handles made.
+    /// Handles created.
     pub created: u64,
-    /// Handles given back.
+    /// Handles released.
     pub released: u64,
     /// Handles mapped.
     pub mapped: u64,
     /// Handles unmapped.
     pub unmapped: u64,
-    /// Marks made.
+    /// Marks created.
     pub marks: u64,
     /// Waits for the GPU.
     pub waits: u64,
 }
 
-/// A block that was handed out; the number is free for another block as soon as this one is freed. Numbers are
-/// dense, so a layer above can keep what it knows of blocks in an array.
+/// Identifies a live block; reused after the block is freed. IDs are dense, so layers above can keep data about blocks
+/// in an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub u32);
 
-/// Memory that was handed out.
+/// An allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocated {
-    /// Where, a multiple of 512.
+    /// Its address, a multiple of 512.
     pub address: Address,
-    /// As which block.
+    /// Its block.
     pub block: BlockId,
-    /// How many bytes it holds: what was asked for, and rounding.
+    /// Its size, including rounding.
     pub size: u64,
 }
 
-/// Memory that was given back.
+/// A completed free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freed {
-    /// Which block it was.
+    /// The block that was freed.
     pub block: BlockId,
-    /// What had been asked for.
+    /// Its requested size.
     pub requested: u64,
 }
 
-/// Who said no.
+/// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The pool's own limit.
     Limit,
-    /// The device: no memory, no addresses, or a failed call.
+    /// The device: out of memory, out of addresses, or a failed call.
     Device,
     /// The request is larger than any address range.
     TooLarge,
 }
 
-/// Why a request could not be served, with the account of the pool at that moment.
+/// A failed request, with the pool's statistics at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{} refused by {}: {} live, {} cached (largest piece {}), {} reserved{}",
+    "{} failed: {}; {} live, {} cached (largest piece {}), {} reserved{}",
     Bytes::new(self.requested),
-    match self.cause { Cause::Limit => "the pool's limit", Cause::Device => "the device", Cause::TooLarge => "the pool" },
+    match self.cause {
+        Cause::Limit => "the pool's limit was reached",
+        Cause::Device => "the device has no more memory",
+        Cause::TooLarge => "the request is larger than the address space",
+    },
     Bytes::new(self.stats.live),
     Bytes::new(self.stats.cached),
     Bytes::new(self.largest),
@@ -126,32 +130,32 @@ pub enum Cause {
     self.limit.map_or(String::new(), |limit| format!(", limit {}", Bytes::new(limit)))
 )]
 pub struct Shortage {
-    /// What was asked for.
+    /// The requested size.
     pub requested: u64,
-    /// Who said no.
+    /// Why it failed.
     pub cause: Cause,
-    /// The most that this stream could have had without new memory.
+    /// The largest block this stream could have had without new memory.
     pub largest: u64,
     /// The limit on reserved bytes.
     pub limit: Option<u64>,
-    /// The pool's figures.
+    /// The pool's statistics.
     pub stats: Stats,
 }
 
-/// Why memory cannot be given back. Nothing has changed.
+/// Why memory cannot be freed. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FreeError {
-    /// The address is not the pool's at all.
-    #[error("{0} was not allocated here")]
+    /// The address does not belong to the pool.
+    #[error("{0} was not allocated from this pool")]
     Foreign(Address),
-    /// The address is the pool's, and no block that is in use begins there: freed twice, or inside of a block.
-    #[error("no block in use begins at {0}: it was freed before, or lies inside of a block")]
+    /// The address belongs to the pool, but no live block starts there: a double free, or an address inside a block.
+    #[error("no live block starts at {0}: it was already freed, or is inside a block")]
     NotInUse(Address),
 }
 
 impl FreeError {
-    /// The address that cannot be given back.
+    /// The address that cannot be freed.
     pub fn address(self) -> Address {
         match self {
             Self::Foreign(address) | Self::NotInUse(address) => address,
@@ -159,50 +163,50 @@ impl FreeError {
     }
 }
 
-/// What a block of a snapshot is.
+/// The state of a block in a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockState {
     /// In use.
     Live {
-        /// Its number.
+        /// Its ID.
         block: BlockId,
-        /// What was asked for.
+        /// Its requested size.
         requested: u64,
     },
-    /// Freed, and waits for other streams that use it.
+    /// Freed, but waiting for other streams that use it.
     Pending {
-        /// Its number.
+        /// Its ID.
         block: BlockId,
-        /// What was asked for.
+        /// Its requested size.
         requested: u64,
     },
-    /// Usable at once on its stream.
+    /// Immediately usable on its stream.
     Free,
 }
 
-/// A block of a snapshot.
+/// A block in a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockView {
-    /// Where it begins.
+    /// Its address.
     pub address: Address,
-    /// How many bytes it holds.
+    /// Its size in bytes.
     pub size: u64,
-    /// What it is.
+    /// Its state.
     pub state: BlockState,
-    /// The stream it was handed out or freed on; `None` for free memory that every stream may use.
+    /// The stream it was allocated or freed on; `None` for free memory that every stream may use.
     pub stream: Option<StreamId>,
 }
 
-/// A run of addresses with memory behind it, without a gap.
+/// A contiguous run of mapped addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SegmentView {
-    /// Where it begins.
+    /// Its address.
     pub address: Address,
-    /// How many bytes it has: those of its pieces, and those of its blocks.
+    /// Its size in bytes, which is the sum over its pieces and also the sum over its blocks.
     pub size: u64,
-    /// What lies behind it, in order.
+    /// The physical memory behind it, in order.
     pub pieces: Vec<Piece>,
-    /// What lies in it, in order.
+    /// The blocks in it, in order.
     pub blocks: Vec<BlockView>,
 }
 
@@ -211,6 +215,6 @@ pub struct SegmentView {
 pub struct Snapshot {
     /// By ascending address.
     pub segments: Vec<SegmentView>,
-    /// Handles that are kept and mapped nowhere.
+    /// Handles that are kept but not mapped.
     pub unmapped: Vec<Piece>,
 }

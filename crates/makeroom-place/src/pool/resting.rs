@@ -1,12 +1,12 @@
-//! The small block that was freed last: it rests before it becomes free memory.
+//! The most recently freed small block rests before it becomes free memory.
 //!
-//! Programs free a block and ask for one of the same size next. A small one that was freed last is therefore left as it
-//! is, neither merged with its neighbours nor hung in a bin, and is handed out again to a request of its size and
-//! stream. Any other call makes it free memory first, so nothing else ever sees it and no memory is kept from anybody.
-//! Large blocks do not rest: where the best place for the next one is matters more than the time to find it.
+//! Programs often free a block and then allocate one of the same size. So the most recently freed small block is left
+//! as it is, neither merged with its neighbors nor inserted into a bin, and is returned to the next request if size and
+//! stream match. Any other call first makes it free memory, so no other code ever sees it and it is never withheld from
+//! a request. Large blocks do not rest: for them, the best place matters more than the time to find it.
 //!
-//! Invariant: a resting tile is free (state, list, mark) and counted so, hangs in no bin, and is still in the table of
-//! blocks.
+//! Invariant: a resting tile is free (state, list, mark) and counted as free, is in no bin, and is still in the table
+//! of blocks.
 
 use super::lists::Zone;
 use super::policy::Policy;
@@ -14,13 +14,13 @@ use super::streams::StreamIndex;
 use super::tiles::{NONE, State, TileId};
 
 impl Policy {
-    /// Lets a block rest whose free has been counted.
+    /// Lets a block rest after its free has been counted.
     pub(super) fn rest(&mut self, id: TileId) {
         debug_assert_eq!(self.resting, NONE);
         self.resting = id;
     }
 
-    /// Makes the block that rests free memory.
+    /// Turns the resting block into free memory.
     #[inline]
     pub(super) fn end_rest(&mut self) {
         let id = std::mem::replace(&mut self.resting, NONE);
@@ -30,7 +30,7 @@ impl Policy {
         }
     }
 
-    /// Hands out the block that rests, if it is what is asked for; otherwise it becomes free memory.
+    /// Returns the resting block if it matches the request; otherwise turns it into free memory.
     #[inline]
     pub(super) fn reuse(
         &mut self,

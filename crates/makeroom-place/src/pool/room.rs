@@ -1,10 +1,10 @@
-//! What happens when a request finds no memory in one piece: others' memory, pages that move, new handles.
+//! Makes room for a request that no free block can satisfy: from other streams' memory, by moving pages, or with new
+//! handles.
 //!
-//! A *window* is where the block will lie: addresses without a block, some of them with memory behind already. The
-//! memory that is missing there is taken from *donors*, handles that lie wholly in free memory elsewhere, and only
-//! what these cannot give is new. Nothing changes before everything that can be refused has been granted: new
-//! handles first, then donors one by one, then one mapping for each gap. What was made for a request that is refused
-//! in the end goes back to the device at once.
+//! A *window* is where the block will be placed: addresses without a live block, some of them already mapped. The
+//! missing memory comes from *donors*, which are handles entirely inside free memory elsewhere; only the remainder is
+//! new. Calls that can fail come first: new handles are created, then donors are unmapped one by one, then each gap is
+//! mapped with one call. If the request fails in the end, new handles created for it are released immediately.
 
 use makeroom_core::Address;
 
@@ -18,21 +18,22 @@ use super::streams::{EVERYBODY, StreamIndex};
 use super::tiles::{NONE, State, TileId};
 use super::window::Gap;
 
-/// How many addresses are reserved at once, where the backing has them.
+/// Number of addresses to reserve at once, if the backing has them.
 const RANGE: u64 = 1 << 40;
-/// Moving a handle is forgotten after so many allocations.
+/// The number of allocations that offset one move of a handle.
 const EFFORT_OF_A_MOVE: u64 = 6400;
-/// So many moves count for nothing: a program that has just stopped growing has to move.
+/// This many moves are free: a program that has just stopped growing has to move pages.
 const FREE_MOVES: u64 = 200;
-/// With so many more a program gets a little, which saves most of them; beyond, it gets more with every move.
+/// For this many further moves, the pool grants slight slack, which prevents most of them; beyond that, the slack grows
+/// with every move.
 const PATIENCE: f64 = 2_500.0;
-/// How many other streams' memory a request looks at. Real programs have far fewer streams.
+/// Number of other streams whose memory a request examines. Real programs have far fewer streams.
 const MOST_OTHERS: usize = 64;
-/// No program gets more than this part beyond what it ever used.
+/// Maximum slack, as a fraction of the peak of live memory.
 const MOST_SLACK: f64 = 0.25;
 
 impl Policy {
-    /// A free tile that begins where the block is to begin and is large enough for it.
+    /// Returns a free tile that starts where the block will start and is large enough for it.
     pub(super) fn make_room(
         &mut self,
         means: Means,
@@ -54,7 +55,8 @@ impl Policy {
         {
             return Ok(found);
         }
-        // No stream's work waits for memory for every stream, and few ask for it: what would be idle in a moment is worth that.
+        // Requests for every stream are rare, and no stream's work is delayed by them. A brief wait for memory that is
+        // about to become idle is worth it.
         if stream == EVERYBODY
             && zone == Zone::Large
             && means != Means::New
@@ -63,7 +65,7 @@ impl Policy {
             return Ok(found);
         }
         let (reserved, peak) = (self.handles.reserved(), self.handles.peak);
-        // Small blocks take few pages and keep them: moving these once costs little, new ones would stay.
+        // Small blocks take few pages and keep them: moving pages once costs little, but new ones would stay forever.
         if zone == Zone::Large
             && means != Means::New
             && self.allowance() > 0
@@ -72,7 +74,7 @@ impl Policy {
             return Ok(found);
         }
         let mut cause = Cause::Device;
-        // A page that cannot move now, because its stream is late or captured or a graph uses it, is no reason to fail.
+        // A page that cannot move now (its stream is late or being captured, or a graph uses it) is no reason to fail.
         let with_less = [Moving::Allowed, Moving::Idle, Moving::Refused];
         for moving in with_less.into_iter().skip(usize::from(means == Means::New)) {
             match self.assemble(backing, size, zone, stream, moving) {
@@ -92,7 +94,7 @@ impl Policy {
             .inspect_err(|_| self.give_up(backing, reserved, peak))
     }
 
-    /// The last resort: what waits for streams is waited for, as long as that may take.
+    /// The last resort: waits for streams, up to the longest timeout.
     fn wait_for_room(
         &mut self,
         backing: &mut impl Backing,
@@ -102,14 +104,16 @@ impl Policy {
         cause: Cause,
     ) -> Result<TileId, Cause> {
         let mut came = self.collect(backing, Patience::Wait) > 0;
-        // One stream's memory is waited for before that of all of them, which takes as long as there is memory.
+        // Waiting for one stream that has enough memory is tried before waiting for all of them, which takes much
+        // longer.
         if self.filled[zone as usize].len() > MOST_OTHERS
             && let Some(found) = self.lent(backing, size, zone, stream, Patience::Wait)
         {
             return Ok(found);
         }
         for zone in Zone::ALL {
-            // Also where the block cannot lie: a handle shared by two streams' free memory can move only then.
+            // Both zones, although the block goes into only one: a handle shared by the free memory of two streams can
+            // move only after this.
             came |= self.adopt(backing, zone, stream, Patience::Wait);
         }
         if !came {
@@ -121,7 +125,7 @@ impl Policy {
         }
     }
 
-    /// Gives handles back that were made for a request and not used for it.
+    /// Releases handles that were created for a request but not used.
     fn give_up(&mut self, backing: &mut impl Backing, reserved: u64, peak: u64) {
         for handle in std::mem::take(&mut self.handles.spare) {
             let piece = self.handles.get(handle).piece;
@@ -132,12 +136,12 @@ impl Policy {
                 self.handles.spare.push(handle);
             }
         }
-        // Nobody ever had what was refused.
+        // A failed request must not raise the peak.
         self.handles.peak = peak.max(self.handles.reserved());
     }
 
-    /// Another stream's free memory that is large enough and that the GPU is done with before the timeout. The rest of
-    /// that memory stays with its stream: streams that took everything from each other would never come to rest.
+    /// Another stream's free memory that is large enough and that the GPU has finished using before the timeout. The
+    /// remainder stays with that stream: if streams took everything from each other, they would never settle.
     pub(super) fn lent(
         &mut self,
         backing: &mut impl Backing,
@@ -153,8 +157,8 @@ impl Policy {
         })
     }
 
-    /// Other streams that have free memory in a zone: all of them, or, where there are many, some by turns. A program
-    /// with thousands of streams would otherwise look at all of them for every request.
+    /// Other streams that have free memory in a zone: all of them, or, if there are many, the next few in turn.
+    /// Otherwise, a program with thousands of streams would examine all of them for every request.
     pub(super) fn others(&mut self, zone: Zone, stream: StreamIndex) -> Vec<StreamIndex> {
         let filled = &self.filled[zone as usize];
         let first = EVERYBODY + 1;
@@ -170,7 +174,7 @@ impl Policy {
         some
     }
 
-    /// The free memory of the first stream that has enough, waited for briefly.
+    /// The free memory of the first stream that has enough, after a brief wait.
     fn lent_soon(&mut self, backing: &mut impl Backing, size: u64, zone: Zone) -> Option<TileId> {
         let (stream, found) = self.others(zone, EVERYBODY).into_iter().find_map(|stream| {
             Some(stream).zip(self.bins[zone.free(stream) as usize].find(&self.tiles, size))
@@ -179,7 +183,7 @@ impl Policy {
         self.streams.wait(backing, stream, after, Patience::WaitBriefly).is_ok().then_some(found)
     }
 
-    /// Makes other streams' free memory this stream's, as far as the GPU is done with it; whether anything came.
+    /// Moves other streams' free memory to this stream if the GPU has finished using it; returns whether there was any.
     pub(super) fn adopt(
         &mut self,
         backing: &mut impl Backing,
@@ -222,7 +226,7 @@ impl Policy {
             if self.streams.wait(backing, owner, after, patience).is_ok() {
                 self.unhang(id);
                 self.tiles[id].list = zone.free(heir);
-                // The GPU is done with it on every stream, so there is no mark to come to.
+                // The GPU has finished using it on every stream, so there is no mark to wait for.
                 self.tiles[id].figure = 0;
                 self.settle(id);
                 adopted = true;
@@ -232,8 +236,8 @@ impl Policy {
         adopted
     }
 
-    /// Whether the GPU may be done with any of a list's tiles. Makes the marks that asking for each tile would make,
-    /// but looks at none of them: most requests find that nothing has changed since the last one.
+    /// Whether the GPU may have finished using any tile of a list. Creates the marks that checking each tile would
+    /// create, but examines none of the tiles: for most requests, nothing has changed since the last one.
     fn may_be_idle(&mut self, backing: &mut impl Backing, list: u32, owner: StreamIndex) -> bool {
         let bins = &self.bins[list as usize];
         if bins.is_empty() {
@@ -246,7 +250,7 @@ impl Policy {
         self.streams.is_done(backing, owner, oldest)
     }
 
-    /// Puts memory behind a window, moved and new, and cuts the window's tile to begin where the block does.
+    /// Maps moved and new memory into a window, and splits the window's tile where the block starts.
     fn assemble(
         &mut self,
         backing: &mut impl Backing,
@@ -300,10 +304,11 @@ impl Policy {
         Ok(id)
     }
 
-    /// How much may be taken new although handles could move instead: nothing, unless they have moved again and again.
+    /// How much new memory may be created although handles could move instead: none, unless handles have moved
+    /// repeatedly.
     ///
-    /// A program that repeats itself needs a place for everything at once, or pages move in every round. The more
-    /// they have moved, the more room is given beyond what the program ever used, until they need not.
+    /// A loop needs a place for each of its blocks, or pages move in every iteration. The more pages have moved, the
+    /// more memory the pool may reserve beyond the program's peak, until moves are no longer necessary.
     fn allowance(&self) -> u64 {
         let moves = (self.effort / EFFORT_OF_A_MOVE).saturating_sub(FREE_MOVES) as f64;
         if moves == 0.0 {
@@ -324,7 +329,7 @@ impl Policy {
                 Err(_) => return Err(Cause::Device),
             }
         };
-        // Sums of addresses are made everywhere.
+        // Later code adds addresses and sizes without overflow checks.
         address.0.checked_add(length).ok_or(Cause::Device)?;
         let id = self.tiles.add_range(address.0, length, zone.unmapped());
         self.handles.add_range(address.0, length, id);
@@ -332,7 +337,7 @@ impl Policy {
         Ok(())
     }
 
-    /// Takes handles from where they are and maps them into a gap, whose addresses become free memory.
+    /// Detaches handles and maps them into a gap, whose addresses become free memory.
     fn fill(
         &mut self,
         backing: &mut impl Backing,
@@ -363,7 +368,7 @@ impl Policy {
         Ok(())
     }
 
-    /// Unmaps a handle that is mapped, once the GPU is done with what was there; it becomes a spare one.
+    /// Unmaps a mapped handle once the GPU has finished using its memory; the handle becomes spare.
     pub(super) fn detach(
         &mut self,
         backing: &mut impl Backing,
@@ -384,7 +389,7 @@ impl Policy {
         Ok(())
     }
 
-    /// Makes a part of a free tile unmapped, or a part of an unmapped one free.
+    /// Turns part of a free tile into an unmapped one, or part of an unmapped tile into a free one.
     fn convert(&mut self, from: u64, to: u64, state: State, list: u32) {
         let mut id = self.tile_at(from);
         self.unhang(id);
@@ -404,15 +409,15 @@ impl Policy {
         self.settle(id);
     }
 
-    /// Begins the next search at a tile, if it is still there.
+    /// Starts the next search at a tile, if it still exists.
     fn aim(&mut self, near: TileId) {
         if self.tiles.get(near).is_some_and(|tile| tile.state != State::Vacant) {
             self.cursor = near;
         }
     }
 
-    /// The tile in which an address lies. It is searched for from the tile that was found last: what moves together
-    /// lies together.
+    /// The tile that contains an address. The search starts at the last tile found, because pages that move together
+    /// are close together.
     pub(super) fn tile_at(&mut self, address: u64) -> TileId {
         let Some(range) = self.handles.range_of(address) else { return NONE };
         let mut id = range.first;

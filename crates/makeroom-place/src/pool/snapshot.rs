@@ -1,4 +1,4 @@
-//! A picture of the pool's memory: runs of addresses with memory behind them, what lies in them, and behind them.
+//! A snapshot of the pool's memory: contiguous mapped ranges, the blocks in them, and the handles behind them.
 
 use makeroom_core::Address;
 
@@ -8,7 +8,7 @@ use super::report::{BlockId, BlockState, BlockView, SegmentView, Snapshot};
 use super::tiles::{NONE, State, TileId};
 
 impl Policy {
-    /// A picture of the pool's memory. It costs a walk over all of it.
+    /// Takes a snapshot of the pool's memory. It walks all tiles.
     pub fn snapshot(&self) -> Snapshot {
         let mut segments: Vec<SegmentView> = Vec::new();
         for range in &self.handles.ranges {

@@ -1,8 +1,8 @@
-//! Streams, and how far the GPU has come on each.
+//! Streams, and the GPU's progress on each.
 //!
-//! Free memory remembers the last mark that its stream had when it was freed. The GPU is done with it as soon as a
-//! later mark has passed; where there is none yet, one is made when somebody asks. So a program that stays on one
-//! stream and whose memory stays where it is never makes a mark.
+//! A free tile remembers the last mark of its stream before the free. The GPU has finished using the tile once it has
+//! passed a later mark; if there is none yet, one is created on the first check. A program that uses one stream and
+//! does not move memory therefore never creates a mark.
 
 use std::collections::VecDeque;
 
@@ -10,34 +10,34 @@ use makeroom_core::{FastMap, StreamId};
 
 use super::backing::{Backing, Mark, Patience, Refused};
 
-/// A stream's place in the table.
+/// The index of a stream in the table.
 pub(crate) type StreamIndex = u32;
 
-/// The owner of memory that the GPU is done with on every stream.
+/// The owner of memory that the GPU has finished using on every stream.
 pub(crate) const EVERYBODY: StreamIndex = 0;
 
-/// No stream in particular. Memory that is allocated for it may be used on every stream at once, so nothing that the
-/// GPU may still use is handed out.
+/// No particular stream. Memory allocated for it may be used on every stream at once, so it must not be memory that the
+/// GPU may still be using.
 pub const EVERY_STREAM: StreamId = StreamId(u64::MAX);
 
-/// A stream that freed or allocated something.
+/// A stream that has allocated or freed memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
     pub(crate) id: StreamId,
-    /// It was destroyed: another one may have its name.
+    /// It was destroyed; another stream may have its ID.
     is_retired: bool,
-    /// Nothing names it any more: another one may have its place.
+    /// Nothing refers to it; another stream may get its slot.
     is_vacant: bool,
-    /// The first mark that was made. A handle can come back as another stream, and what that one's marks answer must
-    /// not be taken for this one's: earlier marks are somebody else's.
+    /// The first mark created. An ID can be reused by another stream, whose marks must not be taken for this stream's:
+    /// marks before this one belong to the other stream.
     first: Option<Mark>,
-    /// The last mark that was made.
+    /// The last mark created.
     last: Mark,
-    /// The last that is known to have passed.
+    /// The last mark known to have passed.
     passed: Mark,
-    /// Those that were made and are not known to have passed, oldest first.
+    /// Marks created but not known to have passed, oldest first.
     waiting: VecDeque<Mark>,
-    /// A mark that was waited for in vain, and how long: until it has passed nobody waits as long again.
+    /// A mark for which a wait timed out, and its timeout: until the mark has passed, no wait is as long again.
     late: Option<(Mark, Patience)>,
 }
 
@@ -45,11 +45,11 @@ pub(crate) struct Stream {
 #[derive(Clone, Debug)]
 pub(crate) struct Streams {
     table: Vec<Stream>,
-    /// The places of those that are not retired.
+    /// The indices of streams that are not retired.
     places: FastMap<u64, StreamIndex>,
-    /// Places of retired streams that nothing names any more.
+    /// Slots of retired streams that nothing refers to.
     vacant: Vec<StreamIndex>,
-    /// How many are retired and not vacant.
+    /// The number of streams that are retired but not vacant.
     retired: usize,
     recent: StreamIndex,
     pub(crate) marks: u64,
@@ -72,7 +72,7 @@ impl Default for Streams {
 }
 
 impl Streams {
-    /// A stream's place, if it is known. Most programs stay on one, but those of many threads have many.
+    /// The index of a stream, if known. Most programs use one stream, but programs with many threads can use many.
     pub(crate) fn find(&mut self, id: StreamId) -> Option<StreamIndex> {
         let recent = &self.table[self.recent as usize];
         if recent.id == id && !recent.is_retired {
@@ -85,7 +85,7 @@ impl Streams {
         Some(self.recent)
     }
 
-    /// Adds a stream that is not known.
+    /// Adds an unknown stream.
     pub(crate) fn add(&mut self, id: StreamId) -> StreamIndex {
         self.recent = if let Some(place) = self.vacant.pop() {
             self.table[place as usize] = Stream::new(id);
@@ -98,24 +98,24 @@ impl Streams {
         self.recent
     }
 
-    /// How many places there are, [`EVERYBODY`] included.
+    /// The number of slots, including [`EVERYBODY`].
     pub(crate) fn count(&self) -> StreamIndex {
         self.table.len() as StreamIndex
     }
 
-    /// The stream at a place; `None` for everybody.
+    /// The stream at an index; `None` for [`EVERYBODY`].
     pub(crate) fn id(&self, index: StreamIndex) -> Option<StreamId> {
         (index != EVERYBODY).then(|| self.table[index as usize].id)
     }
 
-    /// What memory has to remember that is freed on a stream now. Nothing follows the last mark of a stream that is
-    /// gone, so that mark itself is enough.
+    /// The mark to store in memory freed on a stream now. A retired stream gets no further marks, so for it, passing
+    /// the last mark is sufficient.
     pub(crate) fn last(&self, index: StreamIndex) -> Mark {
         let stream = &self.table[index as usize];
         if stream.is_retired { Mark(stream.last.0.saturating_sub(1)) } else { stream.last }
     }
 
-    /// Makes a mark on a stream.
+    /// Creates a mark on a stream.
     pub(crate) fn mark(&mut self, backing: &mut impl Backing, index: StreamIndex) -> Result<Mark, Refused> {
         let stream = &mut self.table[index as usize];
         if stream.is_retired {
@@ -129,8 +129,8 @@ impl Streams {
         Ok(mark)
     }
 
-    /// Whether the GPU is done with what was freed on a stream after a mark, without waiting. Where no later mark was
-    /// made, one is made, so that a later question may have a better answer.
+    /// Whether the GPU has finished using memory freed on a stream after a mark, without waiting. If there is no later
+    /// mark, one is created, so that a later check can succeed.
     pub(crate) fn is_done(&mut self, backing: &mut impl Backing, index: StreamIndex, after: Mark) -> bool {
         if self.table[index as usize].passed > after {
             return true;
@@ -145,12 +145,12 @@ impl Streams {
         stream.passed > after
     }
 
-    /// Whether it is known that the GPU is done with what was freed on a stream after a mark.
+    /// Whether the GPU is known to have finished using memory freed on a stream after a mark.
     pub(crate) fn has_passed(&self, index: StreamIndex, after: Mark) -> bool {
         self.table[index as usize].passed > after
     }
 
-    /// Waits until the GPU is done with what was freed on a stream after a mark, as long as patience lasts.
+    /// Waits, with a timeout, until the GPU has finished using memory freed on a stream after a mark.
     pub(crate) fn wait(
         &mut self,
         backing: &mut impl Backing,
@@ -175,7 +175,8 @@ impl Streams {
         Ok(())
     }
 
-    /// A stream is about to be destroyed. What was freed on it can be waited for, if a mark could be made.
+    /// Retires a stream that is about to be destroyed. If a mark can be created, it remains possible to wait for memory
+    /// freed on it.
     pub(crate) fn retire(&mut self, backing: &mut impl Backing, index: StreamIndex) {
         let _ = self.mark(backing, index);
         let stream = &mut self.table[index as usize];
@@ -184,18 +185,18 @@ impl Streams {
         self.retired += 1;
     }
 
-    /// How many streams are gone and still have a place.
+    /// The number of retired streams that still have a slot.
     pub(crate) fn retired(&self) -> usize {
         self.retired
     }
 
-    /// The places of streams that are gone.
+    /// The slots of retired streams.
     pub(crate) fn retired_places(&self) -> Vec<StreamIndex> {
         let is_there = |stream: &Stream| stream.is_retired && !stream.is_vacant;
         (EVERYBODY + 1..self.count()).filter(|&place| is_there(&self.table[place as usize])).collect()
     }
 
-    /// Nothing names the stream at this place any more: another may have it.
+    /// Frees a slot to which nothing refers, for another stream.
     pub(crate) fn vacate(&mut self, place: StreamIndex) {
         self.table[place as usize].is_vacant = true;
         self.vacant.push(place);
@@ -214,7 +215,7 @@ impl Stream {
         if self.first.is_none_or(|first| mark < first) {
             return;
         }
-        // A mark that was never made here says nothing about what was freed before the next one.
+        // A mark that was not created here proves nothing about frees before the next mark.
         self.passed = self.passed.max(mark.min(self.last));
         while self.waiting.front().is_some_and(|&waiting| waiting <= self.passed) {
             self.waiting.pop_front();

@@ -1,54 +1,54 @@
-//! All addresses of the pool, cut into tiles: in use, waiting for a stream, free, or without memory behind them.
+//! All addresses of the pool, divided into tiles: live, pending, free, or unmapped.
 //!
-//! Tiles know their neighbours, so a freed one merges in constant time; they are numbers into one table, and a
-//! vacated entry is used again. Free and unmapped tiles hang in a bin list as well (`bins.rs`), by the links that
-//! are here.
+//! Tiles link to their neighbors, so a freed tile merges in constant time. They are indices into one table, whose
+//! vacated entries are reused. Free and unmapped tiles are also in a bin (`bins.rs`), which is linked through fields
+//! here.
 //!
 //! Invariants, for each range of addresses: its tiles are contiguous, Σ tile sizes = the range's size, `previous` and
-//! `next` mirror each other, and no two neighbours are both unmapped, or both free in one list.
+//! `next` mirror each other, and no two neighbors are both unmapped or both free in the same list.
 
-/// A tile's place in the table.
+/// The index of a tile in the table.
 pub(crate) type TileId = u32;
 
 /// No tile.
 pub(crate) const NONE: TileId = u32::MAX;
 
-/// What a tile is.
+/// The state of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Addresses without memory. Begins and ends at a page.
+    /// Addresses without memory. Starts and ends at a page boundary.
     Unmapped,
-    /// Memory that nobody uses.
+    /// Unused memory.
     Free,
-    /// A block in use.
+    /// A live block.
     Live,
-    /// A block that was freed and waits for streams.
+    /// A freed block that waits for streams.
     Pending,
-    /// No tile: the entry is vacant.
+    /// Not a tile: the entry is vacant.
     Vacant,
 }
 
-/// A part of a range.
+/// Part of a range.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tile {
     pub(crate) address: u64,
     pub(crate) size: u64,
-    /// Of a block: what was asked for. Of a free tile: the last mark of its stream that was made before it was
-    /// freed, so that the GPU is done with it once a later one has passed.
+    /// For a block: its requested size. For a free tile: the last mark of its stream before the free; the GPU has
+    /// finished using the tile once a later mark has passed.
     pub(crate) figure: u64,
     pub(crate) previous: TileId,
     pub(crate) next: TileId,
     pub(crate) bin_previous: TileId,
     pub(crate) bin_next: TileId,
-    /// The list of bins it hangs in, or would hang in if it were free.
+    /// The list it is in, or would be in if it were free.
     pub(crate) list: u32,
     pub(crate) state: State,
-    /// Of a block: other streams use it too.
+    /// For a block: whether other streams use it too.
     pub(crate) is_shared: bool,
 }
 
 impl Tile {
-    /// Where it ends, exclusive.
+    /// Its end, exclusive.
     pub(crate) fn end(&self) -> u64 {
         self.address + self.size
     }
@@ -75,12 +75,12 @@ impl std::ops::IndexMut<TileId> for Tiles {
 }
 
 impl Tiles {
-    /// The entry at a place, vacant or not.
+    /// The entry at an index, vacant or not.
     pub(crate) fn get(&self, id: TileId) -> Option<&Tile> {
         self.table.get(id as usize)
     }
 
-    /// The lists of all tiles there are.
+    /// The lists of all existing tiles.
     pub(crate) fn lists(&self) -> impl Iterator<Item = u32> + '_ {
         self.table.iter().filter(|tile| tile.state != State::Vacant).map(|tile| tile.list)
     }
@@ -110,7 +110,7 @@ impl Tiles {
         self.table.len() as TileId - 1
     }
 
-    /// Cuts a tile in two; the new one, which begins `size` bytes behind its start and is otherwise the same.
+    /// Splits a tile in two. Returns the new one, which starts `size` bytes after the start and is otherwise the same.
     pub(crate) fn split(&mut self, id: TileId, size: u64) -> TileId {
         let front = self[id];
         debug_assert!(size > 0 && size < front.size);
@@ -125,7 +125,7 @@ impl Tiles {
         rest
     }
 
-    /// Makes a tile and the one behind it one.
+    /// Merges a tile with the next one.
     pub(crate) fn absorb_next(&mut self, id: TileId) {
         let next = self[id].next;
         let behind = self[next];
@@ -139,7 +139,7 @@ impl Tiles {
         self.vacant.push(next);
     }
 
-    /// Whether the neighbour behind or before a tile is free or unmapped like it, and in the same list.
+    /// Whether a neighbor is free or unmapped like the tile, and in the same list.
     pub(crate) fn is_like(&self, id: TileId, neighbour: TileId) -> bool {
         neighbour != NONE && self[neighbour].state == self[id].state && self[neighbour].list == self[id].list
     }

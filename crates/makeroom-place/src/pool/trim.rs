@@ -1,4 +1,4 @@
-//! Gives memory back to the device, and takes leave of streams.
+//! Returns memory to the device, and retires streams.
 
 use makeroom_core::StreamId;
 
@@ -10,17 +10,17 @@ use super::policy::Policy;
 use super::streams::{EVERYBODY, StreamIndex};
 use super::tiles::TileId;
 
-/// So many streams may be gone before their places are looked through.
+/// Number of retired streams that triggers the first search for reusable slots.
 pub(super) const RETIRED: usize = 32;
 
 impl Policy {
-    /// Gives unused memory back to the device until at most `keep` bytes are reserved; how many bytes went back.
-    /// Handles go back whole, so what shares one with a block stays.
+    /// Returns unused memory to the device until at most `keep` bytes are reserved; returns the number of bytes
+    /// released. Only whole handles are released, so free memory that shares a handle with a block stays.
     pub fn trim(&mut self, backing: &mut impl Backing, keep: u64, patience: Patience) -> u64 {
         let before = self.handles.reserved();
-        // What rests becomes free memory as well.
+        // This also turns the resting block into free memory.
         self.collect(backing, patience);
-        // A handle under the free memory of several streams can move only once it is everybody's.
+        // A handle under the free memory of several streams can move only after that memory is free for every stream.
         for stream in self.all_filled().into_iter().filter(|&stream| stream != EVERYBODY) {
             for zone in Zone::ALL {
                 self.adopt_from(backing, zone, stream, EVERYBODY, patience);
@@ -36,7 +36,7 @@ impl Policy {
                 spare += size(self, handle);
             }
         }
-        // What was spare already, and what has just become so.
+        // Handles that were already spare, and those detached above.
         for handle in std::mem::take(&mut self.handles.spare) {
             let piece = self.handles.get(handle).piece;
             if self.handles.reserved() > keep && backing.release(piece).is_ok() {
@@ -49,8 +49,8 @@ impl Policy {
         before - self.handles.reserved()
     }
 
-    /// A stream is about to be destroyed: what was freed on it is for everybody as soon as the GPU is done with it, for
-    /// which it may be waited. Whether the pool knew the stream.
+    /// Retires a stream that is about to be destroyed: memory freed on it becomes free for every stream once the GPU
+    /// has finished using it, which may require a wait. Returns whether the pool knew the stream.
     pub fn retire_stream(
         &mut self,
         backing: &mut impl Backing,
@@ -69,15 +69,15 @@ impl Policy {
         true
     }
 
-    /// Makes a stream's free memory everybody's, as far as the GPU is done with it.
+    /// Makes a stream's free memory available to every stream, as far as the GPU has finished using it.
     fn bequeath(&mut self, backing: &mut impl Backing, stream: StreamIndex, patience: Patience) {
         for zone in Zone::ALL {
             self.adopt_from(backing, zone, stream, EVERYBODY, patience);
         }
     }
 
-    /// Gives the places of streams that are gone and that nothing names any more to others. It costs a walk over all
-    /// tiles, so it is done again only when as many are gone as were left.
+    /// Makes the slots of retired streams to which nothing refers available again. It walks all tiles, so it runs again
+    /// only when the number of retired streams has doubled.
     fn forget_retired(&mut self, backing: &mut impl Backing) {
         let retired = self.streams.retired_places();
         for &stream in &retired {
@@ -104,7 +104,7 @@ impl Policy {
         streams
     }
 
-    /// Handles that lie wholly in free memory.
+    /// Handles that are entirely inside free memory.
     fn movable(&mut self) -> Vec<HandleId> {
         let mut movable = Vec::new();
         for stream in self.all_filled() {

@@ -1,8 +1,8 @@
-//! Where a block could lie if memory were put behind its addresses.
+//! Finds the best addresses for a block if memory has to be moved or created.
 //!
-//! Candidates begin or end where free memory does, in every run of addresses without a block. The best one has the
-//! most memory already; memory that cannot move anyway, since a block shares its handle, counts twice: it is of use
-//! to nobody else.
+//! In every run of addresses without a live block, candidates start or end where free memory does. The best candidate
+//! already has the most memory. Memory that cannot move, because a block shares its handle, counts twice: no other
+//! window can use it.
 
 use super::backing::PAGE;
 use super::lists::Zone;
@@ -10,63 +10,63 @@ use super::policy::Policy;
 use super::streams::{EVERYBODY, StreamIndex};
 use super::tiles::{NONE, State, TileId};
 
-/// How many holes of a kind a request looks at. The recordings in `traces` have up to 52.
+/// Number of holes of each kind that a request examines. The recordings in `traces` have up to 52.
 pub(super) const MOST_HOLES: usize = 512;
 
-/// Addresses in a window without memory.
+/// Unmapped addresses in a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gap {
-    /// Where memory is to begin, at a page.
+    /// Where memory must start, at a page boundary.
     pub(super) start: u64,
-    /// How much is needed, in whole pages.
+    /// How much memory is needed, in whole pages.
     pub(super) needed: u64,
-    /// How much there are addresses for.
+    /// The size of the unmapped addresses from `start` on.
     pub(super) room: u64,
     /// The tile of these addresses.
     pub(super) tile: TileId,
 }
 
-/// Where a block is to lie.
+/// The addresses where a block will be placed.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) gaps: Vec<Gap>,
-    /// The tile in which it begins.
+    /// The tile that contains its start.
     pub(super) tile: TileId,
 }
 
 impl Window {
-    /// Whether any of it lies between two addresses.
+    /// Whether it overlaps the interval.
     pub(super) fn touches(&self, from: u64, to: u64) -> bool {
         from < self.end && to > self.start
     }
 }
 
-/// A tile without a block.
+/// A tile without a live block.
 #[derive(Clone, Copy, Debug)]
 struct Clear {
     tile: TileId,
     start: u64,
     end: u64,
     is_mapped: bool,
-    /// Memory that cannot move.
+    /// Bytes that cannot move.
     pinned: u64,
 }
 
 impl Clear {
-    /// What the part between two addresses adds to the score of a window.
+    /// How much the part between two addresses adds to the score of a window.
     fn score(&self, from: u64, to: u64) -> u64 {
         let length = self.end.min(to).saturating_sub(self.start.max(from));
         if self.is_mapped { length + self.pinned.min(length) } else { 0 }
     }
 }
 
-/// The best window so far: its score, the length of its run, and what it needs.
+/// The best window so far: its score, the length of its run, and the window.
 type Best = Option<(u64, u64, Window)>;
 
 impl Policy {
-    /// The best window for a block of a stream; `None` where no run of addresses is long enough.
+    /// The best window for a block of a stream; `None` if no run of addresses is long enough.
     pub(super) fn best_window(&self, size: u64, zone: Zone, stream: StreamIndex) -> Option<Window> {
         let mut best: Best = None;
         let mut run: Vec<Clear> = Vec::new();
@@ -93,11 +93,12 @@ impl Policy {
         best.map(|(_, _, window)| window)
     }
 
-    /// A tile of every run that may be long enough, by range and address.
+    /// One tile of every run that may be long enough, by range and address.
     ///
-    /// Neighbours that are free in one list are one tile. So a run has addresses without memory, or memory that is free
-    /// for everybody, or is a single tile that is large enough: blocks, which most tiles are, need not be looked at, and
-    /// neither do the small holes of a stream. Of runs without memory the largest [`MOST_HOLES`] are.
+    /// Neighbors that are free in the same list are one tile. Therefore, a run contains unmapped addresses or memory
+    /// that is free for every stream, or it is a single tile that is large enough. Live blocks, which are the majority
+    /// of tiles, and small holes of a stream need not be examined. At most [`MOST_HOLES`] tiles of each kind are
+    /// examined.
     fn seeds(&self, size: u64, zone: Zone, stream: StreamIndex) -> Vec<(usize, u64, TileId)> {
         let bins = |list: u32| &self.bins[list as usize];
         let unmapped = bins(zone.unmapped()).largest_first(&self.tiles).take(MOST_HOLES);
@@ -112,7 +113,7 @@ impl Policy {
         seeds
     }
 
-    /// A neighbour, if it can be part of a run.
+    /// Returns the neighbor if it can be part of a run.
     fn clear_at(&self, id: TileId, zone: Zone, stream: StreamIndex) -> Option<TileId> {
         (id != NONE && self.is_clear(id, zone, stream)).then_some(id)
     }
@@ -137,7 +138,7 @@ impl Policy {
     }
 }
 
-/// Keeps the best window, of equal ones that of the shortest run, and begins a new run.
+/// Keeps the best window (among equals, the one in the shortest run) and starts a new run.
 fn keep_best(best: &mut Best, run: &mut Vec<Clear>, size: u64) {
     let length = run.last().map_or(0, |last| last.end) - run.first().map_or(0, |first| first.start);
     let mut found = None;
@@ -156,7 +157,7 @@ fn keep_best(best: &mut Best, run: &mut Vec<Clear>, size: u64) {
     run.clear();
 }
 
-/// Where a run's windows begin, with their scores.
+/// The starts of a run's windows, with their scores.
 fn windows(run: &[Clear], size: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
     let (low, high) = (run.first().map_or(0, |first| first.start), run.last().map_or(0, |last| last.end));
     // The score of everything before each tile.

@@ -1,16 +1,16 @@
-//! A card and a GPU for tests of the pool, slow and obviously right.
+//! A card and a GPU for tests of the pool, slow and obviously correct.
 //!
-//! The card refuses what a driver refuses, and panics at what a pool must never do: map a handle twice or over another
-//! one, unmap memory that a block or the GPU still uses, give back what is mapped. The GPU lags behind by as much as a
-//! test lets it; memory that was freed stays in use until it has come to that point on its stream.
-#![allow(dead_code, reason = "each test uses its part")]
+//! The card fails where a driver fails, and panics if the pool does something it must never do: map a handle twice or
+//! over another one, unmap memory that a block or the GPU still uses, or release a mapped handle. The GPU lags behind
+//! by as much as a test allows; freed memory stays in use until the GPU has reached the free on its stream.
+#![allow(dead_code, reason = "each test uses part of it")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use makeroom_core::{Address, StreamId};
 use makeroom_place::pool::{Backing, Handle, Mark, PAGE, Patience, Piece, Refused};
 
-/// Memory that the GPU may still use: freed on a stream when so much had been submitted to it.
+/// Memory that the GPU may still use: freed on a stream after this much work had been submitted to it.
 #[derive(Clone, Copy, Debug)]
 struct Ghost {
     start: u64,
@@ -35,22 +35,22 @@ pub(crate) struct Card {
     next_handle: u64,
     next_mark: u64,
     handles: BTreeMap<u64, u64>,
-    /// Where which piece is mapped.
+    /// The piece mapped at each address.
     pub(crate) mapped: BTreeMap<u64, Piece>,
     ranges: Vec<(u64, u64)>,
     streams: BTreeMap<StreamId, Timeline>,
     ghosts: Vec<Ghost>,
-    /// Blocks in use, so that none of them loses its memory.
+    /// Live blocks, to check that none of them loses its memory.
     pub(crate) live: BTreeMap<u64, u64>,
-    /// How many calls were made that can be refused.
+    /// The number of calls that could have failed.
     pub(crate) calls: u64,
-    /// The call that is refused, counted from 0.
+    /// The index of the call that fails, from 0.
     pub(crate) refused_call: Option<u64>,
-    /// Every call whose number is a multiple is refused.
+    /// Every call whose index is a multiple of this fails.
     pub(crate) refused_multiple: Option<u64>,
-    /// Streams that wait for the thread that asks: waiting for them takes longer than any patience.
+    /// Streams that wait for the calling thread: waiting for them always times out.
     pub(crate) stuck: BTreeSet<StreamId>,
-    /// Which streams were waited for.
+    /// The streams that the pool waited for.
     pub(crate) waited: Vec<(StreamId, Patience)>,
 }
 
@@ -59,7 +59,7 @@ impl Card {
         Self { capacity, next_address: 0x7000_0000_0000, ..Self::default() }
     }
 
-    /// Σ of all handles that exist.
+    /// Σ of the sizes of all existing handles.
     pub(crate) fn taken(&self) -> u64 {
         self.handles.values().sum()
     }
@@ -72,19 +72,19 @@ impl Card {
         if is_refused { Err(Refused) } else { Ok(()) }
     }
 
-    /// Something is submitted to a stream.
+    /// Submits work to a stream.
     pub(crate) fn submit(&mut self, stream: StreamId) {
         self.streams.entry(stream).or_default().submitted += 1;
     }
 
-    /// The GPU goes on by some of what was submitted.
+    /// Lets the GPU complete some of the submitted work.
     pub(crate) fn advance(&mut self, stream: StreamId, by: u64) {
         let timeline = self.streams.entry(stream).or_default();
         timeline.reached = (timeline.reached + by).min(timeline.submitted);
         self.lay_ghosts();
     }
 
-    /// All that was submitted is done.
+    /// Completes all submitted work.
     pub(crate) fn finish(&mut self) {
         for timeline in self.streams.values_mut() {
             timeline.reached = timeline.submitted;
@@ -99,7 +99,7 @@ impl Card {
         });
     }
 
-    /// A block was handed out for use on a stream.
+    /// Records that a block was allocated for use on a stream.
     pub(crate) fn handed_out(&mut self, address: Address, size: u64, stream: StreamId) {
         let (start, end) = (address.0, address.0 + size);
         assert!(start.is_multiple_of(512), "{address} is not aligned");
@@ -114,7 +114,7 @@ impl Card {
             let is_ordered = ghost.stream == stream || ghost.end <= start || ghost.start >= end;
             assert!(is_ordered, "{address} is still used by {:?}, handed out on {stream:?}", ghost.stream);
         }
-        // What follows on the same stream comes after it, so only the rest of a ghost is left.
+        // Later work on the same stream runs after it, so only the rest of a ghost is left.
         let mut rest = Vec::new();
         for ghost in self.ghosts.drain(..) {
             rest.extend([
@@ -127,7 +127,7 @@ impl Card {
         self.live.insert(start, size);
     }
 
-    /// A block was given back after use on these streams.
+    /// Records that a block was freed after use on these streams.
     pub(crate) fn given_back(&mut self, address: Address, streams: &[StreamId]) {
         let size = self.live.remove(&address.0).expect("a block in use");
         for &stream in streams {

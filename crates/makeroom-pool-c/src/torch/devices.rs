@@ -25,7 +25,7 @@ static DEVICES: RwLock<Devices> =
 pub(super) fn get(device: c_int) -> Result<Arc<Device>> {
     registry::in_parent()?;
     let index = usize::try_from(device).ok().filter(|index| *index < MOST);
-    let index = index.ok_or_else(|| Failure::argument(format!("{device} is no device's number")))?;
+    let index = index.ok_or_else(|| Failure::argument(format!("{device} is not a device number")))?;
     {
         let devices = DEVICES.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(Some(device)) = devices.made.get(index) {
@@ -55,7 +55,7 @@ pub(super) fn all() -> Result<Vec<Arc<Device>>> {
 pub(super) fn expect(count: c_int) -> Result<()> {
     registry::in_parent()?;
     let count = usize::try_from(count).ok().filter(|count| *count <= MOST);
-    let count = count.ok_or_else(|| Failure::argument("no number of devices".to_owned()))?;
+    let count = count.ok_or_else(|| Failure::argument("the number of devices is invalid".to_owned()))?;
     DEVICES.write().unwrap_or_else(PoisonError::into_inner).made.reserve(count);
     Ok(())
 }
@@ -66,7 +66,7 @@ pub(super) fn configure(wishes: Wishes) -> Result<()> {
     let mut devices = DEVICES.write().unwrap_or_else(PoisonError::into_inner);
     if devices.made.iter().any(Option::is_some) {
         let text =
-            "memory was handed out before\n\nhint: call makeroom_torch_configure before the first tensor";
+            "memory was already allocated\n\nhint: call makeroom_torch_configure before the first tensor";
         return Err(Failure::argument(text.to_owned()));
     }
     devices.wishes = wishes;

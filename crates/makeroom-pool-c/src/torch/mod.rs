@@ -104,7 +104,7 @@ pub(crate) extern "C" fn makeroom_torch_reset() {
 pub(crate) extern "C" fn makeroom_torch_memory_fraction(fraction: f64, device: c_int) {
     answer(|| {
         if !(0.0..=1.0).contains(&fraction) {
-            return Err(Failure::argument(format!("{fraction} is no fraction of a device's memory")));
+            return Err(Failure::argument(format!("{fraction} is not a fraction of a device's memory")));
         }
         devices::get(device)?.set_fraction(fraction)
     });
@@ -123,7 +123,7 @@ pub(crate) unsafe extern "C" fn makeroom_torch_base_alloc(
     let found = guard(|| {
         let wanted = Address(address as u64);
         let found = devices::all()?.iter().find_map(|device| device.block_around(wanted));
-        found.ok_or_else(|| Failure::new(crate::abi::WRONG_ADDRESS, format!("{wanted} is in no block")))
+        found.ok_or_else(|| Failure::new(crate::abi::WRONG_ADDRESS, format!("{wanted} is not in any block")))
     });
     match found {
         Ok((start, size)) => {
@@ -147,7 +147,9 @@ pub(crate) extern "C" fn makeroom_torch_record_stream(address: *mut c_void, stre
         let address = Address(address as u64);
         let devices = devices::all()?;
         let device = devices.iter().find(|device| device.reaches(address));
-        let foreign = || Failure::new(crate::abi::WRONG_ADDRESS, format!("{address} was not allocated here"));
+        let foreign = || {
+            Failure::new(crate::abi::WRONG_ADDRESS, format!("{address} was not allocated by makeroom's pool"))
+        };
         device.ok_or_else(foreign)?.record_stream(address, stream_id(stream))
     });
 }

@@ -1,5 +1,5 @@
 //! Shared test support: C programs compiled against the header, run on the software GPU.
-#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part, and a test may panic")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses part of it, and a test may panic")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -38,7 +38,7 @@ impl fmt::Display for Violation {
             Self::WrongFree(wrong) => wrong.fmt(formatter),
             Self::WrittenAfterFree(WrittenAfterFree { address, bytes, offset, allocated, freed }) => write!(
                 formatter,
-                "memory at {address} ({bytes}) was written after its free, {} bytes from its beginning; allocated by {allocated}, freed by {freed}",
+                "memory at {address} ({bytes}) was written after it was freed, {} bytes from its start; allocated by {allocated}, freed by {freed}",
                 offset.get()
             ),
         }

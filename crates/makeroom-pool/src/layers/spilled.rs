@@ -48,7 +48,10 @@ impl fmt::Display for Spilled {
             writeln!(formatter, "  {from:>10} to {to:>10} {:>8} blocks {:>12}", row.blocks, row.bytes)?;
         }
         if *made_way > 0 {
-            writeln!(formatter, "{made_way} of them were moved out for memory that is used more often")?;
+            writeln!(
+                formatter,
+                "{made_way} of them were spilled to make room for memory that is used more often"
+            )?;
         }
         if *small > 0 {
             writeln!(formatter, "{small} of them were small: the device was completely full")?;

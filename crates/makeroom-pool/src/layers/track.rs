@@ -182,14 +182,14 @@ impl<A: Allocator> Allocator for Track<A> {
 impl fmt::Display for TrackReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(formatter, "{} live, {} at the peak", self.live, self.peak)?;
-        writeln!(formatter, "{:>12} {:>12} {:>12} {:>8}  site", "at the peak", "its peak", "live", "asked")?;
+        writeln!(formatter, "{:>12} {:>12} {:>12} {:>8}  site", "at the peak", "its peak", "live", "count")?;
         for figures in self.sites.iter().take(SHOWN) {
             let SiteFigures { site, live, peak, at_peak, allocations, .. } = figures;
             writeln!(formatter, "{at_peak:>12} {peak:>12} {live:>12} {allocations:>8}  {site}")?;
         }
         match self.sites.len().saturating_sub(SHOWN) {
             0 => Ok(()),
-            more => writeln!(formatter, "and {more} sites more"),
+            more => writeln!(formatter, "and {more} more sites"),
         }
     }
 }

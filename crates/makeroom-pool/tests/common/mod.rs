@@ -1,6 +1,6 @@
 //! Shared test support: the software GPU, loaded once into the test process, with its clock and faults.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part, and a test may panic")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses part of it, and a test may panic")]
 
 pub(crate) mod aside;
 

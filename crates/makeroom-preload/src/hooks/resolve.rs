@@ -2,7 +2,7 @@
 //!
 //! The driver resolves the symbol with the caller's own version and flags, because these select the variant (`_v2`,
 //! `_ptsz`). If the address it returns is that of a function in the table, the hook's address replaces it. So a
-//! caller never gets a variant with other parameters than it expects.
+//! caller never gets a variant with parameters other than those it expects.
 
 use std::ffi::{CStr, c_char, c_void};
 

@@ -75,7 +75,7 @@ pub(crate) fn reserve(bytes: u64, device: Option<Device>) -> Option<Reservation>
 
 /// The reservation of a call that does not count.
 #[inline]
-#[allow(clippy::unnecessary_wraps, reason = "it stands beside calls that may be refused")]
+#[allow(clippy::unnecessary_wraps, reason = "it has the same signature as calls that can fail")]
 pub(crate) fn uncounted() -> Option<Reservation> {
     Some(Reservation { device: 0, bytes: 0 })
 }

@@ -122,7 +122,7 @@ pub(crate) unsafe fn allocate_from(
     // The first allocation creates the device's pool, which knows its default.
     let serving = devices::serving(place)?;
     let meaning = meaning(pool)?;
-    // The pool may belong to another device than the stream: leave that to the driver.
+    // The pool may belong to a different device than the stream: leave that to the driver.
     let is_here = match &meaning {
         Meaning::Default(default) => std::ptr::eq(*default, serving),
         Meaning::Created(created) => created.device == i32::from(place.device),

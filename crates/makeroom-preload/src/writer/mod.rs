@@ -305,7 +305,7 @@ fn work_until_end(mut writer: Writer) {
         if let Err(failure) = turn {
             IS_WRITING.store(false, Ordering::Release);
             if !writer.stop(&failure) {
-                print_later(format!("recording stopped: {failure}; the program goes on"));
+                print_later(format!("recording stopped: {failure}; the program continues"));
             }
         }
         if writer.is_useless() {

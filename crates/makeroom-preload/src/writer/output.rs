@@ -119,7 +119,7 @@ impl Output {
                     return Err(io::Error::other("the file was deleted"));
                 }
                 if status.length < self.length {
-                    return Err(io::Error::other("the file was cut"));
+                    return Err(io::Error::other("the file was truncated"));
                 }
                 return Ok(self.file.as_raw_fd());
             }
@@ -131,7 +131,7 @@ impl Output {
                 self.file.replace_gone(again);
             }
         }
-        Err(io::Error::other("the file was replaced, or the program closes its descriptor all the time"))
+        Err(io::Error::other("the file was replaced, or the program keeps closing its descriptor"))
     }
 }
 

@@ -58,6 +58,9 @@ impl Writer {
         if let Some(limit) = config().limit {
             definitions.encoder.limit(Bytes::new(limit));
         }
+        for (name, value) in &config().recorded {
+            definitions.encoder.variable(name, value);
+        }
         Self {
             path: output.path().to_vec(),
             output: Some(output),
@@ -83,7 +86,7 @@ impl Writer {
         self.turn_with(expected)
     }
 
-    /// Writes the remaining events and the end: an exit status, or that the recorder stepped aside.
+    /// Writes the remaining events and the end: an exit status, or that the recorder was turned off.
     pub(crate) fn last_turn(&mut self, status: Option<i32>) -> Result<(), Failure> {
         let result = self.turn_with(Some(End {
             time_ns: clock::monotonic_ns(),
@@ -91,7 +94,7 @@ impl Writer {
             status: status.unwrap_or(0) as u32 & 0xff,
         }));
         if status.is_none() && !self.is_stopped() && result.is_ok() {
-            self.tell_stop("the recorder failed and stepped aside");
+            self.tell_stop("the recorder failed and was turned off");
         }
         self.reports.deliver_all();
         result

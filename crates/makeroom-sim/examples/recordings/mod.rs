@@ -1,5 +1,5 @@
-//! The recordings that the tables of this folder are about: those named on the command line, or the project's own.
-#![expect(clippy::print_stderr, reason = "a file that is none is told beside the table")]
+//! The recordings used by the examples: those given on the command line, or the project's own.
+#![expect(clippy::print_stderr, reason = "files that are not recordings are reported next to the table")]
 
 use std::path::{Path, PathBuf};
 
@@ -9,16 +9,16 @@ use makeroom_trace::Input;
 
 /// One device of a recording.
 pub(crate) struct Recorded {
-    /// The file's name without its endings.
+    /// The file name without its extensions.
     pub(crate) name: String,
-    /// What the program did.
+    /// The recorded program.
     pub(crate) program: Program,
-    /// How many events were recorded, segments and second halves of frees included.
+    /// Number of recorded events, including segment events and completions of frees.
     #[allow(dead_code, reason = "not every table counts them")]
     pub(crate) events: usize,
 }
 
-/// All of them, read one by one.
+/// Reads the recordings one at a time.
 pub(crate) fn all() -> impl Iterator<Item = Recorded> {
     let named: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
     let paths = if named.is_empty() { own() } else { named };

@@ -120,7 +120,7 @@ fn the_limit_follows_from_the_garbage_that_was_collected() {
             let &[bounds] = inferred.inferred_limits.as_slice() else { panic!("{text}, {seed}") };
             let at_most = bounds.at_most.unwrap();
             assert!((bounds.at_least..=at_most).contains(&limit), "{text}, {seed}: {bounds:?}");
-            // One that is given is taken as it is.
+            // A given limit is used as is.
             let given = checked(&settings, &trace, Some(limit));
             assert_eq!((given.mismatched, given.inferred_limits.len()), (0, 0), "{text}, {seed}");
             // The bounds are tight: a higher limit contradicts the recording, unless a memory pool is assumed.
@@ -148,7 +148,8 @@ fn a_limit_that_changes_is_inferred_as_two() {
             let trace = recording_from(allocator, seed, Some(second * MIB / 2));
             let inferred = checked(&settings, &trace, None);
             assert_eq!(inferred.mismatched, 0, "{seed}: {:?}", inferred.first_mismatch);
-            // A change is seen where the garbage contradicts the first limit, which it does not with all seeds.
+            // A change is detected where the garbage contradicts the first limit, which does not happen with every
+            // seed.
             assert!((1..=2).contains(&inferred.inferred_limits.len()), "{seed}");
             changes += inferred.inferred_limits.len() - 1;
         }
@@ -156,7 +157,7 @@ fn a_limit_that_changes_is_inferred_as_two() {
     assert!(changes > 4, "{changes}");
 }
 
-/// The limit fails requests that free memory of an expandable segment would serve, if `max_split_size_mb` forbids to use
+/// The limit fails requests that free memory in an expandable segment could serve, if `max_split_size_mb` rules out
 /// that block: PyTorch compares before it looks for a segment to grow.
 #[test]
 fn an_unknown_limit_fails_expandable_segments_that_need_not_grow() {

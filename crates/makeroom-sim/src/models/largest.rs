@@ -49,7 +49,7 @@ impl Largest {
         if from as usize >= leaves {
             return None;
         }
-        // Up to the first subtree at or behind `from` that has such a list, then down to it.
+        // Go up to the first subtree at or after `from` that contains such a list, then down to the list.
         let mut node = leaves + from as usize;
         while self.nodes[node] < size {
             while node % 2 == 1 {

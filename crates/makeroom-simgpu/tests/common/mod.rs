@@ -1,6 +1,6 @@
 //! Shared by the tests of the built libraries: a directory with them, and compiling and running small C programs.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part, and a test may panic")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses part of it, and a test may panic")]
 
 use std::ffi::{CString, c_void};
 use std::path::{Path, PathBuf};

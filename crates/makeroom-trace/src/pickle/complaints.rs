@@ -1,5 +1,5 @@
 //! The machine's errors, each with the offset of the opcode at fault.
-#![expect(clippy::unnecessary_box_returns, reason = "the machine's results hold boxed errors")]
+#![expect(clippy::unnecessary_box_returns, reason = "the machine's results contain boxed errors")]
 
 use super::machine::Machine;
 use super::opcode as op;

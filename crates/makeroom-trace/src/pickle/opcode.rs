@@ -77,8 +77,8 @@ pub(super) fn refused(opcode: u8) -> Option<&'static str> {
         0x81 => "a class (NEWOBJ)",
         0x92 => "a class (NEWOBJ_EX)",
         0x82..=0x84 => "something from Python's extension registry (EXT)",
-        b'P' | b'Q' => "a loader of objects kept elsewhere (PERSID)",
-        0x97 | 0x98 => "a provider of buffers kept elsewhere (NEXT_BUFFER)",
+        b'P' | b'Q' => "a reference to an object stored elsewhere (PERSID)",
+        0x97 | 0x98 => "a reference to a buffer stored elsewhere (NEXT_BUFFER)",
         _ => return None,
     })
 }

@@ -83,8 +83,8 @@ impl Header {
             ..Self::default()
         };
         // Each argument takes at least one byte, so an excessive count ends in an error before it exhausts memory.
-        for _ in 0..cursor.number("a number of words")? {
-            header.command_line.push(cursor.text("a word of the command line")?);
+        for _ in 0..cursor.number("the number of command-line arguments")? {
+            header.command_line.push(cursor.text("a command-line argument")?);
         }
         header.rest = cursor.take_rest().to_vec();
         Ok(header)

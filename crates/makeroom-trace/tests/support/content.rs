@@ -1,5 +1,5 @@
 //! Decodes `.room` files into a comparable form, and encodes them again.
-#![allow(dead_code, unreachable_pub, reason = "each test has its own copy and uses its own part of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test compiles its own copy and uses part of it")]
 
 use makeroom_trace::Error;
 use makeroom_trace::room::{

@@ -1,5 +1,5 @@
 //! A small pickler that imitates several writers.
-#![allow(dead_code, unreachable_pub, reason = "each test has its own copy and uses its own part of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test compiles its own copy and uses part of it")]
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
 //! Recordings for measurements and tests: a synthetic one, and one from a real PyTorch run.
-#![allow(dead_code, unreachable_pub, reason = "each test has its own copy and uses its own part of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test compiles its own copy and uses part of it")]
 
 use makeroom_core::{Action, Address, Bytes, DeviceIndex, StackId, Trace};
 use makeroom_trace::room::{

@@ -13,7 +13,9 @@ use super::sizes::card_size;
 /// How to look at the machine.
 #[derive(Debug, Args)]
 pub(crate) struct Looking {
-    /// Directory of the process file system; inside a container, where the host's is mounted
+    /// Process file system to read
+    ///
+    /// In a container, pass the directory where the host's /proc is mounted.
     #[arg(long, value_name = "DIR", default_value = "/proc")]
     pub(crate) proc: PathBuf,
 
@@ -22,7 +24,7 @@ pub(crate) struct Looking {
     pub(crate) deadline: f64,
 }
 
-/// Show which processes hold GPU memory, and explain what no process accounts for
+/// Show which processes hold GPU memory, and memory without an owner
 ///
 /// Prints one table per GPU, the fullest first: every process that the driver lists, with its user, container, pod or job.
 /// For memory without a listed owner it names the most likely cause and the evidence. It never stops a process; it
@@ -32,12 +34,14 @@ pub(crate) struct Looking {
 Examples:
   makeroom ps                               show all GPUs and processes
   makeroom ps --require 20GiB && ./train    start only if 20 GiB are free
-  sudo makeroom ps                          include details of other users' processes
-  makeroom ps --proc /host/proc             in a container with the host's /proc mounted there
+  sudo makeroom ps                          show details of all users
+  makeroom ps --proc /host/proc             in a container
 
-Exit status: 0 on success; 1 if the driver did not respond or --require cannot be met.")]
+Exit status: 0 on success; 1 if the driver did not respond or --require fails.")]
 pub(crate) struct Ps {
-    /// Fail unless this much memory is free on one GPU, and list the processes that would have to exit
+    /// Fail unless this much memory is free on one GPU
+    ///
+    /// Lists the processes that would have to exit.
     #[arg(long, value_name = "SIZE", value_parser = card_size)]
     pub(crate) require: Option<Bytes>,
 
@@ -45,7 +49,7 @@ pub(crate) struct Ps {
     #[arg(long, value_name = "INDEX", requires = "require")]
     pub(crate) device: Option<u32>,
 
-    /// List all processes, also small ones
+    /// List all processes, including small ones
     #[arg(long)]
     pub(crate) all: bool,
 
@@ -94,15 +98,17 @@ pub(crate) struct Doctor {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  makeroom serve                                 serve http://127.0.0.1:9401/metrics
-  makeroom serve --listen 0.0.0.0:9401           accept connections from other machines
-  makeroom serve --otlp http://127.0.0.1:4318    also send to an OpenTelemetry collector")]
+  makeroom serve                               at 127.0.0.1:9401/metrics
+  makeroom serve --listen 0.0.0.0:9401         also for other machines
+  makeroom serve --otlp http://127.0.0.1:4318  also send to OpenTelemetry")]
 pub(crate) struct Serve {
     /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9401", value_parser = address)]
     pub(crate) listen: SocketAddr,
 
-    /// TLS and users, in the format of Prometheus exporters; needs a build with the feature `tls`
+    /// TLS and users, in the format of Prometheus exporters
+    ///
+    /// Needs a build with the feature `tls`.
     #[arg(long, alias = "web.config.file", value_name = "FILE")]
     pub(crate) web_config: Option<PathBuf>,
 

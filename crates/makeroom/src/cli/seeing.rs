@@ -14,13 +14,15 @@ use super::sizes::card_size;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  makeroom view snapshot.pickle                      open in the browser
-  makeroom view before.pickle after.pickle           compare two runs side by side
-  makeroom view run.room -o report.html              write one file that works offline
-  makeroom view --no-browser --port 8080 run.room    on a remote machine; then, locally:
-                                                     ssh -L 8080:127.0.0.1:8080 REMOTE")]
+  makeroom view snapshot.pickle              open in the browser
+  makeroom view before.pickle after.pickle   compare two runs side by side
+  makeroom view run.room -o report.html      write one file that works offline
+
+On a remote machine, and then on this one:
+  makeroom view --no-browser --port 8080 run.room
+  ssh -L 8080:127.0.0.1:8080 REMOTE")]
 pub(crate) struct View {
-    /// Recording or snapshot, or `-` for standard input; a second one is shown side by side
+    /// One or two recordings or snapshots; `-` for standard input
     #[arg(required = true, num_args = 1..=2, value_name = "INPUT")]
     pub(crate) inputs: Vec<PathBuf>,
 
@@ -44,20 +46,22 @@ pub(crate) struct View {
     #[arg(long, value_name = "SIZE", value_parser = card_size, conflicts_with = "card")]
     pub(crate) memory: Option<Bytes>,
 
-    /// Size of the GPU; the share of the driver and the CUDA context is deducted
+    /// Size of the GPU
+    ///
+    /// The share of the driver and the CUDA context is deducted.
     #[arg(long, value_name = "SIZE", value_parser = card_size)]
     pub(crate) card: Option<Bytes>,
 }
 
-/// Export a recording to Perfetto, speedscope, PyTorch's viewer, Parquet or CSV
+/// Export a recording to Perfetto, speedscope, Parquet or CSV
 ///
-/// docs/export.md describes every column.
+/// PyTorch's viewer reads the format `snapshot`. docs/export.md describes the columns of the tables.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  makeroom export run.room --to perfetto -o run.json          open it at https://ui.perfetto.dev
+  makeroom export run.room --to perfetto -o run.json      for ui.perfetto.dev
   makeroom export run.room --to speedscope -o run.speedscope.json
-  makeroom export run.room --to snapshot -o run.pickle        for https://pytorch.org/memory_viz
+  makeroom export run.room --to snapshot -o run.pickle    for memory_viz
   makeroom export run.room --to parquet -o run.parquet
   makeroom export run.room --to csv --table events | head")]
 pub(crate) struct Export {

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "../support/machine.rs"]
-#[allow(dead_code, reason = "other tests use the rest of it")]
+#[allow(dead_code, reason = "other tests use the rest")]
 mod machine;
 
 use machine::{Machine, json, text};

@@ -242,8 +242,8 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Moves a buffer behind the unplaced ones of a section. Undone in reverse order, this needs no record: the buffer
-    /// is then right behind the last unplaced one.
+    /// Moves a buffer behind the unplaced ones of a section. Undo in reverse order needs no record, because the buffer
+    /// is then directly after the last unplaced one.
     fn stop_waiting(&mut self, buffer: usize, section: usize) {
         let instance = self.instance;
         let slot = |other: usize| section - instance.first[other] as usize;

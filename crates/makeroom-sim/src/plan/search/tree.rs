@@ -7,7 +7,7 @@
 //!
 //! Three techniques keep the tree small. When placed buffers have divided the remaining ones into groups that share no
 //! section (components), the groups are solved one after the other, and the first that fails refutes their common
-//! parent immediately. Refuted states are remembered by fingerprint, also across restarts, because the unplaced buffers
+//! parent immediately. Refuted states are remembered by fingerprint, even across restarts, because the unplaced buffers
 //! and their earliest offsets determine everything. Equal buffers are placed in only one order.
 //!
 //! The stack is explicit, so its depth is limited by memory and not by the thread's stack.

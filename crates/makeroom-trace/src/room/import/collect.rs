@@ -18,6 +18,8 @@ use crate::room::{
     StackNumber, ThreadNumber,
 };
 
+/// Maximum number of environment variables; a recorder writes a handful.
+const MOST_VARIABLES: usize = 1024;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 pub(super) const OUT_OF_MEMORY: u32 = 2;
 /// Value of `extra` for physical memory on the host.
@@ -93,7 +95,7 @@ pub(super) struct Collected {
     pub(super) devices: Vec<DeviceIndex>,
     pub(super) rows: Rows,
     pub(super) others: Vec<OtherEvent>,
-    /// One for each device: the first.
+    /// The first definition of each device.
     pub(super) device_definitions: Vec<DeviceDefinition>,
     defined: HashSet<DeviceIndex, FastHasher>,
     pub(super) device_samples: Vec<(i64, DeviceSample)>,
@@ -101,6 +103,8 @@ pub(super) struct Collected {
     pub(super) remarks: Vec<(i64, Remark)>,
     pub(super) end: Option<End>,
     pub(super) limit: Option<Bytes>,
+    /// Environment variables, the first value of each.
+    pub(super) environment: BTreeMap<String, String>,
     /// Successful and failed calls, by kind.
     pub(super) calls: BTreeMap<u8, (u64, u64)>,
     pub(super) dropped: u64,
@@ -131,6 +135,7 @@ impl Collected {
             remarks: Vec::new(),
             end: None,
             limit: None,
+            environment: BTreeMap::new(),
             calls: BTreeMap::new(),
             dropped: 0,
             last_ns: 0,
@@ -175,6 +180,7 @@ impl Collected {
             Record::Note(note) => self.add_note(&note),
             Record::End(end) => self.end = Some(end),
             Record::Limit(limit) => self.limit = Some(limit),
+            Record::Variable { name, value } => self.add_variable(&name, &value),
             Record::Unknown { .. } => self.unknown += 1,
         }
         Ok(())
@@ -188,6 +194,13 @@ impl Collected {
             let time_us = self.clock.date_us(since_ns);
             let measured = HostSample { time_us, resident, cgroup_usage, cgroup_limit, pinned };
             self.host_samples.push((since_ns, measured));
+        }
+    }
+
+    fn add_variable(&mut self, name: &[u8], value: &[u8]) {
+        if self.environment.len() < MOST_VARIABLES {
+            let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+            self.environment.entry(text(name)).or_insert_with(|| text(value));
         }
     }
 
@@ -290,8 +303,8 @@ impl Collected {
     }
 }
 
-/// Frees are stamped with the device that was current, or with none: what counts is where the memory was taken.
-/// Addresses are the same for all devices of a process.
+/// Sets the device of frees. They are recorded with the current device or none, but the device that counts is the one
+/// where the memory was allocated. Addresses are unique across all devices of a process.
 fn find_devices_of_frees(rows: &mut Rows) {
     let mut taken: FastMap<u64, DeviceIndex> = FastMap::default();
     for position in 0..rows.len() {
@@ -314,7 +327,7 @@ fn find_devices_of_frees(rows: &mut Rows) {
 }
 
 impl Role {
-    /// Whether it says something of a device's memory itself.
+    /// Whether the event concerns a device's memory itself.
     pub(super) fn is_about_memory(self) -> bool {
         !matches!(self, Self::Wait | Self::EndStream)
     }
@@ -325,7 +338,7 @@ impl Role {
     }
 }
 
-/// Whether an event that is not about device memory is looked at; most calls are only counted.
+/// Whether an event that is not about device memory is processed; most calls are only counted.
 fn is_of_use(kind: EventKind) -> bool {
     matches!(
         kind,
@@ -352,7 +365,7 @@ fn is_of_use(kind: EventKind) -> bool {
     )
 }
 
-/// What an event does to device memory; `None` when it is about something else.
+/// The effect of an event on device memory; `None` if it is about something else.
 fn role(event: &Event) -> Option<Role> {
     Some(match event.kind {
         EventKind::DeviceAlloc

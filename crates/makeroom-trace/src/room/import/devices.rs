@@ -93,7 +93,7 @@ pub(super) fn assemble(
     process.freed_with_contexts = freed_with_contexts;
 }
 
-/// The stream-ordered frees for which a record says when they were complete.
+/// The stream-ordered frees whose completion is recorded.
 fn frees_completed_later(rows: &Rows) -> RowSet {
     let mut found = RowSet::default();
     let mut completed: HashSet<(DeviceIndex, u64), FastHasher> = HashSet::default();
@@ -116,9 +116,10 @@ fn frees_completed_later(rows: &Rows) -> RowSet {
     found
 }
 
-/// Where memory was taken in contexts that end during the recording.
+/// The addresses of memory allocated in contexts that are destroyed during the recording.
 ///
-/// A recording may have as many contexts as events, so the end of one must not look at the memory of all others.
+/// A recording can have as many contexts as events, so the end of one context must not examine the memory of all
+/// others.
 struct EndingContexts {
     taken: FastMap<u64, BTreeSet<(DeviceIndex, u64)>>,
 }
@@ -150,7 +151,7 @@ impl EndingContexts {
     }
 }
 
-/// What the rows around a row tell of it.
+/// What the surrounding rows show about a row.
 #[derive(Clone, Copy)]
 struct Known {
     /// It allocates a segment: memory that a framework divides into tensors.
@@ -238,7 +239,7 @@ impl<'import> Device<'import> {
     }
 
     fn apply(&mut self, row: &Row, known: Known, queues: &mut Queues) {
-        // The driver's pools are not asked where makeroom's own answers.
+        // makeroom's own pool, if it serves the device, replaces the driver's pools.
         if self.pool.is_none() {
             let there = self.blocks.get(&row.address).or(self.segments.get(&row.address));
             self.pending.see(row, there.map(|taken| taken.size), queues);
@@ -351,7 +352,7 @@ impl<'import> Device<'import> {
         }
     }
 
-    /// A range may contain several mappings, each of which is undone as it was counted.
+    /// Unmaps a range, which may contain several mappings; each is undone as it was counted.
     fn unmap(&mut self, row: &Row) {
         let end = row.address.saturating_add(row.size);
         let mut mappings: Vec<(u64, Mapping)> =
@@ -374,7 +375,7 @@ impl<'import> Device<'import> {
         }
     }
 
-    /// Everything that was taken in a context goes with it. `addresses`: where that may be, in order.
+    /// Frees everything that was allocated in a destroyed context. `addresses` are the candidates, in order.
     fn end_context(&mut self, ended: &EndedContext, addresses: &[u64]) {
         let of_context = |taken: &FastMap<u64, Taken>| -> Vec<(u64, u64)> {
             let found = addresses.iter().filter_map(|address| Some((*address, taken.get(address)?)));

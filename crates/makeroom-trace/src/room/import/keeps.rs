@@ -1,13 +1,13 @@
 //! Memory that the driver keeps for a process beyond its live allocations, at each sample of a device:
 //!
 //! ```text
-//! streams   memory its pool had taken − live stream-ordered memory
-//! graphs    memory that graphs had taken − their live allocations
-//! unmapped  Σ physical memory that exists and is not mapped
+//! streams   memory reserved by its pool − live stream-ordered memory
+//! graphs    memory reserved for graphs − their live allocations
+//! unmapped  Σ physical memory that exists but is not mapped
 //! ```
 //!
-//! A pool whose request fails keeps what it got until then, and so do expandable segments for a moment. At a failure,
-//! this can be more than the context.
+//! A pool whose request fails keeps the memory it had received until then, and so do expandable segments for a moment.
+//! At a failure, this can be more than the context.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use super::Clock;
 use super::collect::{Collected, ON_HOST, OtherEvent, Role, Row};
 use crate::room::EventKind;
 
-/// Goes through all events in order of time. The result is sorted by device and time.
+/// Processes all events in order of time. The result is sorted by device and time.
 pub(super) fn find(clock: Clock, collected: &Collected) -> Vec<DriverKeeps> {
     let mut keepers: FastMap<DeviceIndex, Keeper> = FastMap::default();
     let mut rows = collected.rows.iter().map(|(_, row)| row).filter(|row| !row.is_refused).peekable();
@@ -53,11 +53,11 @@ struct Keeper {
     handles: FastMap<u64, Physical>,
     /// The handle mapped at each address.
     places: BTreeMap<u64, u64>,
-    /// Σ of the physical memory that lies at no address.
+    /// Σ of unmapped physical memory.
     unmapped: u128,
 }
 
-/// Memory that the driver takes in large pieces and suballocates.
+/// Memory that the driver allocates in large pieces and suballocates.
 #[derive(Default)]
 struct Pool {
     taken: u64,
@@ -73,7 +73,7 @@ struct Physical {
 }
 
 impl Physical {
-    /// How much of it lies at no address.
+    /// How much of it is not mapped.
     fn unmapped(&self) -> u128 {
         if self.places == 0 { self.size.into() } else { 0 }
     }

@@ -1,21 +1,21 @@
 //! Converts a `.room` file to a trace.
 //!
 //! ```text
-//! definitions.rs  names, frames and stacks to the trace's own tables
+//! definitions.rs  maps names, frames and stacks to the trace's own tables
 //! collect.rs      one pass over the file: rows of device memory, and everything else
 //! rows.rs         these rows, packed
-//! refusals.rs     which refused requests were only a first attempt
-//! segments.rs     which driver memory a framework cuts its tensors out of
-//! devices.rs      rows in the order of time into the events of each device
-//! pending.rs      frees in stream order that were not known to be back
-//! keeps.rs        what the driver kept beyond what it handed out
+//! refusals.rs     finds failed requests that were retried
+//! segments.rs     finds the driver memory that a framework divides into tensors
+//! devices.rs      converts rows, in order of time, to the events of each device
+//! pending.rs      stream-ordered frees that are not known to be complete
+//! keeps.rs        memory that the driver keeps beyond live allocations
 //! process.rs      pinned memory, contexts, code, measurements
 //! ```
 //!
-//! **Tensors and driver memory.** If a framework's blocks were recorded, they are the allocations of the trace, and
-//! the driver memory of that framework is segments: everything that PyTorch's allocator requested, by its stack, and
-//! all memory that contained tensors. Driver memory of other code (NCCL, another framework, the program itself) is an
-//! allocation like a tensor. Without tensors, all driver memory is.
+//! **Tensors and driver memory.** If a framework's blocks were recorded, they are the allocations of the trace, and the
+//! driver memory of that framework is segments: all memory requested by PyTorch's allocator, according to its stack,
+//! and all memory that contained tensors. Driver memory of other code (NCCL, another framework, the program itself) is
+//! an allocation like a tensor. Without tensors, all driver memory is.
 //!
 //! Memory that does not belong to this process is not an allocation: address ranges, and memory imported from other
 //! processes or other APIs. Managed memory counts on the device where it was requested; memory of graphs counts from
@@ -31,6 +31,7 @@ mod refusals;
 mod rows;
 mod segments;
 
+use std::collections::BTreeMap;
 use std::io::Read;
 
 use makeroom_core::{Bytes, Trace, TraceKind};
@@ -38,6 +39,9 @@ use makeroom_core::{Bytes, Trace, TraceKind};
 use self::collect::Collected;
 use super::{Frame, Header, Reader};
 use crate::error::Error;
+
+/// The variables that PyTorch's allocator reads, the newer one first.
+const TORCH_SETTINGS: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
 
 /// Reads a file up to its last complete frame.
 pub(crate) fn read(stream: impl Read) -> Result<Trace, Error> {
@@ -64,8 +68,17 @@ pub(crate) fn read(stream: impl Read) -> Result<Trace, Error> {
     process.unread = reader.unread().map_or(Bytes::ZERO, |unread| unread.bytes);
     devices::assemble(&mut trace, clock, &mut collected, &ended, &mut process);
     trace.notes.extend(notes(&collected, &process));
+    trace.settings.text = torch_settings(&process.identity.environment);
     trace.process = Some(process);
     Ok(trace)
+}
+
+/// The settings of PyTorch's allocator. `None` also if its two variables contradict each other: which of them applies
+/// depends on PyTorch's version.
+fn torch_settings(environment: &BTreeMap<String, String>) -> Option<String> {
+    let mut given = TORCH_SETTINGS.iter().filter_map(|&name| environment.get(name));
+    let first = given.next()?;
+    given.all(|other| other == first).then(|| first.clone())
 }
 
 /// Notes for the readers of a result about the recording.
@@ -82,7 +95,10 @@ fn notes(collected: &Collected, process: &makeroom_core::ProcessRecord) -> Vec<S
     count("events that the recorder dropped", process.dropped);
     count("events whose stack is missing from the file", collected.undefined);
     count("records of a later version of makeroom, skipped", collected.unknown);
-    count("driver allocations that failed at first and succeeded when retried", process.refused_then_served);
+    count(
+        "other driver allocations that failed and succeeded on retry (no action needed)",
+        process.refused_then_served,
+    );
     if let Some((kind, error)) = collected.first_failed {
         notes.push(format!(
             "calls that failed for a reason other than memory: {}; the first: {} with error {error}",

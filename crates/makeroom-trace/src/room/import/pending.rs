@@ -21,14 +21,14 @@ use crate::room::EventKind;
 const LEGACY: u64 = 1;
 const PER_THREAD: u64 = 2;
 
-/// A stream, told from others that have the same handle.
+/// A stream, distinguished from others that have the same handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Stream {
     /// The default stream of a context.
     Default { context: u64 },
     /// The per-thread default stream.
     OfThread { context: u64, thread: u32 },
-    /// A stream that the program created.
+    /// A stream created by the program.
     Made { handle: u64 },
 }
 
@@ -59,22 +59,23 @@ struct Waiting {
     since_ns: i64,
 }
 
-/// A free in a stream's queue: when, on which device and at which address.
+/// A free in a stream's queue: time, device and address.
 type Queued = (i64, DeviceIndex, u64);
 
-/// The waiting frees of all devices, by stream.
+/// The pending frees of all devices, by stream.
 ///
-/// A wait must not look at streams that it does not cover, nor at frees that it does not complete: a recording may have
-/// as many streams and waits as events. So the streams that a wait for a context covers are ordered by their first free.
+/// A synchronization must not examine streams that it does not cover, or frees that it does not complete: a recording
+/// can have as many streams and synchronizations as events. Therefore, the streams covered by a synchronization of a
+/// context are ordered by their first free.
 #[derive(Debug)]
 pub(super) struct Queues {
-    /// In the order of time; what was handed out anew stays until it is met.
+    /// In order of time. Frees of memory that has been reused stay until they reach the front.
     streams: FastMap<Stream, VecDeque<Queued>>,
-    /// What was freed on streams that are gone.
+    /// Frees on destroyed streams.
     gone: BinaryHeap<Reverse<Queued>>,
-    /// The streams with waiting frees by the time of their first one, for each context that a wait may cover.
+    /// The streams with pending frees by the time of their first one, for each context that can be synchronized.
     first: FastMap<u64, BTreeSet<(i64, Stream)>>,
-    /// The process has no second context, so that every stream is of this one.
+    /// The process has a single context, so every stream belongs to it.
     has_one_context: bool,
 }
 
@@ -84,14 +85,14 @@ impl Queues {
         Self { streams, gone, first, has_one_context }
     }
 
-    /// The context for which a stream is waited for.
+    /// The context whose synchronization covers a stream.
     fn context_of(&self, stream: Stream) -> Option<u64> {
         if self.has_one_context { Some(0) } else { stream.context() }
     }
 
     fn push(&mut self, stream: Stream, queued: Queued) {
         let queue = self.streams.entry(stream).or_default();
-        // Memory that is freed again without having been handed out: only the last free counts.
+        // The memory is freed again without having been reused: only the last free counts.
         if queue.len() > 1
             && let Some(last) = queue.back_mut().filter(|last| (last.1, last.2) == (queued.1, queued.2))
         {
@@ -106,7 +107,7 @@ impl Queues {
         }
     }
 
-    /// Takes a stream's queue out, or what was freed before a moment.
+    /// Removes a stream's queue, or the part of it before a moment.
     fn take(&mut self, stream: Stream, before_ns: Option<i64>) -> Vec<Queued> {
         let Some(queue) = self.streams.get_mut(&stream) else { return Vec::new() };
         let old_first = queue.front().map(|queued| queued.0);
@@ -130,7 +131,7 @@ impl Queues {
         taken
     }
 
-    /// The program has waited for a stream or for a context, or ended a stream: what is complete with that.
+    /// The frees that are complete after a synchronization of a stream or a context, or the destruction of a stream.
     pub(super) fn wait(&mut self, row: &Row) -> Vec<Queued> {
         if row.role == Role::EndStream {
             let queue = self.take(Stream::of(row), None);
@@ -151,7 +152,7 @@ impl Queues {
         while let Some(stream) = covered(self) {
             complete.extend(self.take(stream, Some(began_ns)));
         }
-        // A stream that is gone has no context.
+        // A destroyed stream has no context.
         while self.has_one_context
             && let Some(&Reverse(queued)) = self.gone.peek()
             && queued.0 < began_ns
@@ -163,21 +164,21 @@ impl Queues {
     }
 }
 
-/// The waiting frees of one device.
+/// The pending frees of one device.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     /// By address.
     waiting: BTreeMap<u64, Waiting>,
     /// Σ of their sizes.
     bytes: u128,
-    /// How many of them are on each stream, by handle.
+    /// The number of pending frees on each stream, by handle.
     handles: FastMap<u64, u64>,
     at_refusal: Option<PendingFrees>,
     asked: Option<AskedMeanwhile>,
 }
 
 impl Pending {
-    /// Looks at an event before it happens. `size`: of what is at its address.
+    /// Processes an event before it is applied. `size` is the size of the memory at its address.
     pub(super) fn see(&mut self, row: &Row, size: Option<u64>, queues: &mut Queues) {
         match (row.role, row.kind) {
             (Role::Give, EventKind::StreamFree) => {
@@ -200,7 +201,7 @@ impl Pending {
         }
     }
 
-    /// The free of a moment is complete, if it is still the last one at its address.
+    /// Completes the free made at this time, if it is still the last one at its address.
     pub(super) fn complete(&mut self, address: u64, since_ns: i64) {
         if self.waiting.get(&address).is_some_and(|free| free.since_ns == since_ns) {
             self.remove(address);
@@ -218,7 +219,7 @@ impl Pending {
         }
     }
 
-    /// A request finally failed.
+    /// Records that a request finally failed.
     pub(super) fn refused(&mut self) {
         if self.at_refusal.is_none() {
             self.at_refusal = Some(self.now());
@@ -241,7 +242,7 @@ impl Pending {
         }
     }
 
-    /// Memory that is handed out again was complete.
+    /// Reused memory must have been complete.
     fn hand_out(&mut self, address: u64, size: u64) {
         let end = address.saturating_add(size.max(1));
         while let Some((&start, waiting)) = self.waiting.range(..end).next_back() {

@@ -35,7 +35,7 @@ pub(super) fn assemble(
 ) -> (ProcessRecord, Vec<EndedContext>) {
     let driver_keeps = keeps::find(clock, collected);
     let mut assembly = Assembly::new(clock, header);
-    // Each event goes when it has become a record: there may be millions of either.
+    // Events are dropped as they become records: there can be millions of both.
     let mut others = std::mem::take(&mut collected.others);
     others.reverse();
     while let Some(other) = others.pop() {
@@ -49,7 +49,7 @@ pub(super) fn assemble(
     let measured = std::mem::take(&mut collected.device_samples).into_iter();
     record.device_samples =
         measured.map(|(since_ns, sample)| device_sample(clock, since_ns, sample)).collect();
-    // They come in the order of time, which stays within each device.
+    // They are in order of time, which is preserved within each device.
     record.device_samples.sort_by_key(|sample| sample.device);
     let measured = std::mem::take(&mut collected.host_samples).into_iter();
     record.host_samples = measured.map(|(_, sample)| sample).collect();
@@ -60,6 +60,7 @@ pub(super) fn assemble(
     record.dropped = collected.dropped;
     record.recorded_us = u64::try_from(collected.last_ns).unwrap_or(0) / 1000;
     record.limit = collected.limit;
+    record.identity.environment = std::mem::take(&mut collected.environment);
     record.calls = collected
         .calls
         .iter()
@@ -88,6 +89,7 @@ fn identity(header: &Header, clock: Clock) -> ProcessIdentity {
         executable: text(&header.executable),
         working_directory: (!header.working_directory.is_empty()).then(|| text(&header.working_directory)),
         command_line: header.command_line.iter().map(|word| text(word)).collect(),
+        environment: BTreeMap::new(),
         began_us: clock.date_us(0),
     }
 }

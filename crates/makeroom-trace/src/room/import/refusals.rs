@@ -15,20 +15,20 @@ use crate::room::EventKind;
 /// The failures that do not count.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
-    /// Positions of rows.
+    /// Indices of rows.
     silenced: RowSet,
-    /// A framework's refusals of its own that follow one of the driver.
+    /// A framework's own failures that follow a failure of the driver.
     asked: RowSet,
-    /// How many of them were served when they were made again.
+    /// The number of them that succeeded when retried.
     pub(super) served: u64,
 }
 
 impl Attempts {
-    /// Looks at the rows in the order of time.
+    /// Processes the rows in order of time.
     pub(super) fn find(rows: &Rows) -> Self {
         let mut attempts = Self::default();
         let has_framework = rows.iter().any(|(_, row)| is_tensor(&row));
-        // The last refusal of each thread, while it may still be made again.
+        // The last failure of each thread, as long as it may still be retried.
         let mut open: FastMap<u32, usize> = FastMap::default();
         let mut last_gift: FastMap<u32, usize> = FastMap::default();
         for (index, row) in rows.iter() {

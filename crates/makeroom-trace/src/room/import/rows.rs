@@ -1,9 +1,9 @@
-//! Rows of device memory, packed: a file may have an event in three bytes, and each becomes a row.
+//! Packed rows of device memory: an event takes as little as three bytes in a file, and each becomes a row.
 //!
-//! What repeats (streams, contexts, devices) is stored once and named by its position. Rows lie in chunks, so that those
-//! which have become events of a device can be dropped while the rest is still needed.
+//! Repeated values (streams, contexts, devices) are stored once and referenced by index. Rows are stored in chunks, so
+//! that rows that have been converted to events can be freed while the rest are still needed.
 //!
-//! A row takes 56 bytes; a set of rows takes a bit each.
+//! A row takes 56 bytes; a set of rows takes one bit per row.
 
 use std::hash::Hash;
 
@@ -13,10 +13,11 @@ use super::collect::{Role, Row};
 use super::definitions::Asker;
 use crate::room::EventKind;
 
-/// Rows in a chunk: 36 MB. The C library returns blocks of more than 32 MiB to the system at once; smaller ones may stay.
+/// Rows per chunk, 36 MB. The C library returns blocks of more than 32 MiB to the system immediately; smaller ones may
+/// stay.
 const CHUNK: usize = 640_000;
 
-/// Rows in the order in which they were added, or of time once they are sorted.
+/// Rows in the order in which they were added, or in order of time once they are sorted.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     chunks: Vec<Vec<Packed>>,
@@ -26,7 +27,7 @@ pub(super) struct Rows {
     devices: Table<DeviceIndex>,
 }
 
-/// A row with positions in tables.
+/// A row with indices into tables.
 #[derive(Clone, Copy, Debug)]
 struct Packed {
     since_ns: i64,
@@ -47,7 +48,7 @@ struct Packed {
 
 const _: () = assert!(size_of::<Packed>() == 56);
 
-/// Values that are named by their position.
+/// Values that are referenced by index.
 #[derive(Debug)]
 struct Table<T> {
     values: Vec<T>,
@@ -71,7 +72,7 @@ impl<T: Copy + Eq + Hash> Table<T> {
 }
 
 impl Rows {
-    /// How many there are.
+    /// The number of rows.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -87,7 +88,7 @@ impl Rows {
             context: self.contexts.position(row.context),
             thread: row.thread,
             stack: row.stack,
-            // The device of a wait is of no interest, and any number may stand there.
+            // The device of a synchronization is irrelevant and can be any number.
             device: if row.role.is_about_memory() { self.devices.position(row.device) as u16 } else { 0 },
             kind: row.kind,
             role: row.role,
@@ -97,7 +98,7 @@ impl Rows {
         if let Some(chunk) = self.chunks.last_mut().filter(|chunk| chunk.len() < CHUNK) {
             chunk.push(packed);
         } else {
-            // A small file needs no whole chunk.
+            // A small file does not need a whole chunk.
             let mut chunk = Vec::with_capacity(if self.chunks.is_empty() { 0 } else { CHUNK });
             chunk.push(packed);
             self.chunks.push(chunk);
@@ -113,7 +114,7 @@ impl Rows {
         &mut self.chunks[position / CHUNK][position % CHUNK]
     }
 
-    /// The row at a position.
+    /// The row at an index.
     pub(super) fn get(&self, position: usize) -> Row {
         let packed = self.packed(position);
         Row {
@@ -133,7 +134,7 @@ impl Rows {
         }
     }
 
-    /// All rows with their positions.
+    /// All rows with their indices.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (usize, Row)> + '_ {
         (0..self.len).map(|position| (position, self.get(position)))
     }
@@ -143,13 +144,13 @@ impl Rows {
         self.len.checked_sub(1).map(|last| self.get(last))
     }
 
-    /// Says on which device a row is.
+    /// Sets the device of a row.
     pub(super) fn set_device(&mut self, position: usize, device: DeviceIndex) {
         let device = self.devices.position(device) as u16;
         self.packed_mut(position).device = device;
     }
 
-    /// Drops the rows of whole chunks before a position; they must not be asked for any more.
+    /// Drops all whole chunks before an index; their rows must not be used again.
     pub(super) fn forget_before(&mut self, position: usize) {
         if position.is_multiple_of(CHUNK)
             && let Some(chunk) =
@@ -159,7 +160,7 @@ impl Rows {
         }
     }
 
-    /// Puts rows into the order of time; what happened at the same time stays as it was.
+    /// Sorts rows by time. The sort is stable.
     pub(super) fn sort(&mut self) {
         if self.chunks.iter().flatten().is_sorted_by_key(|row| row.since_ns) {
             return;
@@ -167,7 +168,7 @@ impl Rows {
         let time = |position: &u32| self.packed(*position as usize).since_ns;
         let mut order: Vec<u32> = (0..self.len as u32).collect();
         order.sort_unstable_by_key(|position| (time(position), *position));
-        // Rows change places along the cycles of the order; a place that has its row names itself.
+        // Rows are moved along the cycles of the permutation; an entry that refers to itself is done.
         for start in 0..order.len() {
             let mut place = start;
             while order[place] as usize != start {
@@ -197,7 +198,7 @@ impl RowSet {
         self.bits[position / 64] |= 1 << (position % 64);
     }
 
-    /// Takes a row out; whether it was in the set.
+    /// Removes a row; returns whether it was in the set.
     pub(super) fn remove(&mut self, position: usize) -> bool {
         let was_in = self.contains(position);
         if was_in {

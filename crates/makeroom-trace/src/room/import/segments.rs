@@ -26,9 +26,9 @@ struct Held {
 /// How to count rows that allocate memory.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// They take segments.
+    /// They allocate segments.
     pub(super) segments: RowSet,
-    /// They take what the pool gave a framework, which counts as the framework's blocks.
+    /// They allocate memory that the pool gave to a framework; it counts as the framework's blocks.
     pub(super) handed_on: RowSet,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn is_of_pool(handle: u64) -> bool {
     handle >> 48 & 0xff == 0x6d
 }
 
-/// Finds the rows that take segments.
+/// Finds the rows that allocate segments.
 pub(super) fn find(rows: &Rows) -> Found {
     let mut found = of_frameworks(rows);
     let mut pooled: FastMap<DeviceIndex, Ranges> = FastMap::default();
@@ -74,7 +74,8 @@ fn of_frameworks(rows: &Rows) -> Found {
         let held = held.entry(row.device).or_default();
         match row.role {
             Role::Take if is_tensor(&row) => {
-                // What is known to be a segment is not looked at again: memory that overlaps would be, for each tensor.
+                // Known segments are not examined again; otherwise, overlapping memory would be examined for each
+                // tensor.
                 while let Some((&address, memory)) = held.range(..end).next_back()
                     && memory.end > row.address
                 {

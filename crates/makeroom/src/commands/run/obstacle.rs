@@ -1,7 +1,7 @@
 //! Programs into which the recorder cannot be loaded. This is reported before they run, because afterward they would
 //! look as if they allocated no memory.
 //!
-//! The dynamic linker does not preload libraries into programs that run with other privileges than their caller's, and
+//! The dynamic linker does not preload libraries into programs that run with privileges other than their caller's, and
 //! statically linked programs have no dynamic linker.
 
 use std::env;

@@ -42,7 +42,7 @@ use web::Web;
 struct Web;
 
 #[cfg(not(feature = "tls"))]
-#[allow(clippy::unused_self, reason = "with the feature it holds the configuration")]
+#[allow(clippy::unused_self, reason = "with the feature, it contains the configuration")]
 impl Web {
     fn of(configuration: Option<&Path>) -> Result<Self, Failure> {
         if configuration.is_some() { Err(Failure::NoTls) } else { Ok(Self) }

@@ -101,7 +101,7 @@ impl Machine {
     }
 }
 
-/// Whether a command has an option, also inside a shell command (`sh -c`). vLLM accepts underscores for dashes.
+/// Whether a command has an option, even inside a shell command (`sh -c`). vLLM accepts underscores for dashes.
 fn has_option(command: &[OsString], option: &str) -> bool {
     let words = command.iter().filter_map(|argument| argument.to_str()).flat_map(str::split_whitespace);
     words.map(|word| word.split('=').next().unwrap_or_default().replace('_', "-")).any(|word| word == option)
