@@ -93,6 +93,35 @@ def pools(n, path):
     snapshot(path, [rows], last)
 
 
+def releases(n, path):
+    """Many live blocks, and as many segments that the program releases one by one, each before a request."""
+    # More was reserved before, so the releases are not for lack of memory.
+    rows = [event("segment_alloc", 4 * BASE, 1 << 40), event("segment_free", 4 * BASE, 1 << 40)]
+    for i in range(n):
+        rows += [event("segment_alloc", BASE + i * PAGE, PAGE), event("alloc", BASE + i * PAGE, PAGE // 2)]
+    for i in range(n):
+        # Every second request is larger than the segment that was released before it.
+        address, size = 2 * BASE + i * 16 * PAGE, (12 + 2 * (i % 2)) * PAGE
+        rows += [event("segment_alloc", address, size), event("alloc", address, size)]
+        rows += freed(address, size) + [event("segment_free", address, size)]
+    snapshot(path, [rows])
+
+
+def pools_released(n, path):
+    """The same with a private pool for each live block."""
+    pools(n, path)
+    with open(path, "rb") as file:
+        content = pickle.load(file)
+    rows = content["device_traces"][0]
+    rows += [dict(event(action, 4 * BASE, 1 << 40), segment_pool_id=(0, 0)) for action in ("segment_alloc", "segment_free")]
+    for i in range(n):
+        address = 2 * BASE + i * 16 * PAGE
+        for row in [event("segment_alloc", address, 12 * PAGE), event("alloc", address, 12 * PAGE),
+                    *freed(address, 12 * PAGE), event("segment_free", address, 12 * PAGE)]:
+            rows.append(dict(row, segment_pool_id=(0, 0)))
+    snapshot(path, [rows], content["segments"])
+
+
 def expandable(n, path):
     """Pages of an expandable segment, every second one unmapped again."""
     rows = [event("segment_map", BASE + PAGE * i, PAGE) for i in range(n)]
@@ -315,6 +344,17 @@ def room_blocks(n, path):
                            for i in range(n)], n))
 
 
+def room_apart(*kinds):
+    """Events of these kinds at addresses that differ: five bytes each."""
+    def write(n, path):
+        batch = b"".join(room_event(kinds[i % len(kinds)], 512 if i % len(kinds) == 0 else None) for i in range(TINY))
+        first = room_event(0, 4096, 512, device=0)
+        # Addresses are differences within a batch, so each batch begins where the one before ended.
+        room(path, [(first + room_event(0, 512 * TINY * i) + batch, 1) for i in range(max(n // TINY, 1))])
+    write.__doc__ = room_apart.__doc__
+    return write
+
+
 def room_streams(n, path):
     """Stream-ordered allocations and frees, each on a stream of its own, and a wait for each."""
     records = []
@@ -425,7 +465,7 @@ SNAPSHOTS = {
     "streams-pending": streams_pending, "segments": segments, "pools": pools, "expandable": expandable,
     "devices": devices, "stacks": stacks, "frames": frames, "comb": comb, "comb-large": comb_large,
     "growing": growing, "random": random_sizes, "failures": failures, "annotations": annotations,
-    "huge-sizes": huge_sizes, "overlapping": overlapping, "repeated-segment": repeated_segment,
+    "releases": releases, "pools-released": pools_released, "huge-sizes": huge_sizes, "overlapping": overlapping, "repeated-segment": repeated_segment,
 }
 ROOMS = {
     "room-blocks": room_blocks, "room-streams": room_streams, "room-waits": room_waits,
@@ -441,4 +481,7 @@ DENSE = {
     "room-maps": room_tiny(19), "room-pool-memory": room_tiny(53), "room-deep": room_deep,
     "room-small-stacks": room_small_stacks, "room-samples": room_samples, "room-notes": room_notes,
     "room-definitions": room_definitions, "room-graph-memory": room_tiny(51), "room-destroys": room_tiny(56),
+    "room-apart-allocs": room_apart(0), "room-apart-frees": room_apart(1), "room-apart-pairs": room_apart(0, 1),
+    "room-apart-stream-frees": room_apart(9), "room-apart-tensors": room_apart(43), "room-apart-unmaps": room_apart(20),
+    "room-apart-maps": room_apart(19), "room-apart-completes": room_apart(10),
 }

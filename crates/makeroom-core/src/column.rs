@@ -33,6 +33,17 @@ impl Column {
         u64::from(self.high(position)) << 32 | u64::from(self.low[position])
     }
 
+    /// The lower halves, in order.
+    pub(crate) fn low_mut(&mut self) -> &mut Vec<u32> {
+        &mut self.low
+    }
+
+    /// The number of a lower half that was at a position.
+    #[inline]
+    pub(crate) fn with_low(&self, position: usize, low: u32) -> u64 {
+        u64::from(self.high(position)) << 32 | u64::from(low)
+    }
+
     #[inline]
     fn high(&self, position: usize) -> u32 {
         match self.runs[..] {

@@ -3,6 +3,8 @@
 //! Pinned memory, contexts, code and measurements are few and diverse, so they are lists of rows, not columns of
 //! events. Times are in microseconds since the epoch, as everywhere in a trace.
 
+use std::collections::BTreeMap;
+
 use crate::{Address, Bytes, DeviceIndex, Ranges, StackId};
 
 /// A recorded process.
@@ -81,6 +83,8 @@ pub struct ProcessIdentity {
     pub working_directory: Option<String>,
     /// The command line, one entry per argument.
     pub command_line: Vec<String>,
+    /// The recorded environment variables, by name: those that affect memory.
+    pub environment: BTreeMap<String, String>,
     /// Start of the recording.
     pub began_us: u64,
 }

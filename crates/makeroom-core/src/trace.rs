@@ -92,6 +92,18 @@ pub struct Event {
 }
 
 impl Event {
+    /// An event on the default stream, without a time or a stack.
+    pub fn new(action: Action, address: u64, size: u64) -> Self {
+        Self {
+            action,
+            address: Address(address),
+            size: Bytes::new(size),
+            stream: StreamId::default(),
+            time_us: 0,
+            stack: StackId::NONE,
+        }
+    }
+
     /// The free memory that the driver reported for a failed allocation.
     pub fn device_free(&self) -> Option<Bytes> {
         (self.action == Action::OutOfMemory && self.address.0 != u64::MAX)
@@ -187,6 +199,43 @@ impl Events {
         })
     }
 
+    /// All events in order, with their pools, for the last pass over them: their memory is freed on the way.
+    ///
+    /// Columns are reversed once, so that each event is the last of its column when its turn comes.
+    pub fn into_events(mut self) -> impl Iterator<Item = (Event, Option<PoolId>)> {
+        self.actions.reverse();
+        self.addresses.reverse();
+        self.sizes.low_mut().reverse();
+        self.streams.reverse();
+        self.times.low_mut().reverse();
+        self.stacks.reverse();
+        self.pools.reverse();
+        (0..self.len()).map_while(move |index| self.pop(index))
+    }
+
+    /// Removes the last entry of each column, which is the event at this index before the columns were reversed.
+    fn pop(&mut self, index: usize) -> Option<(Event, Option<PoolId>)> {
+        let event = Event {
+            action: self.actions.pop()?,
+            address: Address(self.addresses.pop()?),
+            size: Bytes::new(self.sizes.low_mut().pop().map(|low| self.sizes.with_low(index, low))?),
+            stream: *self.stream_ids.get(self.streams.pop()? as usize)?,
+            time_us: self.times.low_mut().pop().map(|low| self.times.with_low(index, low))?,
+            stack: self.stacks.pop()?,
+        };
+        let pool = self.pools.pop();
+        if (index + 1).is_multiple_of(EVENTS_FREED) {
+            self.actions.shrink_to_fit();
+            self.addresses.shrink_to_fit();
+            self.sizes.low_mut().shrink_to_fit();
+            self.streams.shrink_to_fit();
+            self.times.low_mut().shrink_to_fit();
+            self.stacks.shrink_to_fit();
+            self.pools.shrink_to_fit();
+        }
+        Some((event, pool))
+    }
+
     /// The column of actions.
     pub fn actions(&self) -> &[Action] {
         &self.actions
@@ -197,6 +246,9 @@ impl Events {
         &self.stream_ids
     }
 }
+
+/// After this many events of the last pass, the memory of their columns is freed.
+const EVENTS_FREED: usize = 1 << 18;
 
 /// A segment of driver memory at the end of a recording.
 #[derive(Clone, Debug, Default)]
@@ -348,6 +400,29 @@ mod tests {
         assert_eq!(events.streams(), [StreamId(0), StreamId(9)]);
         assert_eq!(events.pool(2), Some(PoolId(0, 2)));
         assert_eq!(events.get(3), None);
+    }
+
+    #[test]
+    fn the_last_pass_gives_every_event_and_its_pool() {
+        let mut events = Events::default();
+        let event = |number: u64| Event {
+            action: if number.is_multiple_of(2) { Action::Alloc } else { Action::FreeCompleted },
+            address: Address(number << 40),
+            size: Bytes::new(number << 20),
+            stream: StreamId(number / 1000),
+            time_us: number << 25,
+            stack: StackId::NONE,
+        };
+        let count = EVENTS_FREED as u64 + 7;
+        for number in 0..count {
+            events.push_in_pool(event(number), PoolId(0, number));
+        }
+        let all: Vec<(Event, Option<PoolId>)> = events.into_events().collect();
+        let expected = (0..count).map(|number| (event(number), Some(PoolId(0, number))));
+        assert!(all.into_iter().eq(expected));
+        let mut without_pools = Events::default();
+        without_pools.push(event(3));
+        assert!(without_pools.into_events().eq([(event(3), None)]));
     }
 
     #[test]

@@ -23,13 +23,13 @@ pub struct Explanation {
     pub other_sites: Bytes,
     /// Live memory from step to step.
     pub growth: Option<Growth>,
-    /// What a recorded process left behind or missed, beside what was refused.
+    /// What a recorded process left behind or missed, in addition to the failed allocation.
     pub run: Option<RunSummary>,
     /// What the same run needs under other settings; only for recordings that failed.
     pub alternatives: Vec<Alternative>,
     /// Things people try that cannot help here, each with the reason.
     pub futile: Vec<String>,
-    /// What would tell more, each with the exact command.
+    /// How to get more information, each with the exact command.
     pub next: Vec<Fix>,
     /// What the reader should know about the input: errors that follow, recording that began late, ….
     pub notes: Vec<String>,
@@ -40,7 +40,7 @@ pub struct Explanation {
 pub struct InputSummary {
     /// The kind, as in `--json`.
     pub kind: InputKind,
-    /// The framework the input speaks of, as in `--json`; `None` when it does not say.
+    /// The framework in the input, as in `--json`; `None` if unknown.
     pub framework: Option<&'static str>,
 }
 
@@ -105,7 +105,7 @@ impl Verdict {
     }
 }
 
-/// One cause with what speaks for it and what to do.
+/// One cause with its evidence and its fixes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The cause.

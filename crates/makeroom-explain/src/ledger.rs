@@ -42,7 +42,7 @@ impl LedgerLine {
         Self { what: what.into(), own: Bytes::ZERO, note: None, parts }
     }
 
-    /// A remark beside the bar.
+    /// A remark next to the bar.
     #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.note = Some(note.into());

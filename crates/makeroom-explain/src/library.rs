@@ -26,7 +26,7 @@ const SYSTEM: [&str; 8] = [
     "/.cargo/registry/",
 ];
 
-/// Packages whose files are told by their first folder, for paths that were shortened.
+/// Packages whose files are recognized by their first directory, for paths that were shortened.
 const PACKAGES: [&str; 24] = [
     "torch/",
     "transformers/",

@@ -17,7 +17,7 @@ pub(crate) enum Owner {
     Program,
     /// A library's, with the name that people know it by, if they do.
     Library(Option<&'static str>),
-    /// Nobody's: it only leads to the driver.
+    /// Neither: it only leads to the driver.
     Passage,
 }
 
@@ -154,7 +154,7 @@ fn template_name(function: &str) -> Option<&str> {
     text.get(length..)?.starts_with('I').then(|| text.get(..length))?
 }
 
-/// The name of a function of Rust, without the hash that tells it from other versions.
+/// The name of a Rust function, without the hash that distinguishes versions.
 fn rust_name(function: &str) -> Option<String> {
     // The older form is C++'s with a hash at its end.
     let has_hash = || {

@@ -82,8 +82,8 @@ impl Shortage {
         cached >= missing && (share >= LARGE_CACHE_SHARE || is_ample)
     }
 
-    /// The same by the figures of a text alone: a cache that is small beside the request is no more than the usual
-    /// remainder, although little may be missing.
+    /// The same, from the figures of a text alone: a cache that is small compared with the request is the usual
+    /// remainder, even where little is missing.
     pub(crate) fn is_fragmented_in_text(&self) -> bool {
         self.cached.is_some_and(|cached| cached >= self.request.scaled(LEAST_OF_REQUEST))
             && self.is_fragmented()
@@ -131,7 +131,7 @@ mod tests {
         assert!(shortage(400, 300, 9000, 1000).is_fragmented());
         // As large a share, but less than is missing.
         assert!(!shortage(4000, 300, 9000, 1000).is_fragmented());
-        // Small beside the live memory, large beside the missing bytes.
+        // Small compared with the live memory, large compared with the missing bytes.
         assert!(shortage(260, 250, 40_000, 1700).is_fragmented());
         // The usual remainder between live blocks.
         assert!(!shortage(26, 12, 26_000, 220).is_fragmented());

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use makeroom_core::{Bytes, Frame, ProcessEnd, Trace};
+use makeroom_core::{AllocatorSettings, Bytes, Frame, ProcessEnd, Trace};
 use makeroom_explain::{Cause, Certainty, Explanation, LedgerLine, Room, Site, TraceQuestion, explain_trace};
 use makeroom_trace::Input;
 
@@ -12,7 +12,7 @@ fn trace(name: &str) -> Trace {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../traces").join(format!("{name}.pickle.gz"));
     match makeroom_trace::open(&path).unwrap() {
         Input::Trace(trace) => trace,
-        Input::Text(_) => panic!("{name} is no recording"),
+        Input::Text(_) => panic!("{name} is not a recording"),
     }
 }
 
@@ -125,6 +125,24 @@ fn expandable_segments_are_not_advised_when_they_are_on() {
         .flat_map(|cause| cause.fixes.iter().filter_map(|fix| fix.command.as_deref()))
         .collect();
     assert!(!commands.iter().any(|command| command.contains("expandable_segments")), "{commands:?}");
+}
+
+/// A `.room` file has the settings as the user wrote them, and nothing else about the allocator.
+#[test]
+fn a_setting_that_was_on_is_not_advised_and_not_called_futile() {
+    for name in ["oom_fragmented", "oom_batch"] {
+        let mut trace = trace(name);
+        let text = Some("max_split_size_mb:512, expandable_segments:True".to_owned());
+        trace.settings = AllocatorSettings { text, ..AllocatorSettings::default() };
+        let question = TraceQuestion { room: Room::Limit(Bytes::gib(6)), device: None };
+        let explanation = explain_trace(&trace, &question);
+        let fixes = explanation.causes.iter().flat_map(|cause| &cause.fixes);
+        let commands: Vec<&str> = fixes.filter_map(|fix| fix.command.as_deref()).collect();
+        assert!(!commands.iter().any(|command| command.contains("expandable_segments")), "{commands:?}");
+        let mentions: Vec<&String> =
+            explanation.futile.iter().filter(|line| line.contains("expandable_segments")).collect();
+        assert!(mentions.iter().all(|line| line.contains("already on")), "{mentions:?}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! speedscope.rs   live memory by stack at the most relevant moments
 //! snapshot.rs     PyTorch's memory snapshot
 //! table.rs        rows of events and of allocations, which parquet.rs and csv.rs write
+//! recognize.rs    whether a file is one of these
 //! ```
 #![forbid(unsafe_code)]
 
@@ -13,6 +14,7 @@ mod csv;
 mod history;
 mod parquet;
 mod perfetto;
+mod recognize;
 mod snapshot;
 mod speedscope;
 mod table;
@@ -21,6 +23,7 @@ use std::io::{self, Write};
 
 use makeroom_core::Trace;
 
+pub use recognize::is_export;
 pub use table::TableKind;
 
 /// The output format.

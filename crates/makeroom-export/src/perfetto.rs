@@ -23,11 +23,14 @@ const MOST_TRACKS: usize = 500;
 /// Maximum number of points per counter.
 const MOST_POINTS: usize = 500_000;
 
+/// The beginning of every file.
+pub(crate) const START: &[u8] = b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
+
 pub(crate) fn write(trace: &Trace, to: impl Write) -> Result<Option<String>, ExportError> {
     let mut file = File { to, is_first: true };
     let mut names = Names::new(trace);
     let mut left_out = 0;
-    file.to.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n")?;
+    file.to.write_all(START)?;
     for (index, device) in trace.devices.iter().enumerate() {
         let history = History::new(device);
         let process = index + 1;

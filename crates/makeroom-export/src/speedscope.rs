@@ -12,7 +12,7 @@ use crate::history::{History, Names};
 
 /// Maximum number of failed allocations with a profile, per device.
 const MOST_REFUSALS: usize = 8;
-const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
+pub(crate) const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
 pub(crate) fn write(trace: &Trace, mut to: impl Write) -> Result<(), ExportError> {
     let names = Names::new(trace);

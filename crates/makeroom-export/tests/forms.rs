@@ -8,7 +8,7 @@ use makeroom_core::{
     Action, Address, Bytes, DeviceIndex, DeviceTrace, Event, Frame, StreamId, Trace, TraceKind,
 };
 use makeroom_explain::{TraceQuestion, explain_trace};
-use makeroom_export::{Form, TableKind, export};
+use makeroom_export::{Form, TableKind, export, is_export};
 use makeroom_trace::Input;
 use serde_json::Value;
 
@@ -34,6 +34,33 @@ fn written(trace: &Trace, form: Form) -> Vec<u8> {
     let mut bytes = Vec::new();
     export(trace, form, &mut bytes).unwrap();
     bytes
+}
+
+/// Also of an empty recording, and by a few kilobytes of each end.
+#[test]
+fn an_export_is_recognized_and_its_input_is_not() {
+    let forms = [
+        Form::Perfetto,
+        Form::Speedscope,
+        Form::Snapshot,
+        Form::Parquet(TableKind::Allocations),
+        Form::Parquet(TableKind::Events),
+        Form::Csv(TableKind::Allocations),
+        Form::Csv(TableKind::Events),
+    ];
+    let ends =
+        |bytes: &[u8]| is_export(&bytes[..bytes.len().min(2048)], &bytes[bytes.len().saturating_sub(2048)..]);
+    for (path, trace) in recordings() {
+        for form in forms {
+            let bytes = written(&trace, form);
+            assert!(ends(&bytes), "{} {form:?}", path.display());
+            assert!(!ends(&bytes[1..]), "{} {form:?}", path.display());
+        }
+        assert!(!ends(&fs::read(&path).unwrap()), "{}", path.display());
+    }
+    let empty = Trace::new(TraceKind::Room);
+    assert!(forms.into_iter().all(|form| ends(&written(&empty, form))));
+    assert!(!ends(b"") && !ends(b"PAR1"));
 }
 
 #[test]

@@ -36,7 +36,7 @@ impl Writer {
             size,
             stream: 0,
             pool: 0,
-            address: 0,
+            slot: number,
             stack: StackId::NONE,
         });
         self.keys.push(key);

@@ -22,6 +22,7 @@ mod conformance;
 mod placement;
 pub mod pool;
 mod size_map;
+mod sorted;
 mod space;
 mod tiles;
 mod validate;

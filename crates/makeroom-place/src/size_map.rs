@@ -1,8 +1,8 @@
 //! An ordered map by size and address for best fit: the hot data structure of every model and pool.
 //!
 //! A single tree over all holes gets deep exactly when it matters, because a fragmented program has thousands of holes.
-//! Therefore, sizes are divided into 128 bins, four per power of two, each with its own tree. A bitmap with one bit per
-//! bin finds the next nonempty bin. The order is the same as in a single tree, because bins are ordered by size.
+//! Therefore, sizes are divided into 128 bins, four per power of two, each with its own ordered map. A bitmap with one bit
+//! per bin finds the next nonempty bin. The order is the same as in a single tree, because bins are ordered by size.
 //!
 //! ```text
 //! bin     0         1         2         3         4         …   127
@@ -10,9 +10,9 @@
 //! ```
 //!
 //! Models have one map per stream, and a program can have thousands of streams with a few holes each. Therefore, the
-//! first entries are stored in a sorted list; the bins, which take 3 KB, are allocated only for longer ones.
+//! first entries are stored in a sorted list; the bins, which take 4 KB, are allocated only for longer ones.
 
-use std::collections::BTreeMap;
+use crate::sorted::Sorted;
 
 /// The number of bins: one per bit of a `u128`.
 const COUNT: usize = 128;
@@ -31,7 +31,7 @@ type Key = (u64, u64);
 pub struct SizeMap<T> {
     /// All entries, as long as there are at most [`FEW`]; empty otherwise.
     few: Vec<(Key, T)>,
-    bins: Option<Box<[BTreeMap<Key, T>; COUNT]>>,
+    bins: Option<Box<[Sorted<Key, T>; COUNT]>>,
     /// Bit `b` is set if bin `b` is not empty.
     filled: u128,
     len: usize,
@@ -57,9 +57,7 @@ impl<T: Copy> SizeMap<T> {
         let Some(bins) = &mut self.bins else { return self.insert_into_list(key, value) };
         let bin = bin_of(size);
         self.filled |= 1 << bin;
-        if bins[bin].insert(key, value).is_none() {
-            self.len += 1;
-        }
+        self.len += usize::from(bins[bin].insert(key, value));
     }
 
     fn insert_into_list(&mut self, key: Key, value: T) {
@@ -70,7 +68,7 @@ impl<T: Copy> SizeMap<T> {
                 self.len += 1;
             }
             Err(_) => {
-                self.bins = Some(Box::new(std::array::from_fn(|_| BTreeMap::new())));
+                self.bins = Some(Box::new(std::array::from_fn(|_| Sorted::default())));
                 self.len = 0;
                 for ((size, address), value) in std::mem::take(&mut self.few) {
                     self.insert(size, address, value);
@@ -85,7 +83,7 @@ impl<T: Copy> SizeMap<T> {
         let key = (size, address);
         let removed = if let Some(bins) = &mut self.bins {
             let bin = bin_of(size);
-            let removed = bins[bin].remove(&key)?;
+            let removed = bins[bin].remove(key)?;
             if bins[bin].is_empty() {
                 self.filled &= !(1 << bin);
             }
@@ -105,12 +103,11 @@ impl<T: Copy> SizeMap<T> {
             return self.few.get(place).map(|&((size, address), value)| (size, address, value));
         };
         let bin = bin_of(size);
-        let within = bins[bin].range((size, address)..).next();
-        let found = within.or_else(|| {
+        let within = bins[bin].first_from((size, address));
+        let ((size, address), value) = within.or_else(|| {
             let above = self.filled.checked_shr(bin as u32 + 1).filter(|&above| above != 0)?;
-            bins[bin + 1 + above.trailing_zeros() as usize].first_key_value()
+            bins[bin + 1 + above.trailing_zeros() as usize].first()
         })?;
-        let (&(size, address), &value) = found;
         Some((size, address, value))
     }
 
@@ -128,8 +125,7 @@ impl<T: Copy> SizeMap<T> {
 
     /// All entries, descending.
     pub fn iter_descending(&self) -> impl Iterator<Item = (u64, u64, T)> + '_ {
-        let binned = self.bins.iter().flat_map(|bins| bins.iter().rev()).flat_map(|bin| bin.iter().rev());
-        let binned = binned.map(|(&key, &value)| (key, value));
+        let binned = self.bins.iter().flat_map(|bins| bins.iter().rev()).flat_map(Sorted::iter_descending);
         let entries = self.few.iter().rev().copied().chain(binned);
         entries.map(|((size, address), value)| (size, address, value))
     }
@@ -137,8 +133,8 @@ impl<T: Copy> SizeMap<T> {
     /// The largest size; 0 if empty.
     pub fn largest(&self) -> u64 {
         let Some(bins) = &self.bins else { return self.few.last().map_or(0, |&((size, _), _)| size) };
-        let last = self.filled.checked_ilog2().and_then(|bin| bins[bin as usize].last_key_value());
-        last.map_or(0, |(&(size, _), _)| size)
+        let last = self.filled.checked_ilog2().and_then(|bin| bins[bin as usize].last());
+        last.map_or(0, |((size, _), _)| size)
     }
 
     /// The number of entries.

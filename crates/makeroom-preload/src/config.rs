@@ -45,7 +45,14 @@ pub(crate) struct Config {
     pub(crate) leaves_arguments_out: bool,
     /// The socket to which `run` listens.
     pub(crate) socket: Option<Vec<u8>>,
+    /// The program's own variables that are recorded, with their values.
+    pub(crate) recorded: Vec<(&'static [u8], Vec<u8>)>,
 }
+
+/// Variables that a recording contains if they are set: those that change how a framework allocates.
+const RECORDED: [&CStr; 2] = [c"PYTORCH_ALLOC_CONF", c"PYTORCH_CUDA_ALLOC_CONF"];
+/// A longer value is not a setting.
+const LONGEST_VALUE: usize = 4096;
 
 impl Config {
     /// Whether hooks matter without a recording: a limit or the pool stays in force for the life of the process.
@@ -86,6 +93,11 @@ impl Config {
             is_watched: text(c"MAKEROOM_STATUS").is_some_and(|value| value == b"on"),
             leaves_arguments_out: text(c"MAKEROOM_COMMAND_LINE").is_some_and(|value| value == b"off"),
             socket: text(c"MAKEROOM_SOCKET"),
+            recorded: RECORDED
+                .into_iter()
+                .filter_map(|name| Some((name.to_bytes(), text(name)?)))
+                .filter(|(_, value)| value.len() <= LONGEST_VALUE)
+                .collect(),
         }
     }
 }

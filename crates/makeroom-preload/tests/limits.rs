@@ -18,6 +18,17 @@ fn a_limit_makes_the_card_smaller() {
     assert_eq!(recording.limit, Some(64 << 20));
 }
 
+#[test]
+fn the_allocators_settings_are_recorded_and_other_variables_are_not() {
+    let settings = "max_split_size_mb:64";
+    let program = Program::new("limit.c").variable("PYTORCH_ALLOC_CONF", settings);
+    let program = program.variable("API_TOKEN", "secret");
+    program.recorded();
+    let recording = program.recordings().remove(0);
+    recording.assert_complete();
+    assert_eq!(recording.variables, [("PYTORCH_ALLOC_CONF".to_owned(), settings.to_owned())].into());
+}
+
 /// The software GPU's context takes 512 of 640 MiB: 128 are left, and a second context does not fit.
 #[test]
 fn contexts_count_and_everything_comes_back() {

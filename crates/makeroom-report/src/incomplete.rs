@@ -55,6 +55,15 @@ pub(crate) fn lines(out: &mut String, run: &RunSummary, stop: Option<&EarlyStop>
     paragraph(out, text, columns);
 }
 
+/// Why a recording lacks something, from the file itself.
+pub fn missing_reason(missing: Missing) -> String {
+    match missing {
+        Missing::End => "the file has no end".to_owned(),
+        Missing::Torn(bytes) => format!("the last {bytes} of the file are damaged"),
+        Missing::Rest => "the recorder failed".to_owned(),
+    }
+}
+
 /// The lines for a recording that cannot be read at the end of a run.
 pub fn lost_recording_text(
     file: &str,
@@ -62,12 +71,15 @@ pub fn lost_recording_text(
     stop: Option<&EarlyStop>,
     columns: usize,
 ) -> String {
-    let error = error.to_string();
+    let told = error.to_string();
     // Most errors contain the file name.
-    let named = if error.contains(file) { error } else { format!("{file}: {error}") };
+    let named = if told.contains(file) { told.clone() } else { format!("{file}: {told}") };
     let mut out = format!("{TITLE}makeroom{TITLE:#}: the recording cannot be read: {}\n", named.trim_end());
-    if let Some(stop) = stop {
-        early_stop(&mut out, stop, columns);
+    match stop {
+        // The error is the only reason.
+        Some(stop) if stop.reason == told => failures(&mut out, "failed", stop),
+        Some(stop) => early_stop(&mut out, stop, columns),
+        None => {}
     }
     out
 }
@@ -79,12 +91,17 @@ fn early_stop(out: &mut String, stop: &EarlyStop, columns: usize) {
         stop.reason
     );
     paragraph(out, &text, columns);
+    failures(out, "failed after that", stop);
+}
+
+/// The line about failed allocations that the recording does not contain.
+fn failures(out: &mut String, what: &str, stop: &EarlyStop) {
     if stop.refused > 0 {
         let first = stop.first_refused.map_or(String::new(), |(bytes, device)| match device {
             Some(device) => format!(", the first of {bytes} on GPU {device}"),
             None => format!(", the first of {bytes} of pinned host memory"),
         });
-        let _ = writeln!(out, "{MARGIN}failed after that: {}{first}", count(stop.refused, "allocation"));
+        let _ = writeln!(out, "{MARGIN}{what}: {}{first}", count(stop.refused, "allocation"));
     }
 }
 
@@ -108,6 +125,12 @@ mod tests {
             "  the recording is incomplete: it stops after 1.2 s, while the program continued (x.room: No space left on device)\n  \
              failed after that: 2 allocations, the first of 256.00 MiB on GPU 0\n"
         );
+        let error = std::io::Error::other("damaged");
+        let lost = lost_recording_text("x.room", &error, Some(&stop), 200);
+        assert!(lost.contains("cannot be read: x.room: damaged\n  the recording is incomplete"), "{lost}");
+        let damaged = EarlyStop { reason: "damaged".to_owned(), ..stop };
+        let lost = lost_recording_text("x.room", &error, Some(&damaged), 200);
+        assert!(lost.contains("damaged\n  failed: 2 allocations"), "{lost}");
         let mut without = String::new();
         lines(&mut without, &run, None, 200);
         assert!(without.contains("the recording has no end"), "{without}");

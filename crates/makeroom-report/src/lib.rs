@@ -21,6 +21,7 @@ mod replay;
 mod run;
 mod run_json;
 mod sanitize;
+mod savings;
 mod table;
 mod text;
 #[cfg(target_os = "linux")]
@@ -33,7 +34,7 @@ mod wrap;
 #[cfg(target_os = "linux")]
 pub use doctor::{doctor_json, doctor_text};
 pub use fit::{FitEnd, FitReport, FitRun, fit_json, fit_text};
-pub use incomplete::{EarlyStop, lost_recording_text};
+pub use incomplete::{EarlyStop, lost_recording_text, missing_reason};
 pub use json::explanation_json;
 #[cfg(target_os = "linux")]
 pub use metrics::{otlp_json, prometheus_text};
@@ -47,7 +48,7 @@ pub use run::{
     sanitized_child_text, sanitized_text, stepped_aside_text, still_recorded_text, switched_off_text,
     unprepared_text, unrecorded_text,
 };
-pub use sanitize::sanitize;
+pub use sanitize::{escape_json, sanitize};
 pub use text::explanation_text;
 #[cfg(target_os = "linux")]
 pub use top::{Key, Request, Screen};

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use anstyle::AnsiColor;
 use makeroom_core::{Bytes, ProcessEnd};
 use makeroom_explain::{
-    Cause, ExpandableSummary, Explanation, Fix, LaunchFailure, LeftKind, Leftover, PoolSummary, RunSummary,
-    WaitingFrees,
+    Cause, Explanation, Fix, LaunchFailure, LeftKind, Leftover, RunSummary, WaitingFrees,
 };
 
 use crate::incomplete::{self, EarlyStop};
+use crate::savings;
 use crate::text::{COMMAND, DIM, LEAST_COLUMNS, MARGIN, TITLE, title};
 use crate::wrap::{clip, wrap};
 
@@ -22,14 +22,6 @@ const MOST_LAUNCHES: usize = 3;
 /// Maximum number of fixes at the end of a run.
 const MOST_FIXES: usize = 2;
 
-/// Gains of at most 1/100 are not reported.
-const LEAST_GAIN: u64 = 100;
-/// A smaller cost of expandable segments is the rounding of a few segments, not worth turning them off.
-const LEAST_COST: Bytes = Bytes::mib(64);
-/// A pool next to PyTorch is reported if it holds at least 1/100 of PyTorch's memory.
-const LEAST_SHARE: u64 = 100;
-/// If reserved memory without expandable segments exceeds live memory by at most 1/20, the program does not fragment.
-const LEAST_WASTE: u64 = 20;
 /// Smaller peaks of pinned memory are not reported: PyTorch pins a few bytes itself.
 const LEAST_PINNED: Bytes = Bytes::mib(1);
 
@@ -123,10 +115,13 @@ pub fn sanitized_text(program: &str, sanitizer: &str) -> String {
     )
 }
 
-/// The line for a child process that runs without the recorder because of this sanitizer.
-pub fn sanitized_child_text(program: &str, sanitizer: &str) -> String {
+/// The line for a child process that runs without the recorder because of this sanitizer. `is_alone`: nothing else was
+/// recorded either.
+pub fn sanitized_child_text(program: &str, sanitizer: &str, is_alone: bool) -> String {
+    let what = if is_alone { "nothing" } else { "that program" };
+    let end = if is_alone { "recorded" } else { "not recorded" };
     format!(
-        "{TITLE}makeroom{TITLE:#}: {program} started a program that uses {sanitizer}, which conflicts with the recorder: nothing was recorded\n"
+        "{TITLE}makeroom{TITLE:#}: {program} started a program that uses {sanitizer}, which conflicts with the recorder: {what} was {end}\n"
     )
 }
 
@@ -154,19 +149,26 @@ pub fn refused_text(bytes: Bytes, device: Option<u32>) -> String {
     format!("{TITLE}makeroom{TITLE:#}: {what}\n")
 }
 
-/// The second line of a run without failures: notable facts, or that there are none.
+/// The lines between the peak and the recording of a run without failures: notable facts, or that there are none.
 fn healthy(out: &mut String, run: &RunSummary, columns: usize) {
-    let has_several = run.peaks.len() > 1;
-    let expandable = run.expandable.iter().map(|torch| with_expandable_segments(torch, has_several));
-    let pools = run.pools.iter().filter(|pool| is_worth_a_line(pool, run));
-    let gains: Vec<String> = expandable.chain(pools.map(|pool| pooled(pool, has_several))).collect();
+    let gains = savings::lines(run);
     let kept = kept_until_exit(run);
-    let text = match (gains.as_slice(), kept.is_empty()) {
-        ([], true) => "no allocation failed, and all memory was freed".to_owned(),
-        ([], false) => format!("no allocation failed; kept until exit, which is normal: {}", kept.join(", ")),
-        (gains, _) => format!("no allocation failed; {}", gains.join("; ")),
-    };
-    paragraph(out, &text, columns);
+    match (gains.as_slice(), kept.is_empty()) {
+        ([], true) => paragraph(out, "no allocation failed, and all memory was freed", columns),
+        ([], false) => {
+            let kept = kept.join(", ");
+            paragraph(
+                out,
+                &format!("no allocation failed; kept until exit, which is normal: {kept}"),
+                columns,
+            );
+        }
+        ([gain], _) => paragraph(out, &format!("no allocation failed; {gain}"), columns),
+        (gains, _) => {
+            paragraph(out, "no allocation failed", columns);
+            gains.iter().for_each(|gain| paragraph(out, gain, columns));
+        }
+    }
     if !run.freed_with_contexts.is_zero() {
         freed_with_contexts(out, run);
     }
@@ -212,7 +214,8 @@ fn headline(run: &RunSummary) -> String {
     } else {
         format!(" and {} of pinned host memory", run.pinned_peak)
     };
-    let limit = run.limit.map_or(String::new(), |limit| format!(" (limited to {limit} by --limit)"));
+    let limit =
+        run.limit.map_or(String::new(), |limit| format!(" (--limit is {limit}, including CUDA contexts)"));
     format!("{} (PID {}) used up to {peaks}{pinned}{limit}", run.program, run.pid)
 }
 
@@ -268,12 +271,8 @@ fn findings(
             kept.by, kept.live, kept.cached
         );
     }
-    let has_several = run.peaks.len() > 1;
-    for expandable in &run.expandable {
-        paragraph(out, &with_expandable_segments(expandable, has_several), columns);
-    }
-    for pool in run.pools.iter().filter(|pool| is_worth_a_line(pool, run)) {
-        paragraph(out, &pooled(pool, has_several), columns);
+    for gain in savings::lines(run) {
+        paragraph(out, &gain, columns);
     }
     for pending in &run.pending {
         paragraph(out, &waiting(pending), columns);
@@ -374,80 +373,6 @@ fn library_holds(run: &RunSummary) -> Vec<(&'static str, String)> {
     libraries.into_iter().map(holds_of).collect()
 }
 
-/// The device in a sentence, if there are several.
-fn on_device(device: makeroom_core::DeviceIndex, has_several: bool) -> String {
-    if has_several { format!(" on GPU {device}") } else { String::new() }
-}
-
-/// Memory saved by expandable segments.
-fn with_expandable_segments(torch: &ExpandableSummary, has_several: bool) -> String {
-    let ExpandableSummary { device, peak_live, peak_reserved, native_reserved } = *torch;
-    // A recording may be incomplete, so that figures do not match.
-    let is_plausible = !peak_live.is_zero() && peak_live <= peak_reserved;
-    let live = if is_plausible { format!(" for {peak_live} of live tensors") } else { String::new() };
-    let reserved =
-        format!("PyTorch reserved {peak_reserved} at its peak{}{live}", on_device(device, has_several));
-    let Some(native) = native_reserved else {
-        return format!(
-            "{reserved}, with expandable segments (savings unknown: the simulation does not reproduce this run)"
-        );
-    };
-    let compared = format!("its default allocator would have reserved {native} (simulated)");
-    let cost = peak_reserved - native;
-    if is_gain(native, peak_reserved) {
-        format!("expandable segments saved {}: {reserved}; {compared}", native - peak_reserved)
-    } else if is_gain(peak_reserved, native) && cost >= LEAST_COST {
-        format!("expandable segments cost {cost} here: {reserved}; {compared}")
-    } else if is_plausible && native.get() <= peak_live.get().saturating_add(peak_live.get() / LEAST_WASTE) {
-        format!("this program does not fragment: {reserved}; {compared}")
-    } else {
-        format!("expandable segments made no difference: {reserved}; {compared}")
-    }
-}
-
-/// Whether the first figure is larger by more than 1 %.
-fn is_gain(before: Bytes, after: Bytes) -> bool {
-    before > after && (before - after).get() > before.get() / LEAST_GAIN
-}
-
-/// With PyTorch's own allocator in use, the pool serves only a few libraries: reported if they use much.
-fn is_worth_a_line(pool: &PoolSummary, run: &RunSummary) -> bool {
-    let torch = run.expandable.iter().find(|torch| torch.device == pool.device);
-    !pool.is_beside_torch
-        || torch.is_none_or(|torch| pool.peak_reserved.get() >= torch.peak_reserved.get() / LEAST_SHARE)
-}
-
-fn pooled(pool: &PoolSummary, has_several: bool) -> String {
-    let PoolSummary { device, peak_live, peak_reserved, native_reserved, spilled_peak, .. } = *pool;
-    let whose = if pool.is_beside_torch { "for other CUDA libraries, " } else { "" };
-    let used = if peak_live <= peak_reserved {
-        format!(" for {peak_live} allocated at that time")
-    } else {
-        String::new()
-    };
-    let mut text = format!(
-        "{whose}makeroom's pool reserved {peak_reserved} at its peak{}{used}",
-        on_device(device, has_several)
-    );
-    if let Some(native) = native_reserved {
-        let _ = write!(text, "; PyTorch's default allocator would have reserved {native} (simulated)");
-        if is_gain(native, peak_reserved) {
-            let _ = write!(text, ": the pool saved {}", native - peak_reserved);
-        }
-    }
-    if !spilled_peak.is_zero() {
-        let milliseconds = |microseconds: u64| microseconds as f64 / 1000.0;
-        let _ = write!(
-            text,
-            "; {spilled_peak} more was in host memory at its peak, in {}: reading all of it once takes the GPU about {:.1} ms over the bus instead of {:.1} ms (measured on an H200)",
-            count(pool.spilled_blocks, "block"),
-            milliseconds(pool.spilled_read_us),
-            milliseconds(pool.device_read_us),
-        );
-    }
-    text
-}
-
 fn waiting(pending: &WaitingFrees) -> String {
     let frees = |bytes: Bytes, frees: u64, streams: u64| {
         format!("{bytes} in {} on {}", count(frees, "free"), count(streams, "stream"))
@@ -494,97 +419,4 @@ pub(crate) fn paragraph(out: &mut String, text: &str, columns: usize) {
 /// A number with its noun, in the plural if needed.
 pub(crate) fn count(number: u64, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
-}
-
-#[cfg(test)]
-mod tests {
-    use makeroom_core::DeviceIndex;
-
-    use super::*;
-
-    fn torch(reserved: u64, native: Option<u64>) -> ExpandableSummary {
-        ExpandableSummary {
-            device: DeviceIndex(0),
-            peak_live: Bytes::mib(reserved - 100),
-            peak_reserved: Bytes::mib(reserved),
-            native_reserved: native.map(Bytes::mib),
-        }
-    }
-
-    fn pool(reserved: u64, native: Option<u64>, is_beside_torch: bool) -> PoolSummary {
-        PoolSummary {
-            device: DeviceIndex(0),
-            peak_live: Bytes::mib(reserved - 1),
-            peak_reserved: Bytes::mib(reserved),
-            native_reserved: native.map(Bytes::mib),
-            is_beside_torch,
-            spilled_peak: Bytes::ZERO,
-            spilled_blocks: 0,
-            spilled_read_us: 0,
-            device_read_us: 0,
-        }
-    }
-
-    #[test]
-    fn expandable_segments_are_told_with_what_they_saved_and_who_did_it() {
-        let text = with_expandable_segments(&torch(18_022, Some(27_136)), false);
-        assert_eq!(
-            text,
-            "expandable segments saved 8.90 GiB: PyTorch reserved 17.60 GiB at its peak for 17.50 GiB of live tensors; its default allocator would have reserved 26.50 GiB (simulated)"
-        );
-        for native in [5100, 5120, 5150] {
-            let text = with_expandable_segments(&torch(5120, Some(native)), true);
-            assert!(
-                text.starts_with(
-                    "this program does not fragment: PyTorch reserved 5.00 GiB at its peak on GPU 0"
-                ),
-                "{text}"
-            );
-            assert!(!text.contains("saved"), "{text}");
-        }
-        let text = with_expandable_segments(&torch(5120, Some(4096)), false);
-        assert!(
-            text.starts_with("expandable segments cost 1.00 GiB here: PyTorch reserved 5.00 GiB"),
-            "{text}"
-        );
-        // Both allocators waste the same amount, which does not prove that nothing fragments.
-        let wasteful = ExpandableSummary { peak_live: Bytes::gib(3), ..torch(5120, Some(5120)) };
-        let text = with_expandable_segments(&wasteful, false);
-        assert!(
-            text.starts_with("expandable segments made no difference: PyTorch reserved 5.00 GiB"),
-            "{text}"
-        );
-        let text = with_expandable_segments(&torch(5120, None), false);
-        assert_eq!(
-            text,
-            "PyTorch reserved 5.00 GiB at its peak for 4.90 GiB of live tensors, with expandable segments (savings unknown: the simulation does not reproduce this run)"
-        );
-        for peak_live in [Bytes::ZERO, Bytes::gib(300)] {
-            let torn = ExpandableSummary { peak_live, ..torch(5120, None) };
-            let text = with_expandable_segments(&torn, false);
-            assert!(!text.contains("live tensors") && text.contains("5.00 GiB"), "{text}");
-        }
-    }
-
-    #[test]
-    fn the_pool_saves_nothing_of_what_it_did_not_serve() {
-        let text = pooled(&pool(34, None, true), false);
-        assert_eq!(
-            text,
-            "for other CUDA libraries, makeroom's pool reserved 34.00 MiB at its peak for 33.00 MiB allocated at that time"
-        );
-        let torn = PoolSummary { peak_live: Bytes::mib(500), ..pool(34, None, true) };
-        assert!(pooled(&torn, false).ends_with("makeroom's pool reserved 34.00 MiB at its peak"));
-        let text = pooled(&pool(1000, Some(2000), false), false);
-        assert!(
-            text.ends_with("would have reserved 1.95 GiB (simulated): the pool saved 1000.00 MiB"),
-            "{text}"
-        );
-        let text = pooled(&pool(1000, Some(1005), false), false);
-        assert!(!text.contains("saved"), "{text}");
-        let run = |reserved| RunSummary { expandable: vec![torch(reserved, None)], ..RunSummary::default() };
-        assert!(!is_worth_a_line(&pool(34, None, true), &run(14_000)));
-        assert!(is_worth_a_line(&pool(1000, None, true), &run(14_000)));
-        assert!(is_worth_a_line(&pool(34, None, false), &RunSummary::default()));
-    }
 }

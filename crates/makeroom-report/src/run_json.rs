@@ -54,9 +54,12 @@ pub(crate) fn run(run: &RunSummary) -> Value {
         })).collect::<Vec<_>>(),
         "expandable_segments": run.expandable.iter().map(|torch| json!({
             "device": torch.device.0,
+            "on": torch.is_on,
             "peak_live_bytes": torch.peak_live.get(),
             "peak_reserved_bytes": torch.peak_reserved.get(),
             "native_reserved_bytes": torch.native_reserved.map(Bytes::get),
+            "expandable_reserved_bytes": torch.expandable_reserved.map(Bytes::get),
+            "without_other_settings_bytes": torch.plain_reserved.map(Bytes::get),
         })).collect::<Vec<_>>(),
         "pools": run.pools.iter().map(|pool| json!({
             "device": pool.device.0,

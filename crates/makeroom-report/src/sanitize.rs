@@ -3,7 +3,10 @@
 //! Names of files, functions and processes come from recordings, logs and other users. Control sequences in them
 //! could move the cursor, change the title, fill the clipboard, or hide and reorder text. So only line ends and the
 //! styles that makeroom itself prints are kept. All other control characters become a space, and characters that are
-//! invisible or reorder text become U+FFFD, so that different names look different.
+//! invisible or reorder text become U+FFFD, so that different names look different. In JSON, they are escaped, which
+//! changes no value.
+
+use std::fmt::Write as _;
 
 /// The styles that makeroom prints: reset, bold, dim, red, green, yellow, cyan. None of them hides text.
 const STYLES: [&str; 7] = ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[36m"];
@@ -62,6 +65,23 @@ pub fn sanitize(text: &str) -> String {
         }
     }
     safe.push_str(rest);
+    safe
+}
+
+/// Escapes control characters and hidden characters in JSON text. Its values stay the same, because such characters can
+/// only be inside of strings; `serde_json` itself escapes only those below U+0020.
+pub fn escape_json(json: &str) -> String {
+    let mut safe = String::with_capacity(json.len());
+    for letter in json.chars() {
+        if is_unsafe(letter) {
+            let mut units = [0; 2];
+            for unit in letter.encode_utf16(&mut units) {
+                let _ = write!(safe, "\\u{unit:04x}");
+            }
+        } else {
+            safe.push(letter);
+        }
+    }
     safe
 }
 
@@ -160,6 +180,10 @@ mod tests {
             // It is idempotent and preserves lines.
             prop_assert_eq!(sanitize(&safe), safe.clone());
             prop_assert_eq!(safe.lines().count(), text.lines().count());
+            let json = serde_json::to_string(&text).unwrap();
+            let escaped = escape_json(&json);
+            prop_assert!(!escaped.contains(is_unsafe));
+            prop_assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), text.clone());
             // A safe text is unchanged.
             if obeyed(&text).is_none() {
                 prop_assert_eq!(safe, text);

@@ -1,12 +1,13 @@
 //! Measures replay speed: events per second on one core, for each allocator.
 //!
 //! Only the replay is timed, not reading the file. The events include segment events and completions of frees, so the
-//! figure shows how fast a whole file is processed. Each figure is the best of many runs. Used by `bench/replay`.
+//! figure shows how fast a whole file is processed. Measures CPU time, and each figure is the best of several series of
+//! runs, because other programs also slow down caches. Used by `bench/replay`.
 #![expect(clippy::print_stdout, reason = "this program prints a table")]
 
 mod recordings;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use makeroom_sim::{AllocatorSpec, Program, parse};
 
@@ -22,8 +23,9 @@ const ALLOCATORS: [&str; 8] = [
     "makeroom",
     "ideal",
 ];
-/// How long to measure each figure.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// The CPU time of a series of runs, and the number of series. The kernel updates CPU time every few milliseconds.
+const SERIES: Duration = Duration::from_millis(200);
+const COUNT: usize = 5;
 
 fn main() {
     println!("{:<28}{:<34}{:>10}{:>10}{:>16}", "recording", "allocator", "events", "ms", "events/s");
@@ -41,12 +43,24 @@ fn main() {
 }
 
 fn best(program: &Program, spec: &AllocatorSpec) -> Duration {
-    let begin = Instant::now();
-    let mut best = Duration::MAX;
-    while begin.elapsed() < PATIENCE {
-        let start = Instant::now();
-        std::hint::black_box(spec.run(program, None));
-        best = best.min(start.elapsed());
-    }
-    best
+    let series = || {
+        let begin = cpu_time();
+        let mut runs = 0;
+        loop {
+            std::hint::black_box(spec.run(program, None));
+            runs += 1;
+            let taken = cpu_time().saturating_sub(begin);
+            if taken >= SERIES {
+                return taken / runs;
+            }
+        }
+    };
+    std::iter::repeat_with(series).take(COUNT).min().unwrap_or_default()
+}
+
+/// The CPU time that this thread has used.
+fn cpu_time() -> Duration {
+    let account = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = account.split(' ').next().and_then(|field| field.parse().ok());
+    Duration::from_nanos(nanoseconds.expect("the kernel's account of this thread"))
 }

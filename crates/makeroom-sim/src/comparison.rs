@@ -88,10 +88,10 @@ impl Comparing {
         device: DeviceIndex,
         mut tell: impl FnMut(&str),
     ) -> Option<Comparison> {
-        let found = trace.device(Some(device))?;
-        let check = self.check(&trace, found, &mut tell);
-        let workload = Workload::new(found, &trace.stacks);
-        trace.devices.clear();
+        let position = trace.devices.iter().position(|found| found.device == device)?;
+        let check = self.check(&trace, &trace.devices[position], &mut tell);
+        let found = std::mem::take(&mut trace.devices).swap_remove(position);
+        let workload = Workload::from_last(found, &trace.stacks);
         trace.stacks = Stacks::default();
         Some(self.compare(&trace, &workload, check, tell))
     }
@@ -179,8 +179,18 @@ impl Workload {
     pub fn new(device: &DeviceTrace, stacks: &Stacks) -> Self {
         let start = Start::new(device);
         let program = Program::new(device, stacks, &start);
-        let peak_live = program.peak_live();
-        Self { program, events: device.events.len(), peak_live, start }
+        Self::with_start(program, device.events.len(), start)
+    }
+
+    /// The same for a recording that is not needed any more: its events make room for the program.
+    pub fn from_last(device: DeviceTrace, stacks: &Stacks) -> Self {
+        let (start, events) = (Start::new(&device), device.events.len());
+        let program = Program::from_last(device, stacks, &start);
+        Self::with_start(program, events, start)
+    }
+
+    fn with_start(program: Program, events: usize, start: Start) -> Self {
+        Self { peak_live: program.peak_live(), program, events, start }
     }
 
     /// Notes about runs for the user, after the recording's own notes.

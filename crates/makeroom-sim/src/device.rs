@@ -4,9 +4,9 @@
 //! blocks of equal size, the one with the lower address is used, so a run can differ from the real one in which block
 //! it picks, but not in any size. To predict a particular run, use addresses placed as the driver does (`addresses`).
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
 
-use makeroom_core::FastHasher;
+use makeroom_core::FastMap;
 
 use crate::addresses::Addresses;
 use crate::costs;
@@ -34,10 +34,10 @@ pub struct Device {
     next_reservation: u64,
     calls: u64,
     nanoseconds: u64,
-    /// Allocations whose free is pending on a stream, in order of request, and some that are complete.
-    pending: Vec<u32>,
-    /// Those in `pending` that are complete.
-    completed: HashSet<u32, FastHasher>,
+    /// The slots of allocations whose free is pending on a stream, in order of request; `None` where it is complete.
+    pending: Vec<Option<u32>>,
+    /// The position of each slot in `pending`.
+    pending_at: FastMap<u32, usize>,
 }
 
 impl Device {
@@ -53,7 +53,7 @@ impl Device {
             calls: 0,
             nanoseconds: 0,
             pending: Vec::new(),
-            completed: HashSet::default(),
+            pending_at: FastMap::default(),
         }
     }
 
@@ -85,21 +85,30 @@ impl Device {
     }
 
     /// Notes that an allocation's free is pending on a stream.
-    pub(crate) fn pend(&mut self, allocation: u32) {
-        self.pending.push(allocation);
+    pub(crate) fn pend(&mut self, slot: u32) {
+        if let Entry::Vacant(place) = self.pending_at.entry(slot) {
+            place.insert(self.pending.len());
+            self.pending.push(Some(slot));
+        }
     }
 
     /// Notes that an allocation's free is complete.
-    pub(crate) fn complete(&mut self, allocation: u32) {
-        self.completed.insert(allocation);
-        if 2 * self.completed.len() > self.pending.len() {
+    pub(crate) fn complete(&mut self, slot: u32) {
+        if self.pending_at.is_empty() {
+            return;
+        }
+        if let Some(position) = self.pending_at.remove(&slot) {
+            self.pending[position] = None;
+        }
+        if self.pending.len() > 2 * self.pending_at.len() + 64 {
             self.forget_completed();
         }
     }
 
     fn forget_completed(&mut self) {
-        self.pending.retain(|waiting| !self.completed.contains(waiting));
-        self.completed.clear();
+        self.pending.retain(Option::is_some);
+        let slots = self.pending.iter().flatten().zip(0..);
+        self.pending_at = slots.map(|(&slot, position)| (slot, position)).collect();
     }
 
     /// Frees memory without a driver call.
@@ -163,8 +172,8 @@ impl Driver for Device {
     }
 
     fn synchronize(&mut self) -> Vec<u32> {
-        self.forget_completed();
-        std::mem::take(&mut self.pending)
+        self.pending_at.clear();
+        std::mem::take(&mut self.pending).into_iter().flatten().collect()
     }
 }
 

@@ -129,10 +129,6 @@ impl<'homes> PoolFinder<'homes> {
         Self { homes, now: private.map(|(home, index)| (home.start, index)).collect() }
     }
 
-    pub(crate) fn homes(&self) -> &'homes Homes {
-        self.homes
-    }
-
     /// Processes an event that allocates or frees driver memory.
     pub(crate) fn see(&mut self, event: usize) {
         let Some(&index) = self.homes.turns.get(&event) else { return };
@@ -311,20 +307,9 @@ impl Builder {
 
 #[cfg(test)]
 mod tests {
-    use makeroom_core::{Address, Bytes, Segment, StackId, StreamId};
+    use makeroom_core::{Address, Bytes, Segment};
 
     use super::*;
-
-    fn event(action: Action, address: u64, size: u64) -> Event {
-        Event {
-            action,
-            address: Address(address),
-            size: Bytes::new(size),
-            stream: StreamId(0),
-            time_us: 0,
-            stack: StackId::NONE,
-        }
-    }
 
     #[test]
     fn an_address_belongs_to_a_pool_only_while_its_segment_is_there() {
@@ -338,7 +323,7 @@ mod tests {
             (Action::SegmentUnmap, 1000),
             (Action::SegmentUnmap, 1010),
         ] {
-            device.events.push(event(action, address, 10));
+            device.events.push(Event::new(action, address, 10));
         }
         device.segments.push(Segment {
             address: Address(100),
@@ -370,7 +355,7 @@ mod tests {
     fn as_many_pools_as_segments_take_no_longer_than_one() {
         let mut device = DeviceTrace::default();
         for number in 0..50_000 {
-            device.events.push(event(Action::SegmentAlloc, number * 100, 100));
+            device.events.push(Event::new(Action::SegmentAlloc, number * 100, 100));
             device.segments.push(Segment {
                 address: Address(number * 100),
                 size: Bytes::new(100),

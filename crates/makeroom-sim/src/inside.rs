@@ -59,21 +59,14 @@ impl Inside {
 
 #[cfg(test)]
 mod tests {
-    use makeroom_core::{Address, Bytes, Event, StackId, StreamId};
+    use makeroom_core::Event;
 
     use super::*;
 
     fn device(events: &[(Action, u64, u64)]) -> DeviceTrace {
         let mut device = DeviceTrace::default();
         for &(action, address, mib) in events {
-            device.events.push(Event {
-                action,
-                address: Address(address << 20),
-                size: Bytes::mib(mib),
-                stream: StreamId(0),
-                time_us: 0,
-                stack: StackId::NONE,
-            });
+            device.events.push(Event::new(action, address << 20, mib << 20));
         }
         device
     }

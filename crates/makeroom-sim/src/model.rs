@@ -4,17 +4,18 @@ use crate::device::Device;
 use crate::driver::Refused;
 use crate::pytorch::{Pytorch, Request};
 
-/// An allocator on a simulated device. The replay assigns numbers to allocations.
+/// An allocator on a simulated device. The replay gives each allocation a slot, which is free again once the allocation
+/// is.
 pub trait Model {
-    /// Serves a request as allocation `number`.
-    fn allocate(&mut self, device: &mut Device, number: u32, request: Request) -> Result<(), Refused>;
+    /// Serves a request for the allocation in `slot`.
+    fn allocate(&mut self, device: &mut Device, slot: u32, request: Request) -> Result<(), Refused>;
 
     /// The program frees an allocation, pending on a stream.
-    fn free_later(&mut self, device: &mut Device, number: u32);
+    fn free_later(&mut self, device: &mut Device, slot: u32);
 
-    /// The free of an allocation is complete. An unknown number is not an error: the recorded run continued where this
-    /// one failed.
-    fn free(&mut self, device: &mut Device, number: u32);
+    /// The free of an allocation is complete. An empty slot is not an error: the recorded run continued where this one
+    /// failed.
+    fn free(&mut self, device: &mut Device, slot: u32);
 
     /// The program requests that unused memory is returned to the driver.
     fn empty_cache(&mut self, device: &mut Device);
@@ -24,17 +25,17 @@ pub trait Model {
 }
 
 impl Model for Pytorch {
-    fn allocate(&mut self, device: &mut Device, number: u32, request: Request) -> Result<(), Refused> {
-        Self::allocate(self, device, number, request).map(|_| ())
+    fn allocate(&mut self, device: &mut Device, slot: u32, request: Request) -> Result<(), Refused> {
+        Self::allocate(self, device, slot, request).map(|_| ())
     }
 
-    fn free_later(&mut self, device: &mut Device, number: u32) {
-        device.pend(number);
-        Self::free_later(self, number);
+    fn free_later(&mut self, device: &mut Device, slot: u32) {
+        device.pend(slot);
+        Self::free_later(self, slot);
     }
 
-    fn free(&mut self, _device: &mut Device, number: u32) {
-        Self::free(self, number);
+    fn free(&mut self, _device: &mut Device, slot: u32) {
+        Self::free(self, slot);
     }
 
     fn empty_cache(&mut self, device: &mut Device) {

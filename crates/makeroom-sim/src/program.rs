@@ -2,10 +2,13 @@
 //!
 //! A recording names blocks by address. Addresses are results of the recorded allocator, not inputs of the program, so
 //! they are replaced by numbers once. Every run under another allocator is then a pass over two arrays.
+//!
+//! Models keep their data by *slot*: the smallest set of numbers in which no two allocations that exist at the same time
+//! share one. A model's data then grows with live allocations, not with all of them, and stays in the CPU's caches.
 
 use std::collections::HashSet;
 
-use makeroom_core::{Action, DeviceTrace, FastHasher, FastMap, PoolId, StackId, Stacks, Start};
+use makeroom_core::{Action, DeviceTrace, Event, FastHasher, FastMap, PoolId, StackId, Stacks, Start};
 
 use crate::homes::{Homes, PoolFinder};
 use crate::pytorch::Request;
@@ -16,15 +19,17 @@ use crate::releases::empty_cache_calls;
 pub struct Allocation {
     /// Requested bytes.
     pub size: u64,
-    /// The stream.
-    pub stream: u64,
+    /// The stream, as a position in [`Program::streams`].
+    pub stream: u32,
     /// The memory pool, as a position in [`Program::pools`].
     pub pool: u32,
-    /// The address in the recording.
-    pub address: u64,
+    /// The slot for a model's data: no two allocations that exist at the same time have the same one.
+    pub slot: u32,
     /// The stack of the request.
     pub stack: StackId,
 }
+
+const _: () = assert!(size_of::<Allocation>() == 24);
 
 /// An operation of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,9 +50,11 @@ pub enum Step {
 
 /// A program on one device.
 ///
-/// An allocation and its free take 32 + 2 × 12 bytes.
+/// An allocation and its free take 24 + 2 × 12 bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
+    /// The streams, in the order of their first allocation; stream 0 if empty.
+    pub streams: Vec<u64>,
     /// The memory pools, the default one first; empty if there is no other.
     pub pools: Vec<PoolId>,
     /// All allocations, including failed ones, indexed by number. Those older than the recording come first.
@@ -74,15 +81,21 @@ impl Program {
 
     /// The same with known segments and pools.
     pub(crate) fn with_homes(device: &DeviceTrace, stacks: &Stacks, start: &Start, homes: &Homes) -> Self {
-        let reader = Reader {
-            device,
-            stacks,
-            program: Self::default(),
-            at: FastMap::default(),
-            pools: PoolFinder::new(homes),
-            pool_positions: FastMap::default(),
-        };
-        reader.read(start)
+        let mut reader = Reader::new(device, stacks, start, homes);
+        for (index, event) in device.events.iter().enumerate() {
+            reader.see(index, &event, device.events.pool(index));
+        }
+        reader.program
+    }
+
+    /// The same for a recording that is not needed any more: its events make room for the program.
+    pub(crate) fn from_last(device: DeviceTrace, stacks: &Stacks, start: &Start) -> Self {
+        let homes = Homes::new(&device);
+        let mut reader = Reader::new(&device, stacks, start, &homes);
+        for (index, (event, pool)) in device.events.into_events().enumerate() {
+            reader.see(index, &event, pool);
+        }
+        reader.program
     }
 
     /// Peak live bytes, including memory that was live at the start.
@@ -132,8 +145,14 @@ impl Program {
     /// The request for an allocation.
     pub fn request(&self, number: u32) -> Request {
         let Allocation { size, stream, pool, .. } = self.allocations[number as usize];
+        let stream = self.streams.get(stream as usize).copied().unwrap_or(0);
         let pool = self.pools.get(pool as usize).copied().unwrap_or(PoolId::DEFAULT);
         Request { size, stream, pool }
+    }
+
+    /// The slot of an allocation.
+    pub fn slot(&self, number: u32) -> u32 {
+        self.allocations[number as usize].slot
     }
 
     /// The size of an allocation.
@@ -143,102 +162,102 @@ impl Program {
 }
 
 struct Reader<'trace> {
-    device: &'trace DeviceTrace,
-    stacks: &'trace Stacks,
     program: Program,
     /// The live allocation at an address.
     at: FastMap<u64, u32>,
+    /// Slots of allocations that are freed, and the number of all slots.
+    vacant: Vec<u32>,
+    slots: u32,
     pools: PoolFinder<'trace>,
     pool_positions: FastMap<PoolId, u32>,
+    stream_positions: FastMap<u64, u32>,
+    /// The releases that the program requested.
+    empties: HashSet<u32, FastHasher>,
+    /// When the second half of the recorded time begins.
+    middle_us: u64,
+    is_late: bool,
 }
 
-impl Reader<'_> {
-    fn read(mut self, start: &Start) -> Program {
-        self.read_older(start);
-        let empties: HashSet<u32, FastHasher> =
-            empty_cache_calls(self.device, self.stacks, start, self.pools.homes()).into_iter().collect();
-        for (index, event) in self.device.events.iter().enumerate() {
-            let event_index = index as u32;
-            match event.action {
-                Action::Alloc => {
-                    let pool =
-                        self.device.events.pool(index).unwrap_or_else(|| self.pools.pool_of(event.address.0));
-                    let pool = self.position(pool);
-                    let number = self.add(Allocation {
-                        size: event.size.get(),
-                        stream: event.stream.0,
-                        pool,
-                        address: event.address.0,
-                        stack: event.stack,
-                    });
-                    // An address that is allocated again without a free: its free was lost.
-                    if let Some(lost) = self.at.insert(event.address.0, number) {
-                        self.program.lost += 1;
-                        self.push(event_index, Step::Free(lost));
-                    }
-                    self.push(event_index, Step::Allocate(number));
-                }
-                Action::OutOfMemory => {
-                    let pool = self.position(self.device.events.pool(index).unwrap_or(PoolId::DEFAULT));
-                    let number = self.add(Allocation {
-                        size: event.size.get(),
-                        stream: event.stream.0,
-                        pool,
-                        address: 0,
-                        stack: event.stack,
-                    });
-                    self.push(event_index, Step::AllocateRefused(number));
-                }
-                Action::FreeRequested => match self.at.get(&event.address.0) {
-                    Some(&number) => self.push(event_index, Step::FreeRequested(number)),
-                    None => self.program.lost += 1,
-                },
-                Action::FreeCompleted => match self.at.remove(&event.address.0) {
-                    Some(number) => self.complete(event_index, number),
-                    None => self.program.lost += 1,
-                },
-                Action::SegmentFree | Action::SegmentUnmap => {
-                    self.pools.see(index);
-                    if empties.contains(&event_index) {
-                        self.push(event_index, Step::EmptyCache);
-                    }
-                }
-                Action::SegmentAlloc | Action::SegmentMap => self.pools.see(index),
-                Action::Snapshot => {}
-            }
-        }
-        self.read_times();
-        self.program
-    }
-
-    /// The duration, and the step at which its second half begins.
-    fn read_times(&mut self) {
-        let times = || self.device.events.iter().map(|event| event.time_us).filter(|&time| time > 0);
+impl<'trace> Reader<'trace> {
+    /// A reader that has seen the memory older than the recording.
+    fn new(device: &DeviceTrace, stacks: &Stacks, start: &Start, homes: &'trace Homes) -> Self {
+        let times = || device.events.iter().map(|event| event.time_us).filter(|&time| time > 0);
         let (first, last) = (times().next().unwrap_or(0), times().next_back().unwrap_or(0));
-        self.program.recorded_us = last.saturating_sub(first);
-        let middle = first + self.program.recorded_us / 2;
-        let time_of = |&event: &u32| self.device.events.get(event as usize).map_or(0, |event| event.time_us);
-        self.program.half = self.program.events.partition_point(|event| time_of(event) < middle);
+        let recorded_us = last.saturating_sub(first);
+        let mut reader = Self {
+            program: Program { recorded_us, ..Program::default() },
+            at: FastMap::default(),
+            vacant: Vec::new(),
+            slots: 0,
+            pools: PoolFinder::new(homes),
+            pool_positions: FastMap::default(),
+            stream_positions: FastMap::default(),
+            empties: empty_cache_calls(device, stacks, start, homes).into_iter().collect(),
+            middle_us: first + recorded_us / 2,
+            is_late: false,
+        };
+        reader.read_older(start);
+        reader
     }
 
-    /// Adds memory that was live before the first event.
+    /// Adds an event; `pool` if the recorder writes pools.
+    fn see(&mut self, index: usize, event: &Event, pool: Option<PoolId>) {
+        let event_index = index as u32;
+        if !self.is_late {
+            self.program.half = self.program.steps.len();
+            self.is_late = event.time_us >= self.middle_us;
+        }
+        match event.action {
+            Action::Alloc => {
+                let pool = pool.unwrap_or_else(|| self.pools.pool_of(event.address.0));
+                // An address that is allocated again without a free: its free was lost.
+                if let Some(lost) = self.at.remove(&event.address.0) {
+                    self.program.lost += 1;
+                    self.push(event_index, Step::Free(lost));
+                    self.vacate(lost);
+                }
+                let number = self.add(event.size.get(), event.stream.0, pool, event.stack);
+                self.at.insert(event.address.0, number);
+                self.push(event_index, Step::Allocate(number));
+            }
+            Action::OutOfMemory => {
+                let pool = pool.unwrap_or(PoolId::DEFAULT);
+                let number = self.add(event.size.get(), event.stream.0, pool, event.stack);
+                self.push(event_index, Step::AllocateRefused(number));
+                // A run frees it immediately.
+                self.vacate(number);
+            }
+            Action::FreeRequested => match self.at.get(&event.address.0) {
+                Some(&number) => self.push(event_index, Step::FreeRequested(number)),
+                None => self.program.lost += 1,
+            },
+            Action::FreeCompleted => match self.at.remove(&event.address.0) {
+                Some(number) => self.complete(event_index, number),
+                None => self.program.lost += 1,
+            },
+            Action::SegmentFree | Action::SegmentUnmap => {
+                self.pools.see(index);
+                if self.empties.contains(&event_index) {
+                    self.push(event_index, Step::EmptyCache);
+                }
+            }
+            Action::SegmentAlloc | Action::SegmentMap => self.pools.see(index),
+            Action::Snapshot => {}
+        }
+    }
+
+    /// Adds memory that was live before the first event. Its slots are its numbers.
     fn read_older(&mut self, start: &Start) {
         self.program.older = start.blocks.len() as u32;
         for block in &start.blocks {
-            let pool = self.position(self.pools.pool_of(block.address.0));
-            let number = self.add(Allocation {
-                size: block.requested.get(),
-                stream: block.stream.0,
-                pool,
-                address: block.address.0,
-                stack: block.stack,
-            });
+            let pool = self.pools.pool_of(block.address.0);
+            let number = self.add(block.requested.get(), block.stream.0, pool, block.stack);
             self.at.insert(block.address.0, number);
         }
     }
 
     /// The position of a pool in the program's list.
-    fn position(&mut self, pool: PoolId) -> u32 {
+    fn pool_position(&mut self, pool: PoolId) -> u32 {
         if pool == PoolId::DEFAULT {
             return 0;
         }
@@ -252,13 +271,33 @@ impl Reader<'_> {
         })
     }
 
-    fn add(&mut self, allocation: Allocation) -> u32 {
-        self.program.allocations.push(allocation);
+    /// The position of a stream in the program's list.
+    fn stream_position(&mut self, stream: u64) -> u32 {
+        let streams = &mut self.program.streams;
+        *self.stream_positions.entry(stream).or_insert_with(|| {
+            streams.push(stream);
+            streams.len() as u32 - 1
+        })
+    }
+
+    fn add(&mut self, size: u64, stream: u64, pool: PoolId, stack: StackId) -> u32 {
+        let (stream, pool) = (self.stream_position(stream), self.pool_position(pool));
+        let slot = self.vacant.pop().unwrap_or_else(|| {
+            self.slots += 1;
+            self.slots - 1
+        });
+        self.program.allocations.push(Allocation { size, stream, pool, slot, stack });
         self.program.allocations.len() as u32 - 1
+    }
+
+    /// The slot of an allocation is free for another.
+    fn vacate(&mut self, number: u32) {
+        self.vacant.push(self.program.slot(number));
     }
 
     /// Joins a free and its completion into one step if they are adjacent: few frees wait for a stream.
     fn complete(&mut self, event: u32, number: u32) {
+        self.vacate(number);
         match self.program.steps.last_mut() {
             Some(last) if *last == Step::FreeRequested(number) => *last = Step::Free(number),
             _ => self.push(event, Step::FreeCompleted(number)),
@@ -273,24 +312,58 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
-    use makeroom_core::{Address, Bytes, Event, StreamId};
-
     use super::*;
+    use crate::device::Device;
+    use crate::pytorch::{Pytorch, Settings};
+    use crate::replay::replay;
+    use crate::testing::recording;
 
     #[test]
     fn a_refusal_keeps_the_pool_that_the_recorder_wrote() {
         let mut device = DeviceTrace::default();
-        let event = Event {
-            action: Action::OutOfMemory,
-            address: Address(0),
-            size: Bytes::mib(3),
-            stream: StreamId(0),
-            time_us: 0,
-            stack: StackId::NONE,
-        };
-        device.events.push_in_pool(event, PoolId(0, 4));
+        device.events.push_in_pool(Event::new(Action::OutOfMemory, 0, 3 << 20), PoolId(0, 4));
         let program = Program::new(&device, &Stacks::default(), &Start::new(&device));
         assert_eq!(program.request(0).pool, PoolId(0, 4));
         assert_eq!(program.steps, [Step::AllocateRefused(0)]);
+    }
+
+    #[test]
+    fn slots_are_used_again_once_an_allocation_is_freed() {
+        let device = recording(&[
+            (Action::Alloc, 0, 1),
+            (Action::Alloc, 1, 1),
+            (Action::FreeRequested, 0, 1),
+            // Still pending: its slot is in use.
+            (Action::Alloc, 2, 1),
+            (Action::FreeCompleted, 0, 1),
+            (Action::OutOfMemory, 0, 9),
+            (Action::Alloc, 3, 1),
+            // The free of this address was lost.
+            (Action::Alloc, 1, 1),
+        ]);
+        let start = Start::new(&device);
+        let program = Program::new(&device, &Stacks::default(), &start);
+        let slots: Vec<u32> = (0..6).map(|number| program.slot(number)).collect();
+        assert_eq!(slots, [0, 1, 2, 0, 0, 1]);
+        let same = Program::from_last(device, &Stacks::default(), &start);
+        assert_eq!(
+            (same.allocations, same.steps, same.events),
+            (program.allocations, program.steps, program.events)
+        );
+    }
+
+    /// A lost completion must not free the next allocation in the slot when the allocator synchronizes the device.
+    #[test]
+    fn a_free_that_is_pending_forever_does_not_free_another_allocation() {
+        let device = recording(&[
+            (Action::Alloc, 0, 20),
+            (Action::FreeRequested, 0, 20),
+            (Action::Alloc, 0, 20),
+            (Action::Alloc, 100, 20),
+        ]);
+        let program = Program::new(&device, &Stacks::default(), &Start::new(&device));
+        let mut model = Pytorch::new(Settings::default(), Some(20 << 20));
+        let outcome = replay(&program, &mut model, &mut Device::new(None));
+        assert_eq!(outcome.refusal.map(|refusal| refusal.allocation), Some(2));
     }
 }

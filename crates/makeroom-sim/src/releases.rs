@@ -187,37 +187,21 @@ fn names_empty_cache(stacks: &Stacks, stack: StackId) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use makeroom_core::{Address, Bytes, StreamId};
-
     use super::*;
+    use crate::testing::recording;
 
     /// Segments of 20, 30 and 40 MiB and a block in the last one; then these are freed, and new memory follows.
     fn calls(freed: &[(u64, u64)]) -> Vec<u32> {
-        let mut device = DeviceTrace::default();
-        let mut push = |action, address: u64, size| {
-            device.events.push(Event {
-                action,
-                address: Address((1 << 40) + (address << 20)),
-                size: Bytes::mib(size),
-                stream: StreamId(0),
-                time_us: 0,
-                stack: StackId::NONE,
-            });
-        };
+        let mut events = Vec::new();
         for (address, size) in [(0, 20), (100, 30), (200, 40)] {
-            push(Action::SegmentAlloc, address, size);
-            push(Action::Alloc, address, size);
+            events.extend([(Action::SegmentAlloc, address, size), (Action::Alloc, address, size)]);
         }
-        for (address, size) in [(0, 20), (100, 30)] {
-            push(Action::FreeCompleted, address, size);
-        }
-        for &(address, size) in freed {
-            push(Action::SegmentFree, address, size);
-        }
-        push(Action::SegmentAlloc, 300, 20);
-        push(Action::Alloc, 300, 20);
+        events.extend([(Action::FreeCompleted, 0, 20), (Action::FreeCompleted, 100, 30)]);
+        events.extend(freed.iter().map(|&(address, size)| (Action::SegmentFree, address, size)));
+        events.extend([(Action::SegmentAlloc, 300, 20), (Action::Alloc, 300, 20)]);
         // More than there was before: the release was not for lack of memory.
-        push(Action::SegmentAlloc, 400, 60);
+        events.push((Action::SegmentAlloc, 400, 60));
+        let device = recording(&events);
         let start = Start::new(&device);
         empty_cache_calls(&device, &Stacks::default(), &start, &Homes::new(&device))
     }

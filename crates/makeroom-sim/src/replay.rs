@@ -106,11 +106,9 @@ impl<M: Model + ?Sized> Run<'_, M> {
                     }
                     self.free(number);
                 }
-                Step::Free(number) => self.free(number),
-                Step::FreeRequested(number) => self.model.free_later(self.device, number),
-                Step::FreeCompleted(number) => {
-                    self.device.complete(number);
-                    self.free(number);
+                Step::Free(number) | Step::FreeCompleted(number) => self.free(number),
+                Step::FreeRequested(number) => {
+                    self.model.free_later(self.device, self.program.slot(number));
                 }
                 Step::EmptyCache => self.model.empty_cache(self.device),
             }
@@ -121,7 +119,8 @@ impl<M: Model + ?Sized> Run<'_, M> {
     fn allocate(&mut self, number: u32) -> bool {
         let request = self.program.request(number);
         let size = request.size;
-        let is_served = self.model.allocate(self.device, number, request).is_ok();
+        let slot = self.program.slot(number);
+        let is_served = self.model.allocate(self.device, slot, request).is_ok();
         if is_served {
             self.live = self.live.saturating_add(size);
             self.outcome.peak_live = self.outcome.peak_live.max(self.live);
@@ -132,6 +131,9 @@ impl<M: Model + ?Sized> Run<'_, M> {
 
     fn free(&mut self, number: u32) {
         self.live = self.live.saturating_sub(self.program.size(number));
-        self.model.free(self.device, number);
+        let slot = self.program.slot(number);
+        // Also if it is not known to be pending: a free may have been lost, and its slot is another allocation's next.
+        self.device.complete(slot);
+        self.model.free(self.device, slot);
     }
 }

@@ -1,6 +1,6 @@
-//! Programs for tests, written by hand.
+//! Programs and recordings for tests, written by hand.
 
-use makeroom_core::StackId;
+use makeroom_core::{Action, DeviceTrace, Event, StackId};
 
 use crate::program::{Allocation, Program, Step};
 
@@ -17,9 +17,14 @@ impl Script {
     }
 
     pub(crate) fn allocate_on(&mut self, size: u64, stream: u64) -> u32 {
-        let allocation = Allocation { size, stream, pool: 0, address: 0, stack: StackId::NONE };
-        self.program.allocations.push(allocation);
-        let number = self.program.allocations.len() as u32 - 1;
+        let streams = &mut self.program.streams;
+        let position = streams.iter().position(|&known| known == stream).unwrap_or_else(|| {
+            streams.push(stream);
+            streams.len() - 1
+        });
+        let number = self.program.allocations.len() as u32;
+        let (stream, slot) = (position as u32, number);
+        self.program.allocations.push(Allocation { size, stream, pool: 0, slot, stack: StackId::NONE });
         self.step(Step::Allocate(number));
         number
     }
@@ -36,4 +41,13 @@ impl Script {
     pub(crate) fn program(self) -> Program {
         self.program
     }
+}
+
+/// A recording of these actions, each with an address and a size in MiB.
+pub(crate) fn recording(events: &[(Action, u64, u64)]) -> DeviceTrace {
+    let mut device = DeviceTrace::default();
+    for &(action, address, size) in events {
+        device.events.push(Event::new(action, (1 << 40) + (address << 20), size << 20));
+    }
+    device
 }

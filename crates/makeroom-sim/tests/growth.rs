@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use makeroom_core::{Action, Address, Bytes, DeviceTrace, Event, StackId, Stacks, StreamId};
+use makeroom_core::{Action, DeviceTrace, Event, Stacks, StreamId};
 use makeroom_sim::{Memory, Settings, Workload, check, parse, smallest_memory};
 
 const PAGE: u64 = 2 << 20;
@@ -29,14 +29,7 @@ struct Script(DeviceTrace);
 
 impl Script {
     fn push(&mut self, action: Action, address: u64, size: u64, stream: u64) {
-        self.0.events.push(Event {
-            action,
-            address: Address(address),
-            size: Bytes::new(size),
-            stream: StreamId(stream),
-            time_us: 0,
-            stack: StackId::NONE,
-        });
+        self.0.events.push(Event { stream: StreamId(stream), ..Event::new(action, address, size) });
     }
 
     fn free(&mut self, address: u64, size: u64, stream: u64) {
@@ -108,6 +101,27 @@ fn comb(count: u64, size: u64) -> DeviceTrace {
     script.0
 }
 
+/// Many live blocks, and as many segments that are released one by one, each before a request.
+fn releases(count: u64) -> DeviceTrace {
+    let mut script = Script::default();
+    // More was reserved before, so the releases are not for lack of memory.
+    script.push(Action::SegmentAlloc, place(2 * count), 1 << 40, 0);
+    script.push(Action::SegmentFree, place(2 * count), 1 << 40, 0);
+    for number in 0..count {
+        script.push(Action::SegmentAlloc, place(number), PAGE, 0);
+        script.push(Action::Alloc, place(number), PAGE / 2, 0);
+    }
+    for number in count..2 * count {
+        // Every second request is larger than the segment that was released before it.
+        let size = (12 + 2 * (number % 2)) * PAGE;
+        script.push(Action::SegmentAlloc, place(number), size, 0);
+        script.push(Action::Alloc, place(number), size, 0);
+        script.free(place(number), size, 0);
+        script.push(Action::SegmentFree, place(number), size, 0);
+    }
+    script.0
+}
+
 /// The shortest time of several runs.
 fn time(mut run: impl FnMut()) -> Duration {
     let once = || {
@@ -174,9 +188,12 @@ fn a_search_for_the_least_memory_grows_no_faster() {
 
 #[test]
 fn a_check_grows_no_faster() {
-    for (what, device) in
-        [("streams", streams as fn(u64) -> DeviceTrace), ("turns", streams_in_turn), ("frees", pending)]
-    {
+    for (what, device) in [
+        ("streams", streams as fn(u64) -> DeviceTrace),
+        ("turns", streams_in_turn),
+        ("frees", pending),
+        ("releases", releases),
+    ] {
         assert_growth(&format!("a check of {what}"), 2_000, |count| {
             black_box(check(&device(count), &Stacks::default(), Settings::default(), None));
         });

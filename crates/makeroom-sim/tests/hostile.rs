@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use makeroom_core::{
-    Action, Address, Block, BlockState, Bytes, DeviceTrace, Event, PoolId, Segment, StackId, Stacks, StreamId,
+    Action, Address, Block, BlockState, Bytes, DeviceTrace, Event, PoolId, Segment, StackId, Stacks,
 };
 use makeroom_sim::{
     Allocation, Device, Memory, Program, Pytorch, Settings, Workload, check, parse, replay_from_start,
@@ -34,17 +34,6 @@ fn number() -> impl Strategy<Value = u64> {
         (0_u64..8).prop_map(|number| (1 << 40) + (number << 21)),
         (0_u64..4).prop_map(|number| u64::MAX - (number << 20) - 511),
     ]
-}
-
-fn event(action: Action, address: u64, size: u64) -> Event {
-    Event {
-        action,
-        address: Address(address),
-        size: Bytes::new(size),
-        stream: StreamId(0),
-        time_us: 0,
-        stack: StackId::NONE,
-    }
 }
 
 fn segments() -> impl Strategy<Value = Vec<Segment>> {
@@ -80,7 +69,7 @@ fn devices() -> impl Strategy<Value = DeviceTrace> {
     (events, segments()).prop_map(|(rows, segments)| {
         let mut device = DeviceTrace { segments, ..DeviceTrace::default() };
         for (action, address, size) in rows {
-            device.events.push(event(ACTIONS[action], address, size));
+            device.events.push(Event::new(ACTIONS[action], address, size));
         }
         device
     })
@@ -127,9 +116,9 @@ fn absurd_sizes_overflow_in_no_allocator() {
         for second in sizes {
             let mut device = DeviceTrace::default();
             for (address, size) in [(1 << 40, first), (1 << 50, second), (1 << 40, first)] {
-                device.events.push(event(Action::Alloc, address, size));
-                device.events.push(event(Action::FreeRequested, address, size));
-                device.events.push(event(Action::Alloc, address, second));
+                device.events.push(Event::new(Action::Alloc, address, size));
+                device.events.push(Event::new(Action::FreeRequested, address, size));
+                device.events.push(Event::new(Action::Alloc, address, second));
             }
             let workload = Workload::new(&device, &Stacks::default());
             for name in ["bfc", "cupy", "rmm-pool", "cuda-async", "makeroom"] {
@@ -142,7 +131,7 @@ fn absurd_sizes_overflow_in_no_allocator() {
 #[test]
 fn live_bytes_beyond_all_numbers_stop_at_the_last() {
     let (pool, stack) = (0, StackId::NONE);
-    let allocation = Allocation { size: 1 << 63, stream: 0, pool, address: 0, stack };
+    let allocation = Allocation { size: 1 << 63, stream: 0, pool, slot: 0, stack };
     let program = Program { allocations: vec![allocation; 2], older: 2, ..Program::default() };
     let mut model = Pytorch::new(Settings::default(), None);
     let outcome = replay_from_start(&program, &mut model, &mut Device::new(None));
@@ -158,8 +147,8 @@ fn a_pool_for_every_segment_takes_no_longer_than_one_for_all() {
             let address = (1 << 40) + number * (4 << 20);
             let action = if is_expandable { Action::SegmentMap } else { Action::SegmentAlloc };
             if number % 2 == 0 {
-                device.events.push(event(action, address, 2 << 20));
-                device.events.push(event(Action::Alloc, address, 512));
+                device.events.push(Event::new(action, address, 2 << 20));
+                device.events.push(Event::new(Action::Alloc, address, 512));
             }
             device.segments.push(Segment {
                 address: Address(address),

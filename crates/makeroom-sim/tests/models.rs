@@ -24,7 +24,7 @@ fn all_allocators() -> Vec<AllocatorSpec> {
 /// A request with its stream, or a free of a live allocation, either immediate or pending.
 #[derive(Clone, Debug)]
 enum Action {
-    Allocate { size: u64, stream: u64 },
+    Allocate { size: u64, stream: u32 },
     Free { index: usize, is_deferred: bool },
     EmptyCache,
 }
@@ -32,7 +32,7 @@ enum Action {
 fn programs() -> impl Strategy<Value = Program> {
     let size = (0_u32..27, 0_u64..1 << 20).prop_map(|(power, low)| (1 << power) + low % (1 << power));
     let action = prop_oneof![
-        12 => (size, 0_u64..3).prop_map(|(size, stream)| Action::Allocate { size, stream }),
+        12 => (size, 0_u32..3).prop_map(|(size, stream)| Action::Allocate { size, stream }),
         10 => (0_usize..1000, 0_u8..8).prop_map(|(index, kind)| Action::Free { index, is_deferred: kind == 0 }),
         1 => Just(Action::EmptyCache),
     ];
@@ -40,7 +40,7 @@ fn programs() -> impl Strategy<Value = Program> {
 }
 
 fn program(actions: &[Action]) -> Program {
-    let mut program = Program::default();
+    let mut program = Program { streams: vec![0, 1, 2], ..Program::default() };
     let mut live: Vec<u32> = Vec::new();
     let mut pending: Vec<u32> = Vec::new();
     for action in actions {
@@ -48,7 +48,7 @@ fn program(actions: &[Action]) -> Program {
             Action::Allocate { size, stream } => {
                 let number = program.allocations.len() as u32;
                 let (pool, stack) = (0, StackId::NONE);
-                program.allocations.push(Allocation { size, stream, pool, address: 0, stack });
+                program.allocations.push(Allocation { size, stream, pool, slot: number, stack });
                 program.steps.push(Step::Allocate(number));
                 live.push(number);
             }

@@ -24,10 +24,15 @@ pub(crate) fn own_numbering() -> u64 {
     fs::metadata("/proc").map_or(0, |folder| folder.dev())
 }
 
+/// The status line of a process. Its name may be anything, not only text.
+fn stat(process: &str) -> Option<String> {
+    fs::read(format!("/proc/{process}/stat")).ok().map(|line| String::from_utf8_lossy(&line).into_owned())
+}
+
 impl Process {
     /// This process, with the PID that its `/proc` shows: a namespace without a `/proc` of its own sees its parent's.
     pub(crate) fn current() -> Self {
-        let line = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        let line = stat("self").unwrap_or_default();
         let id = line.split(' ').next().and_then(|id| id.parse().ok());
         let id = id.unwrap_or(u64::from(std::process::id()));
         Self::parse(id, &line).unwrap_or(Self { id, started: 0, image: 0, numbering: own_numbering() })
@@ -35,8 +40,7 @@ impl Process {
 
     /// The process with this PID, if it is alive; zombies are not.
     pub(crate) fn find(id: u64) -> Option<Self> {
-        let line = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-        Self::parse(id, &line)
+        Self::parse(id, &stat(&id.to_string())?)
     }
 
     fn parse(id: u64, line: &str) -> Option<Self> {
@@ -71,6 +75,21 @@ mod tests {
         assert!(own.lives());
         assert!(!Process { started: own.started + 1, ..own }.lives());
         assert!(!Process { image: own.image + 16, ..own }.lives());
+    }
+
+    #[test]
+    fn finds_a_process_whose_name_is_no_text() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let folder = std::env::temp_dir().join(format!("makeroom-name-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let program = folder.join(std::ffi::OsStr::from_bytes(b"a\xff) b"));
+        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+        let mut child = std::process::Command::new(&program).arg("600").spawn().unwrap();
+        let found = Process::find(u64::from(child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        assert!(found.is_some_and(|found| found.started > 0));
     }
 
     #[test]

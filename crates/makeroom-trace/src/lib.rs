@@ -24,5 +24,8 @@ pub mod room;
 mod text;
 mod torch_snapshot;
 
+/// Maximum number of devices; files with more are crafted to exhaust memory.
+const MOST_DEVICES: usize = 1024;
+
 pub use error::Error;
 pub use input::{Input, open, open_streaming, read, read_streaming};

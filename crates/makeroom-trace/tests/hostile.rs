@@ -177,13 +177,18 @@ fn remembering_one_thing_over_and_over_is_refused() {
 #[test]
 fn repeated_keys_and_shared_histories_take_no_more_than_their_bytes() {
     let start = Instant::now();
-    // A dict that repeats a key a hundred thousand times, and a list of thirty thousand devices.
-    let mut bytes = b"\x80\x04}(\x8c\x08segments\x94]\x94".to_vec();
-    bytes.extend(b"h\0h\x01".repeat(100_000));
-    bytes.extend(b"\x8c\x0ddevice_traces](");
-    bytes.extend(b"](}\x8c\x06action\x8c\x08snapshotse".repeat(30_000));
-    bytes.extend(b"eu.");
-    assert_eq!(read_trace(&bytes).expect("a snapshot").devices.len(), 30_000);
+    // A dict that repeats a key a hundred thousand times, and a list of many devices.
+    let devices = |count: usize| {
+        let mut bytes = b"\x80\x04}(\x8c\x08segments\x94]\x94".to_vec();
+        bytes.extend(b"h\0h\x01".repeat(100_000));
+        bytes.extend(b"\x8c\x0ddevice_traces](");
+        bytes.extend(b"](}\x8c\x06action\x8c\x08snapshotse".repeat(count));
+        bytes.extend(b"eu.");
+        read_trace(&bytes)
+    };
+    assert_eq!(devices(1024).expect("a snapshot").devices.len(), 1024);
+    let refused = devices(30_000).map(|_| ()).map_err(|error| error.to_string());
+    assert!(refused.is_err_and(|error| error.contains("more than 1024 devices")));
 
     // One history list, shared by twenty thousand blocks.
     let mut bytes = b"\x80\x04](}\x8c\x09real_sizeK\x05s\x94".to_vec();

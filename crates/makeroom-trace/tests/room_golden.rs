@@ -198,6 +198,19 @@ fn fifth() -> Content {
     Content { version: 5, header: rooms::header(), frames }
 }
 
+/// Added in version 6: environment variables.
+fn sixth() -> Content {
+    let variable =
+        |name: &[u8], value: &[u8]| Record::Variable { name: name.to_vec(), value: value.to_vec() };
+    let records = vec![
+        variable(b"PYTORCH_ALLOC_CONF", b"max_split_size_mb:64,expandable_segments:True"),
+        variable(b"EMPTY", b""),
+        variable(b"", b"\xff"),
+    ];
+    let frames = vec![Part::Records { thread: ThreadNumber(0), records }];
+    Content { version: 6, header: rooms::header(), frames }
+}
+
 /// A file of a hypothetical later version.
 fn later() -> Content {
     let header = Header { rest: b"what version 9 has to say".to_vec(), ..rooms::header() };
@@ -236,6 +249,7 @@ fn golden_files_are_read_and_written_to_the_byte() {
     check_golden("third.room", &third(), 0);
     check_golden("fourth.room", &fourth(), 0);
     check_golden("fifth.room", &fifth(), 0);
+    check_golden("sixth.room", &sixth(), 0);
     check_golden("example.room", &example(), 0);
     check_golden("everything.room", &everything(), 0);
     check_golden("later.room", &later(), 0);

@@ -234,6 +234,25 @@ fn remarks_losses_and_the_end_are_told() {
 }
 
 #[test]
+fn the_allocators_settings_come_from_the_recorded_variables() {
+    let settings = |variables: &[(&str, &str)]| {
+        let trace = recorded(|encoder| {
+            for (name, value) in variables {
+                encoder.variable(name.as_bytes(), value.as_bytes());
+            }
+        });
+        assert_eq!(trace.process.unwrap().identity.environment.len(), variables.len());
+        trace.settings.text
+    };
+    let (old, new) = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF");
+    assert_eq!(settings(&[]), None);
+    assert_eq!(settings(&[("OTHER", "1")]), None);
+    assert_eq!(settings(&[(old, "max_split_size_mb:64")]).as_deref(), Some("max_split_size_mb:64"));
+    assert_eq!(settings(&[(new, "a:1"), (old, "a:1")]).as_deref(), Some("a:1"));
+    assert_eq!(settings(&[(new, "a:1"), (old, "a:2")]), None, "PyTorch's version decides which one applies");
+}
+
+#[test]
 fn what_follows_an_end_revokes_it() {
     let end = |time, reason| End { time_ns: at(time), reason, status: 0 };
     let failed = recorded(|encoder| {

@@ -3,6 +3,8 @@
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
+use crate::commands::Kind;
+
 /// The name of standard input in messages.
 pub(crate) const STANDARD_INPUT: &str = "standard input";
 
@@ -142,11 +144,13 @@ pub(crate) enum Failure {
         /// The file, as the user named it.
         name: String,
     },
-    /// The recording would overwrite another kind of file.
-    #[error("{name} exists and is not a recording")]
+    /// The result would overwrite another kind of file.
+    #[error("{name} exists and is not {}", kind.name())]
     NotReplaced {
         /// The file, as the user named it.
         name: String,
+        /// What would be written.
+        kind: Kind,
     },
     /// A process reported a file that is not a recording of this run.
     #[error("{name} is not a recording of this run")]
@@ -286,7 +290,10 @@ impl Failure {
             Self::BinaryToTerminal => Some("write to a file with -o FILE, or to a pipe".to_owned()),
             Self::OverInput { .. } => Some("write to another file with -o".to_owned()),
             Self::OverProgram { .. } => Some("write to another file with -o or --summary".to_owned()),
-            Self::NotReplaced { .. } => Some("write to another file with -o, or remove this one first".to_owned()),
+            Self::NotReplaced { kind: Kind::ManPage, .. } => {
+                Some("write to another directory, or remove this file first".to_owned())
+            }
+            Self::NotReplaced { .. } => Some("write to another file, or remove this one first".to_owned()),
             Self::View(refusal) => Some(refusal.hint.clone()),
             Self::Driver(error) => Some(error.hint().to_owned()),
             Self::Gpu(error) => error.hint().map(str::to_owned),

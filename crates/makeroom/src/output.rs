@@ -4,7 +4,7 @@
 use std::io::{self, Write as _};
 
 use anstream::{stderr, stdout};
-use makeroom_report::sanitize;
+use makeroom_report::{escape_json, sanitize};
 use rustix::fs::{FileType, fstat};
 use terminal_size::{Height, Width, terminal_size, terminal_size_of};
 
@@ -29,12 +29,51 @@ pub(crate) fn script(bytes: &[u8]) -> Result<(), Failure> {
     stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(Failure::Output)
 }
 
+/// Writes text for another program to a terminal instead, without anything that a terminal obeys.
+pub(crate) struct ToTerminal {
+    /// The current line.
+    line: Vec<u8>,
+}
+
+impl ToTerminal {
+    /// Longer lines are written in pieces.
+    const LONGEST_LINE: usize = 64 << 10;
+
+    pub(crate) fn new() -> Self {
+        Self { line: Vec::new() }
+    }
+
+    fn write_line(&mut self) -> io::Result<()> {
+        // None of its escape characters is makeroom's own.
+        let text = String::from_utf8_lossy(&self.line).replace('\u{1b}', " ");
+        self.line.clear();
+        io::stdout().write_all(sanitize(&text).as_bytes())
+    }
+}
+
+impl io::Write for ToTerminal {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
+            self.line.extend_from_slice(piece);
+            if piece.ends_with(b"\n") || self.line.len() > Self::LONGEST_LINE {
+                self.write_line()?;
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.write_line()?;
+        io::stdout().flush()
+    }
+}
+
 /// Writes a result as JSON.
 pub(crate) fn json(value: &serde_json::Value) -> Result<(), Failure> {
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
-    // Not sanitized: JSON is for programs, which need the exact values.
-    write(&text)
+    // Escaped, not sanitized: programs need the exact values.
+    write(&escape_json(&text))
 }
 
 /// Writes a message to stderr.

@@ -274,12 +274,12 @@ fn expandable_segments_are_told_with_what_they_saved() {
     let said = stage.said(&["--pool", "--no-stacks"], "expandable");
     let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        line.contains("PyTorch reserved 300.00 MiB at its peak for 292.00 MiB of live tensors; its default allocator would have reserved"),
+        line.contains("PyTorch reserved 300.00 MiB at its peak (292.00 MiB live), and would have reserved"),
         "{said}"
     );
     assert!(line.contains("expandable segments saved "), "{said}");
     assert!(!line.contains("the pool saved"), "{said}");
-    assert!(line.contains("for other CUDA libraries, makeroom's pool reserved 8.00 MiB"), "{said}");
+    assert!(line.contains("CUDA libraries other than PyTorch: 8.00 MiB from makeroom's pool"), "{said}");
     let run = &stage.summary()["run"];
     let torch = &run["expandable_segments"][0];
     assert_eq!(torch["peak_reserved_bytes"], 300 << 20, "{run:#}");

@@ -43,7 +43,7 @@ int main(int count, char **words) {
 "#;
 
 /// Compiler, sanitizer option, further option, and the sanitizer's name.
-const BUILDS: [(&str, &str, &str, &str); 10] = [
+const BUILDS: [(&str, &str, &str, &str); 11] = [
     ("gcc", "address", "-shared-libgcc", "AddressSanitizer"),
     ("gcc", "address", "-static-libasan", "AddressSanitizer"),
     ("gcc", "thread", "-shared-libgcc", "ThreadSanitizer"),
@@ -51,6 +51,7 @@ const BUILDS: [(&str, &str, &str, &str); 10] = [
     ("gcc", "hwaddress", "-shared-libgcc", "HWAddressSanitizer"),
     ("clang", "address", "-w", "AddressSanitizer"),
     ("clang", "address", "-s", "AddressSanitizer"),
+    ("clang", "address", "-shared-libasan", "AddressSanitizer"),
     ("clang", "thread", "-w", "ThreadSanitizer"),
     ("clang", "memory", "-w", "MemorySanitizer"),
     ("clang", "hwaddress", "-w", "HWAddressSanitizer"),
@@ -72,7 +73,7 @@ fn stage(test: &str) -> PathBuf {
 fn is_built(folder: &Path, compiler: &str, sanitizer: &str, option: &str) -> bool {
     let built = Command::new(compiler)
         .args(["-w", "-g", option, &format!("-fsanitize={sanitizer}"), "-o", "program", "program.c"])
-        .args(["-L.", "-l:libcuda.so.1", "-lpthread"])
+        .args(["-L.", "-l:libcuda.so.1", "-lpthread", &format!("-Wl,-rpath,{}", runtimes(compiler))])
         .current_dir(folder)
         .output();
     let runs = |folder| {
@@ -85,6 +86,14 @@ fn is_built(folder: &Path, compiler: &str, sanitizer: &str, option: &str) -> boo
     is_built
 }
 
+/// The directory of a compiler's shared runtimes, which the dynamic linker does not search by itself.
+fn runtimes(compiler: &str) -> String {
+    let name = "-print-file-name=libclang_rt.asan-x86_64.so";
+    let printed = Command::new(compiler).arg(name).output().map(|output| text(&output.stdout));
+    let path = PathBuf::from(printed.unwrap_or_default());
+    path.parent().map_or_else(String::new, |folder| folder.display().to_string())
+}
+
 fn in_place(mut command: Command, folder: &Path) -> Command {
     command
         .current_dir(folder)
@@ -93,6 +102,11 @@ fn in_place(mut command: Command, folder: &Path) -> Command {
         .env("MAKEROOM_SIMGPU_DIR", folder)
         .env("XDG_RUNTIME_DIR", folder);
     command
+}
+
+fn script(folder: &Path, name: &str, lines: &str) {
+    std::fs::write(folder.join(name), format!("#!/bin/sh\n{lines}\n")).unwrap();
+    std::fs::set_permissions(folder.join(name), PermissionsExt::from_mode(0o755)).unwrap();
 }
 
 fn run(folder: &Path, options: &[&str], program: &[&str], preload: Option<&str>) -> (Output, Output) {
@@ -142,8 +156,7 @@ fn a_sanitized_program_runs_unharmed_and_one_line_says_that_it_is_not_recorded()
 #[test]
 fn a_sanitized_child_runs_unharmed() {
     let folder = stage("child");
-    std::fs::write(folder.join("script"), "#!/bin/sh\n./program \"$@\"\n").unwrap();
-    std::fs::set_permissions(folder.join("script"), PermissionsExt::from_mode(0o755)).unwrap();
+    script(&folder, "script", "./program \"$@\"");
     for (compiler, sanitizer, option, name) in BUILDS {
         if !is_built(&folder, compiler, sanitizer, option) {
             continue;
@@ -158,6 +171,71 @@ fn a_sanitized_child_runs_unharmed() {
             assert!(lines[0].contains(name) || lines[0].contains("uses a sanitizer"), "{case}");
         }
     }
+}
+
+/// The options of a sanitizer belong to whoever starts the program: a script, a test runner, `env`. None of these
+/// repeat what `run` put into the environment.
+#[test]
+fn a_child_with_options_of_its_own_runs_unharmed() {
+    let folder = stage("options");
+    let own = "ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=halt_on_error=0";
+    script(&folder, "own", &format!("{own} ./program \"$@\""));
+    script(&folder, "checked", "exec env ASAN_OPTIONS=verify_asan_link_order=1 ./program \"$@\"");
+    script(&folder, "none", "unset ASAN_OPTIONS TSAN_OPTIONS; ./program \"$@\"");
+    script(&folder, "outer", "./middle \"$@\"; exit $?");
+    script(&folder, "middle", &format!("export {own}; sh -c './program \"$@\"; exit $?' middle \"$@\""));
+    script(
+        &folder,
+        "few",
+        "exec env -i LD_PRELOAD=\"$LD_PRELOAD\" LD_LIBRARY_PATH=. MAKEROOM_SIMGPU_DIR=. ./program \"$@\"",
+    );
+    for (compiler, sanitizer, option, name) in BUILDS {
+        if !is_built(&folder, compiler, sanitizer, option) {
+            continue;
+        }
+        for start in ["./own", "./checked", "./none", "./outer", "./few"] {
+            let (bare, recorded) = run(&folder, &[], &[start, ""], None);
+            let case = format!("{compiler} {sanitizer} {option} {start}: {}", text(&recorded.stderr));
+            assert_eq!(recorded.status, bare.status, "{case}");
+            assert_eq!(text(&recorded.stdout), text(&bare.stdout), "{case}");
+            let lines = lines(&recorded);
+            assert!(lines.len() == 1 && lines[0].ends_with("nothing was recorded"), "{case}");
+            // Without the environment of `run`, a process cannot report why it is not recorded.
+            let is_named = lines[0].contains(name) || lines[0].contains("uses a sanitizer");
+            assert!(is_named || start == "./few", "{case}");
+        }
+    }
+}
+
+/// One child is recorded and the other is not, which must not go unnoticed.
+#[test]
+fn a_sanitized_child_beside_a_recorded_one_is_named() {
+    let folder = stage("beside");
+    if !is_built(&folder, "gcc", "undefined", "-w") {
+        return;
+    }
+    std::fs::rename(folder.join("program"), folder.join("recorded")).unwrap();
+    for (compiler, sanitizer, option, name) in BUILDS {
+        if is_built(&folder, compiler, sanitizer, option) {
+            let (_, both) = run(&folder, &[], &["sh", "-c", "./recorded; ./program"], None);
+            let said = text(&both.stderr);
+            assert_eq!(both.status.code(), Some(4), "{said}");
+            let lines = lines(&both);
+            let is_told = |line: &&String| line.ends_with("that program was not recorded");
+            let told: Vec<&String> = lines.iter().filter(is_told).collect();
+            assert!(told.len() == 1 && said.contains("used up to 1.00 MiB"), "{name} {option}: {said}");
+        }
+    }
+}
+
+/// The environment of a recorded program has no options that its user did not set.
+#[test]
+fn the_options_of_sanitizers_are_not_changed() {
+    let folder = stage("environment");
+    let command = ["sh", "-c", "env | grep SAN_OPTIONS; exit 4"];
+    let (bare, recorded) = run(&folder, &[], &command, None);
+    assert_eq!(recorded.status, bare.status);
+    assert_eq!(text(&recorded.stdout), text(&bare.stdout));
 }
 
 /// As for an instrumented extension module in an interpreter without instrumentation.

@@ -140,9 +140,37 @@ fn what_an_input_names_does_nothing_to_a_terminal() {
     }
     let failure = shown(&["why", "/no/such/\u{9b}2J\u{7}"]);
     assert!(failure.contains("/no/such/") && !is_hostile(&failure), "{failure:?}");
-    // JSON contains the exact names.
+    // JSON contains the exact names, escaped.
+    let exact = "step\u{9b}2J\u{1b}c\u{202e}";
     let json = makeroom(&["why", "--json", "run.room"]).current_dir(&folder).output().unwrap().stdout;
-    assert!(String::from_utf8_lossy(&json).contains("step\u{9b}2J\\u001bc\u{202e}"));
+    assert!(!is_hostile(&String::from_utf8_lossy(&json)));
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert!(contains(&json, exact), "{json:#}");
+    assert!(!is_hostile(&shown(&["why", "--json", hostile])));
+    // Formats for other programs are unchanged, except on a terminal.
+    for words in [
+        &["export", "run.room", "--to", "csv"][..],
+        &["export", "run.room", "--to", "csv", "--table", "events"],
+        &["export", "run.room", "--to", "speedscope"],
+        &["export", "run.room", "--to", "perfetto"],
+    ] {
+        let answer = shown(words);
+        assert!(answer.contains("train.py") && !is_hostile(&answer), "{words:?}: {answer:?}");
+        assert!(!answer.contains('\u{1b}'), "{words:?}: {answer:?}");
+        let piped = makeroom(words).current_dir(&folder).output().unwrap().stdout;
+        let piped = String::from_utf8_lossy(&piped).replace("\\u001b", "\u{1b}");
+        assert!(piped.contains(exact), "{words:?}: {piped:?}");
+    }
+}
+
+/// Whether a string in a JSON value contains a text.
+fn contains(json: &serde_json::Value, text: &str) -> bool {
+    match json {
+        serde_json::Value::String(string) => string.contains(text),
+        serde_json::Value::Array(items) => items.iter().any(|item| contains(item, text)),
+        serde_json::Value::Object(fields) => fields.values().any(|value| contains(value, text)),
+        _ => false,
+    }
 }
 
 #[test]

@@ -237,17 +237,23 @@ pub struct Kept {
     pub cached: Bytes,
 }
 
-/// PyTorch with expandable segments on a device.
+/// PyTorch's own allocator on a device, with and without expandable segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpandableSummary {
     /// The device.
     pub device: DeviceIndex,
+    /// Whether expandable segments were on.
+    pub is_on: bool,
     /// Peak live memory in PyTorch's segments.
     pub peak_live: Bytes,
     /// Peak memory that PyTorch reserved.
     pub peak_reserved: Bytes,
-    /// The peak of its default allocator in a replay of the same requests; `None` if it cannot be determined.
+    /// The peak in a replay of the same requests without expandable segments; `None` if it cannot be determined.
     pub native_reserved: Option<Bytes>,
+    /// The peak in a replay of the same requests with expandable segments; `None` if it cannot be determined.
+    pub expandable_reserved: Option<Bytes>,
+    /// The peak in a replay with expandable segments and without the user's other settings; `None` if there were none.
+    pub plain_reserved: Option<Bytes>,
 }
 
 /// Use of makeroom's pool on a device.

@@ -1,7 +1,8 @@
-//! How much memory expandable segments and makeroom's own pool saved compared to PyTorch's default allocator.
+//! How much memory expandable segments and makeroom's own pool saved compared to PyTorch's default allocator, or how
+//! much expandable segments would have saved.
 //!
 //! The requests that the allocator served (tensors in PyTorch's own segments, or in the pool's) are replayed exactly
-//! under the default allocator. There is no comparison if events are missing, if more memory is live than reserved, or
+//! under the other allocator. There is no comparison if events are missing, if more memory is live than reserved, or
 //! if a replay under the actual allocator does not reproduce the recorded peak.
 
 use makeroom_core::{Action, Bytes, DeviceTrace, FastMap, PoolUse, ProcessRecord, Ranges, Stacks, Trace};
@@ -17,7 +18,7 @@ const DEVICE_BYTES_A_MICROSECOND: u64 = 3_844_000;
 const TOLERATED_PART: u64 = 20;
 const TOLERATED_BYTES: u64 = 64 << 20;
 
-/// The devices on which PyTorch used expandable segments, and those on which makeroom's pool served memory.
+/// The devices on which PyTorch's own allocator was used, and those on which makeroom's pool served memory.
 pub(super) fn summarise(
     trace: &Trace,
     process: &ProcessRecord,
@@ -26,12 +27,12 @@ pub(super) fn summarise(
     let (mut expandable, mut pools) = (Vec::new(), Vec::new());
     for device in &trace.devices {
         let pool = process.pools.iter().find(|pool| pool.device == device.device);
-        if pool.is_none() && !has_pages(device) {
+        if pool.is_none() && !has_segments(device) {
             continue;
         }
         let parts = Parts::new(device, pool);
-        if process.sees_tensors && has_pages(&parts.torch) {
-            expandable.push(of_torch(&parts.torch, &trace.stacks, is_whole));
+        if process.sees_tensors && has_segments(&parts.torch) {
+            expandable.push(of_torch(&parts.torch, trace, is_whole));
         }
         if let Some(pool) = pool {
             pools.push(of_pool(&parts, pool, &trace.stacks, is_whole && process.sees_tensors));
@@ -45,21 +46,38 @@ fn has_pages(device: &DeviceTrace) -> bool {
     device.events.actions().contains(&Action::SegmentMap)
 }
 
-fn of_torch(tensors: &DeviceTrace, stacks: &Stacks, is_whole: bool) -> ExpandableSummary {
+/// Whether an allocator reserved memory to cut blocks out of.
+fn has_segments(device: &DeviceTrace) -> bool {
+    has_pages(device) || device.events.actions().contains(&Action::SegmentAlloc)
+}
+
+fn of_torch(tensors: &DeviceTrace, trace: &Trace, is_whole: bool) -> ExpandableSummary {
     let history = History::new(tensors, &[]);
     let (peak_live, peak_reserved) = (history.peak_live, history.peak_reserved.unwrap_or(Bytes::ZERO));
-    let program = Program::new(tensors, stacks, &history.start);
-    let under = |expandable_segments| {
-        let settings = Settings { expandable_segments, ..Settings::default() };
-        AllocatorSpec::pytorch("pytorch", settings).run(&program, None).peak_reserved
-    };
+    let program = Program::new(tensors, &trace.stacks, &history.start);
+    let is_on = has_pages(tensors);
+    // The user's other settings apply with and without expandable segments.
+    let recorded = Settings::recorded(&trace.settings);
+    let under = |settings| AllocatorSpec::pytorch("pytorch", settings).run(&program, None).peak_reserved;
+    let with = |expandable_segments| under(Settings { expandable_segments, ..recorded.clone() });
     let is_balanced = is_whole && program.lost == 0 && peak_live <= peak_reserved && !peak_live.is_zero();
-    let native = is_balanced && {
+    let is_reproduced = is_balanced && {
         let tolerated = TOLERATED_BYTES.max(peak_reserved.get() / TOLERATED_PART);
-        under(true).abs_diff(peak_reserved.get()) <= tolerated
+        with(is_on).abs_diff(peak_reserved.get()) <= tolerated
     };
-    let native_reserved = native.then(|| Bytes::new(under(false)));
-    ExpandableSummary { device: tensors.device, peak_live, peak_reserved, native_reserved }
+    let switched = is_reproduced.then(|| Bytes::new(with(!is_on)));
+    let plain = Settings { expandable_segments: true, ..Settings::default() };
+    let has_others =
+        recorded != Settings { expandable_segments: recorded.expandable_segments, ..plain.clone() };
+    ExpandableSummary {
+        device: tensors.device,
+        is_on,
+        peak_live,
+        peak_reserved,
+        native_reserved: if is_on { switched } else { Some(peak_reserved) },
+        expandable_reserved: if is_on { Some(peak_reserved) } else { switched },
+        plain_reserved: (is_on && is_reproduced && has_others).then(|| Bytes::new(under(plain))),
+    }
 }
 
 fn of_pool(parts: &Parts, pool: &PoolUse, stacks: &Stacks, may_compare: bool) -> PoolSummary {
@@ -80,8 +98,7 @@ fn of_pool(parts: &Parts, pool: &PoolUse, stacks: &Stacks, may_compare: bool) ->
         peak_live,
         peak_reserved,
         native_reserved,
-        is_beside_torch: has_pages(&parts.torch)
-            || parts.torch.events.actions().contains(&Action::SegmentAlloc),
+        is_beside_torch: has_segments(&parts.torch),
         spilled_peak: pool.spilled_peak,
         spilled_blocks: pool.spilled_blocks,
         spilled_read_us: pool.spilled_peak.get() / BUS_BYTES_A_MICROSECOND,
@@ -244,6 +261,37 @@ mod tests {
         assert_eq!(torch[0].peak_reserved, Bytes::mib(40));
     }
 
+    /// With two divisions of a power of two, 530 MiB are rounded up to 768 MiB.
+    #[test]
+    fn the_users_other_settings_apply_to_both_sides() {
+        let events = [(Action::SegmentMap, TORCH, 780 * MIB), (Action::Alloc, TORCH, 530 * MIB)];
+        let mut trace = trace(&events, &[], true);
+        assert_eq!(summaries(&trace).0[0].native_reserved, None, "the default settings take less");
+        trace.settings.text = Some("roundup_power2_divisions:2,expandable_segments:True".to_owned());
+        let torch = summaries(&trace).0[0];
+        assert_eq!(torch.native_reserved, Some(Bytes::mib(768)));
+        assert_eq!(torch.plain_reserved, Some(Bytes::mib(540)), "the setting costs memory");
+        trace.settings.text = Some("expandable_segments:True".to_owned());
+        assert_eq!(summaries(&trace).0[0].plain_reserved, None);
+    }
+
+    /// Every block has its own segment, which a larger block cannot use.
+    #[test]
+    fn what_expandable_segments_would_have_saved_is_known_too() {
+        let mut events = Vec::new();
+        for step in 0..10 {
+            let (address, bytes) = (TORCH + (step << 30), 40 * MIB + step * 8 * MIB);
+            events.push((Action::SegmentAlloc, address, bytes));
+            events.push((Action::Alloc, address, bytes));
+            events.push((Action::FreeRequested, address, bytes));
+            events.push((Action::FreeCompleted, address, bytes));
+        }
+        let torch = summaries(&trace(&events, &[], true)).0[0];
+        assert!(!torch.is_on);
+        assert_eq!(torch.native_reserved, Some(torch.peak_reserved));
+        assert_eq!((torch.peak_live, torch.expandable_reserved), (Bytes::mib(112), Some(Bytes::mib(120))));
+    }
+
     /// PyTorch has 14 GiB, and the pool served a library from 34 MiB of pages: the pool saved none of the 14 GiB.
     #[test]
     fn memory_that_the_pool_did_not_serve_is_not_its_to_save() {
@@ -288,7 +336,7 @@ mod tests {
             None,
             "the replay takes 300 MiB"
         );
-        let native = [(Action::SegmentAlloc, TORCH, 40 * MIB), (Action::Alloc, TORCH, 40 * MIB)];
-        assert_eq!(summaries(&trace(&native, &[], true)), (Vec::new(), Vec::new()), "nothing was saved here");
+        let driver = [(Action::Alloc, TORCH, 40 * MIB)];
+        assert_eq!(summaries(&trace(&driver, &[], true)), (Vec::new(), Vec::new()), "no allocator was used");
     }
 }

@@ -20,6 +20,7 @@ use super::judge::{Account, judge};
 use super::lines::{is_own_failure, is_report, is_told_by_person};
 use super::log::Log;
 use super::other_failure::{self, OtherFailure};
+use super::placement;
 use super::searched::Searched;
 use super::situation::Situation;
 use super::undetermined;
@@ -73,7 +74,7 @@ fn answer(log: &Log, found: Option<Found>, lines: usize) -> Explanation {
         {
             explain(log, found)
         }
-        // A person speaks of the failure, and a table shows who holds the memory.
+        // A person mentions the failure, and a table shows which processes hold the memory.
         Some(Found { first, holders: Some(holders), index, is_prose, later, survived, failures })
             if first.is_failure()
                 && other.is_none()
@@ -90,7 +91,7 @@ fn answer(log: &Log, found: Option<Found>, lines: usize) -> Explanation {
     }
 }
 
-/// A person tells that memory grows, and no program's own error says otherwise.
+/// A person reports that memory grows, and no program error contradicts it.
 fn grown(log: &Log, found: Option<&Found>, other: Option<&OtherFailure>) -> Option<Found> {
     let is_handled = found.is_some_and(|found| !found.is_prose && found.first.severity == Severity::Warning);
     if is_handled || other.is_some() || is_discussion(log) {
@@ -115,11 +116,13 @@ fn counts(log: &Log, found: &Found, other: Option<&OtherFailure>) -> bool {
 }
 
 fn explain(log: &Log, found: Found) -> Explanation {
+    let searched = Searched::around(log.text(), log.offset(found.index));
     let mut facts = found.first.without_wrapped_figures();
+    placement::settle(&mut facts, searched);
     if facts.request.is_none() && facts.resource == Resource::Device && facts.live.is_none() {
         facts.request = request_beside(log, found.index);
     }
-    gpu_names::add_total(&mut facts, Searched::around(log.text(), log.offset(found.index)));
+    gpu_names::add_total(&mut facts, searched);
     let context = Context::read(log, found.index);
     let situation = Situation::new(log, found.index, &facts, &context);
     let mut causes = judge(&facts, &situation.account, &context);
@@ -169,7 +172,7 @@ fn explain(log: &Log, found: Found) -> Explanation {
     }
 }
 
-/// The request that a program prints in a line of its own next to its error.
+/// The request that a program prints on a separate line near its error.
 fn request_beside(log: &Log, index: usize) -> Option<Bytes> {
     /// Such a line is this near.
     const LINES_NEAR: usize = 4;

@@ -37,7 +37,7 @@ static NAME: LazyLock<Regex> = LazyLock::new(|| {
 });
 /// A size with its unit.
 const SIZE: &str = r"(\d[\d.,]*) ?([KMGT]i?B?|bytes|B)";
-/// The same where nobody asks for its parts.
+/// The same, for callers that do not need its parts.
 const UNNAMED: &str = r"\d[\d.,]* ?(?:[KMGT]i?B?|bytes|B)";
 static PLAIN: LazyLock<Regex> = LazyLock::new(|| pattern(&format!(r"(?i){SIZE}\b")));
 /// A size whose place makes it the request: in parentheses, after a preposition, or right behind the call.
@@ -130,11 +130,11 @@ fn stated_request(rest: &str, is_call_named: bool) -> Option<Bytes> {
     found.or_else(|| alone().filter(|_| is_call_named))
 }
 
-/// Nobody reads a longer line; what follows in one is not looked at.
+/// The rest of a longer line is ignored.
 const LONGEST_LINE: usize = 16 << 10;
-/// Figures of what is in use that are told apart in one line.
+/// How many figures for memory in use are distinguished in one line.
 const MOST_USES: usize = 8;
-/// A product of more factors is no size.
+/// A product of more factors is not a size.
 const MOST_FACTORS: usize = 8;
 /// A number without a unit is a size from here on; a smaller one may be a line, a code or a count.
 const LEAST_BARE: Bytes = Bytes::new(4096);
@@ -220,7 +220,7 @@ fn value_of(variable: &str, line: &str) -> Option<u64> {
         let is_whole = !line[..start].ends_with(is_word) && !rest.starts_with(is_word);
         let value = rest.trim_start().strip_prefix(['=', ':'])?.trim_start();
         let end = value.find(|character: char| !character.is_ascii_digit()).unwrap_or(value.len());
-        // A fraction or a number with a unit is no count.
+        // A fraction or a number with a unit is not a count.
         let is_count = !value[end..].starts_with(|next: char| {
             is_word(next) || next == '.' && value[end + 1..].starts_with(|digit: char| digit.is_ascii_digit())
         });

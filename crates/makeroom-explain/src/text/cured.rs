@@ -26,13 +26,13 @@ static WORKED: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)\b(?:fix(?:ed|es)|solv(?:ed|es)|resolv(?:ed|es)|cured|helped|helps|work(?:s|ed)|(?:it|now|model|training|which|that) (?:runs|ran|loads|trains|starts)|model loads|did the trick|go(?:es)? away|went away|disappear(?:s|ed)|succeed(?:s|ed)|passes|no problems?|is fine|runs? (?:fine|ok|through|without))\b|解决了|可以了|成功了",
     )
 });
-/// Words of an answer: somebody proposes a setting.
+/// Words with which a reply proposes a setting.
 static PROPOSED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)(?:^|[^\w])(?:try (?:to |running |using |setting |with |reducing |lowering )|you (?:can|could|should|need to|may) (?:\w+ ){0,2}(?:set|use|reduce|lower|add|pass|run|decrease|change)|please (?:set|use|reduce|lower|add|pass|decrease|try)|work-?around|(?:a|the) (?:quick |possible |simple )?(?:solution|fix) is|i (?:would )?recommend|recommended to|need to (?:set|add|use|reduce|lower|pass))\b",
     )
 });
-/// Words with which a clause says the opposite, or speaks of another time.
+/// Words that negate a clause or place it in the past or future.
 static NEGATED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)\b(?:not|cannot|never|still|no luck|without success|unfortunately|neither|nor|no effect|no difference|didnt|doesnt|fails?|failed|crash\w*|before|used to|previously|without|same (?:error|issue|problem)|if|would|tried|only|longer|later|until|around)\b|n['’]t\b|\?|没用|没有用|不行|仍然|还是",
@@ -76,7 +76,7 @@ static NO_CURE: LazyLock<Regex> = LazyLock::new(|| {
 static ERROR: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"Tried to allocate|max_split_size_mb|video card has the minimum|gpu_memory_utilization`")
 });
-/// Somebody tells of an attempt of their own.
+/// The writer reports their own attempt.
 static FIRST_PERSON: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\b(?:i|we|my|our|me)\b"));
 /// A line of code: an assignment, an option or a variable, and no sentence.
 static CODE: LazyLock<Regex> = LazyLock::new(|| {
@@ -107,7 +107,7 @@ static BATCH_WORKED: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// A cure that the text tells.
+/// A fix that the text reports.
 struct Cure {
     fix: Fix,
     /// It is about the machine's memory, not the GPU's.

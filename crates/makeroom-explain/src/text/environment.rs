@@ -33,11 +33,34 @@ pub(crate) enum System {
     Jetson,
 }
 
+/// What kind of device ran out of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Device {
+    /// A GPU, or nothing says otherwise.
+    #[default]
+    Gpu,
+    Tpu,
+    /// Huawei's Ascend.
+    Npu,
+}
+
+impl Device {
+    /// The word for it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Gpu => "GPU",
+            Self::Tpu => "TPU",
+            Self::Npu => "NPU",
+        }
+    }
+}
+
 /// The machine behind a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Environment {
     pub(crate) system: System,
     pub(crate) maker: Maker,
+    pub(crate) device: Device,
     /// PyTorch's version, major and minor.
     pub(crate) torch: Option<(u32, u32)>,
     /// Python's version, major and minor.
@@ -58,6 +81,16 @@ static MAC: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)\bMPS backend|\bmacOS\b|\bDarwin\b|/Users/\w|/opt/homebrew/|Apple M\d"));
 static JETSON: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)\bjetson\b|\btegra\b|\bjetpack\b|\bL4T\b|\bNvMap|\bOrin\b"));
+static TPU: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\bmemory space hbm\b|CompileTimeHbmOom|\bhbm capacity\b|XLA:TPU|_HBM0\b|\bdevice=TPU\b|\btpu_execute|at the bottom of memory\b|PJRT_DEVICE=TPU|\bTPU ?(?:v\d|cores?\b|chips?\b|VM\b|pods?\b|slices?\b)",
+    )
+});
+static NPU: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\bNPU out of memory|\bnpu-smi\b|\btorch_npu\b|\bAscend ?(?:910|310|Error|kernel)|\bnpu ?(?:内存|显存|memory)",
+    )
+});
 static TORCH: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i)\b(?:py)?torch(?: version)?[\x22']?(?:==| ?[:=]? ?v?|-)(\d)\.(\d{1,2})(?:\.\d|\b|\+)")
 });
@@ -94,11 +127,19 @@ impl Environment {
         } else {
             (system, maker)
         };
+        let device = if matches(&TPU) {
+            Device::Tpu
+        } else if matches(&NPU) {
+            Device::Npu
+        } else {
+            Device::Gpu
+        };
         let version =
             |found: regex::Captures<'_>| Some((captured_number(&found, 1)?, captured_number(&found, 2)?));
         Self {
             system,
             maker,
+            device,
             torch: text.parts().iter().find_map(|part| TORCH.captures(part).and_then(version)),
             python: text.parts().iter().find_map(|part| PYTHON.captures(part).and_then(version)),
             is_hosted: HOSTED.iter().any(|mark| text.contains(mark)),

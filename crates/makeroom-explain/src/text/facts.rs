@@ -125,7 +125,7 @@ pub(crate) struct Facts {
     pub(crate) free: Option<Bytes>,
     /// What the framework's program holds.
     pub(crate) live: Option<Bytes>,
-    /// What the framework holds and nobody uses.
+    /// Memory that the framework caches.
     pub(crate) cached: Option<Bytes>,
     /// What the framework took from the driver: live + cached.
     pub(crate) reserved: Option<Bytes>,
@@ -143,7 +143,7 @@ pub(crate) struct Facts {
     pub(crate) batch: Option<u64>,
     /// What the format itself decides.
     pub(crate) statements: Vec<Statement>,
-    /// Figures that stand beside the failure and decide nothing alone, a sentence each.
+    /// Figures next to the failure that do not decide the cause by themselves, one sentence each.
     pub(crate) evidence: Vec<String>,
     /// What the text says the largest free piece is.
     pub(crate) largest_free: Option<Bytes>,

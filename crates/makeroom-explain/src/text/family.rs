@@ -1,7 +1,7 @@
 //! The list of known formats.
 //!
 //! A family is one file in `families/`: the literal strings that give it away, and a function that reads the
-//! passage around one of them. A format that is no more than its words is a row of a table in `families/phrases/`. To
+//! passage around one of them. A format that only consists of fixed words is a row of a table in `families/phrases/`. To
 //! add a format, write the row or the file with its tests, and a file's line in [`FAMILIES`].
 
 use super::facts::Facts;

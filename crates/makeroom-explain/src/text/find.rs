@@ -166,7 +166,7 @@ fn shows_holder(facts: &Facts) -> bool {
         })
 }
 
-/// Whether a text is a patch, whose added and removed lines are no output of a program.
+/// Whether a text is a patch: its added and removed lines are not program output.
 pub(super) fn is_patch(log: &Log) -> bool {
     (0..log.len().min(PATCH_LINES)).any(|index| {
         let line = log.line(index);
@@ -325,8 +325,8 @@ impl Reader {
     }
 }
 
-/// How many failures there are beside the chosen one: readings that lie apart from all counted so far, or that
-/// speak of another device or another request.
+/// How many failures there are besides the chosen one: readings far from all counted so far, or readings with
+/// another device or request.
 fn later_failures(readings: &[Reading], chosen: usize) -> usize {
     let mut counted: Vec<&Reading> = vec![&readings[chosen]];
     for (index, reading) in readings.iter().enumerate() {

@@ -1,7 +1,13 @@
 //! The last filter for steps: drops those that the version, framework or operating system in the text does not support. A
 //! step that cannot work costs the reader more than a missing one.
 
-use super::environment::System;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::environment::{Device, System};
+use super::figures::pattern;
+use super::programs;
 use super::situation::Situation;
 use crate::Fix;
 
@@ -34,6 +40,68 @@ const PYTHON_ONLY: [&str; 14] = [
     "print(",
     "-- python",
 ];
+/// What only a program on PyTorch can do.
+const TORCH_ONLY: [&str; 10] = [
+    "torch.",
+    "torch_dtype",
+    "model.half()",
+    "bitsandbytes",
+    "BitsAndBytes",
+    "load_in_4bit",
+    "gradient_checkpointing_enable",
+    "attn_implementation",
+    "PYTORCH_",
+    "DataLoader(",
+];
+/// Modules of other frameworks, which a program uses instead of PyTorch where nothing names that one.
+const OTHER_FRAMEWORKS: [&str; 12] = [
+    "modeling_flax_",
+    "modeling_tf_",
+    "flax/linen",
+    "flax/nnx",
+    "jax/_src",
+    "jaxlib",
+    "tensorflow/python",
+    "keras/",
+    "paddle",
+    "mindspore",
+    "mxnet",
+    "chainer",
+];
+/// What only an NVIDIA or AMD GPU has.
+const GPU_ONLY: [&str; 11] = [
+    "CUDA_",
+    "TF_GPU_",
+    "TF_FORCE_GPU",
+    "TF_FORCE_UNIFIED",
+    "XLA_PYTHON_CLIENT",
+    "xla_gpu",
+    "nvidia-smi",
+    "torch.cuda",
+    "'cuda'",
+    "load_in_4bit",
+    "bitsandbytes",
+];
+/// What TensorFlow has only since version 2.
+const TENSORFLOW_2: [&str; 5] = [
+    "TF_GPU_ALLOCATOR",
+    "set_global_policy",
+    "set_logical_device_configuration",
+    "set_memory_growth",
+    "jit_compile",
+];
+/// A batch of one.
+static BATCH_OF_ONE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r#"(?i)^(?:--?|["'])?(?:[\w.]*[_.])?batch_?size(?:_per_\w+)?["']?(?: = |: |=| )1$|\bbatch_size=1\)$|^SOLVER\.IMS_PER_BATCH 1$"#,
+    )
+});
+/// A command that is one option or variable with its value, or one flag.
+static ONE_SETTING: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r#"^(?:export |set )?(--?[A-Za-z][\w-]*|[A-Za-z_][\w.]*)(?:(?: = |: |=| )["']?([\w.:/+-]+)["']?)?$"#,
+    )
+});
 /// Frameworks whose programs read their data without PyTorch's loader.
 const OWN_LOADERS: [&str; 7] = ["tensorflow", "jax", "mxnet", "paddlepaddle", "theano", "caffe", "darknet"];
 
@@ -47,11 +115,19 @@ fn fits(command: &str, situation: &Situation<'_>) -> bool {
     if situation.is_early_torch() && has(&LATER_TORCH) {
         return false;
     }
+    let environment = situation.environment;
+    if environment.device != Device::Gpu && has(&GPU_ONLY)
+        || has(&TORCH_ONLY) && is_without_torch(situation)
+        || has(&TENSORFLOW_2) && programs::is_tensorflow_1(situation)
+        || BATCH_OF_ONE.is_match(command) && situation.batch() == Some(1)
+        || is_set(command, situation)
+    {
+        return false;
+    }
     let is_python_code = has(&PYTHON_ONLY) || command == "batch_size=1";
     if is_python_code && !situation.language.may_be_python() {
         return false;
     }
-    let environment = situation.environment;
     if (environment.is_hosted || environment.system == System::Windows) && has(&ROOT_ON_LINUX) {
         return environment.system == System::Windows && command.contains("docker run");
     }
@@ -59,6 +135,27 @@ fn fits(command: &str, situation: &Situation<'_>) -> bool {
     let is_elsewhere = OWN_LOADERS.contains(&situation.facts.framework)
         || ["isaac", "tensorflow", "keras"].iter().any(|name| situation.settings.mentions(name));
     !(has(&["DataLoader("]) && is_elsewhere && !has_torch())
+}
+
+/// Whether the program computes with another framework than PyTorch.
+fn is_without_torch(situation: &Situation<'_>) -> bool {
+    let framework = situation.facts.framework;
+    let says = |words: &str| situation.settings.mentions(words);
+    !framework.starts_with("pytorch")
+        && !says("torch")
+        && (OWN_LOADERS.contains(&framework) || OTHER_FRAMEWORKS.iter().any(|words| says(words)))
+}
+
+/// Whether a command only sets what the text shows to be set.
+fn is_set(command: &str, situation: &Situation<'_>) -> bool {
+    let Some(found) = ONE_SETTING.captures(command) else { return false };
+    let name = &found[1];
+    match found.get(2) {
+        Some(value) => {
+            situation.settings.value(&[name]).is_some_and(|set| set.eq_ignore_ascii_case(value.as_str()))
+        }
+        None => name.starts_with("--") && situation.settings.is_on(&[name]),
+    }
 }
 
 #[cfg(test)]
@@ -96,6 +193,50 @@ mod tests {
         assert!(!is_kept(text, "with torch.inference_mode(): …"));
         assert!(is_kept(text, "GC.Collect();"));
         assert!(is_kept("RuntimeError: CUDA out of memory", "with torch.inference_mode(): …"));
+    }
+
+    #[test]
+    fn other_frameworks_get_nothing_of_pytorch() {
+        let flax = "  File \"transformers/models/gemma/modeling_flax_gemma.py\", line 88\nRESOURCE_EXHAUSTED: Out of memory while trying to allocate 1073741824 bytes.";
+        for command in ["from_pretrained(…, torch_dtype=torch.bfloat16)", "DataLoader(dataset, batch_size=1)"]
+        {
+            assert!(!is_kept(flax, command), "{command}");
+            assert!(is_kept(&format!("import torch\n{flax}"), command), "{command}");
+        }
+        assert!(is_kept(flax, "dtype=jax.numpy.bfloat16"));
+    }
+
+    #[test]
+    fn a_tpu_gets_nothing_of_a_gpu() {
+        let tpu = "RESOURCE_EXHAUSTED: Attempting to reserve 6.25G at the bottom of memory. That was not possible. There are 4.10G free, 0B reserved, and 4.10G reservable.\nExecute on TPU v3 cores";
+        assert!(!is_kept(tpu, "export XLA_PYTHON_CLIENT_PREALLOCATE=false"));
+        assert!(!is_kept(tpu, "export CUDA_VISIBLE_DEVICES=1"));
+        assert!(is_kept(tpu, "--per_device_train_batch_size 1"));
+    }
+
+    #[test]
+    fn tensorflow_1_gets_nothing_of_version_2() {
+        let oom = "ResourceExhaustedError: OOM when allocating tensor with shape[8,256,64,64] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc";
+        let old = format!("python 3.6, tensorflow gpu 1.13.1\n{oom}");
+        assert!(!is_kept(&old, "export TF_GPU_ALLOCATOR=cuda_malloc_async"));
+        assert!(is_kept(&format!("{oom} [Op:Conv2D]"), "export TF_GPU_ALLOCATOR=cuda_malloc_async"));
+    }
+
+    #[test]
+    fn what_the_text_shows_to_be_set_is_dropped() {
+        let oom = "RuntimeError: CUDA out of memory. Tried to allocate 1.00 GiB";
+        for (text, command) in [
+            ("OLLAMA_NUM_PARALLEL=1 ollama serve", "export OLLAMA_NUM_PARALLEL=1"),
+            ("{\"num_workers\": 0, \"max_len\": 512}", "max_len: 512"),
+            ("python main.py --lowvram --port 8188", "--lowvram"),
+            ("train --batch_size 1", "DataLoader(dataset, batch_size=1)"),
+            ("batch size is 1", "--per_device_train_batch_size 1"),
+        ] {
+            assert!(!is_kept(&format!("{text}\n{oom}"), command), "{text}");
+            assert!(is_kept(oom, command), "{command}");
+        }
+        assert!(is_kept(&format!("try setting --max_len 512\n{oom}"), "--max_len 512"));
+        assert!(is_kept(&format!("python main.py --tile 512\n{oom}"), "--tile 256"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::cell::OnceCell;
 
 use makeroom_core::Bytes;
 
-use super::environment::System;
+use super::environment::{Device, System};
 use super::facts::{Facts, Resource};
 use super::fitting;
 use super::general_fixes::{MOST_CHUNKS, general};
@@ -60,6 +60,10 @@ pub(crate) fn for_cause(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
     fitting::keep(&mut fixes, situation);
     if cause == Cause::Fragmentation && fixes.iter().all(|fix| fix.command.is_none()) {
         fixes.splice(0..0, smaller::less_data(situation));
+    }
+    if fixes.is_empty() && cause == Cause::NonFrameworkOverhead {
+        // A context does not spill.
+        fixes.extend(smaller::on_the_cpu(situation));
     }
     if fixes.is_empty() && cause == Cause::LiveDataFillsDevice {
         fixes.extend(smaller::around_the_gpu(situation));
@@ -149,7 +153,7 @@ fn add_shown(own: &mut Vec<Fix>, situation: &Situation<'_>, cause: Cause) {
     own.splice(place..place, shown);
 }
 
-/// Whether a request is so much larger than the device that splitting the work is no way out.
+/// Whether a request is so much larger than the device that splitting the work does not help.
 fn is_many_times_the_device(facts: &Facts) -> bool {
     let Some(request) = facts.request else { return false };
     facts.total.map_or(request >= LARGEST_GPU, |total| request.get() / total.get().max(1) >= MOST_CHUNKS)
@@ -238,8 +242,9 @@ fn is_recordable(situation: &Situation<'_>) -> bool {
     facts.is_failure()
         && matches!(facts.resource, Resource::Device | Resource::Unknown)
         && situation.environment.maker == Maker::Nvidia
+        && situation.environment.device == Device::Gpu
         && matches!(situation.environment.system, System::Linux | System::Wsl)
-        && !matches!(facts.framework, "pytorch-xla" | "host")
+        && facts.framework != "host"
         && !is_without_cuda(facts)
 }
 

@@ -3,6 +3,7 @@
 use makeroom_core::Bytes;
 
 use super::facts::Resource;
+use super::families::cuda_kernel;
 use super::holders;
 use super::leak_fixes;
 use super::own_code;
@@ -152,6 +153,9 @@ fn kernel(situation: &Situation<'_>) -> Vec<Fix> {
             Fix::new("keep less in local memory: half the tile").command("#define TILE_SIZE 16"),
         ];
     }
+    if let Some((needed, limit)) = static_shared_data(situation) {
+        return own_code::smaller_tiles(needed, limit);
+    }
     let registers = Fix::new("launch fewer threads per block, or let the compiler use fewer registers")
         .command("nvcc -maxrregcount=64 …   (or __launch_bounds__(256) on the kernel)");
     if !facts.quote.to_ascii_lowercase().contains("shared") {
@@ -165,6 +169,12 @@ fn kernel(situation: &Situation<'_>) -> Vec<Fix> {
             "cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, {needed});"
         )),
     ]
+}
+
+/// Static shared memory that the compiler rejected, and its limit.
+fn static_shared_data(situation: &Situation<'_>) -> Option<(Bytes, Bytes)> {
+    let parts = situation.settings.parts();
+    parts.into_iter().find_map(cuda_kernel::shared_data)
 }
 
 /// A Triton kernel: tiles smaller by what the figures of the text ask for, or heads where a model's size made the tile.
@@ -232,6 +242,11 @@ fn request_too_large(situation: &Situation<'_>) -> Vec<Fix> {
             Fix::new("or run it on the CPU, where the machine's memory is the limit")
                 .command(situation.environment.export("CUDA_VISIBLE_DEVICES=-1")),
         );
+    }
+    // Splitting a tensor needs its author.
+    let is_library = is_torch && own_code::is_in_a_library(situation);
+    if is_library && parts.is_some_and(|parts| parts <= 2 * MOST_CHUNKS) {
+        return around;
     }
     let mut fixes = match split {
         Some(split) if parts.is_some_and(|parts| parts <= 2 * MOST_CHUNKS) => vec![split, shape],
@@ -366,10 +381,6 @@ fn overhead(situation: &Situation<'_>) -> Vec<Fix> {
         }
     }
     if is_torch || facts.framework == "nccl" && (says("nccl") || says("torch")) {
-        fixes.push(
-            Fix::new("leave libraries some memory: cap PyTorch's allocator below the whole GPU")
-                .command("torch.cuda.set_per_process_memory_fraction(0.9)"),
-        );
         fixes.extend(smaller::less_data(situation));
     } else if own_code::is_own_code(facts) {
         fixes.push(advice::fewer_contexts());

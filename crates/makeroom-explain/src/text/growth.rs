@@ -1,4 +1,4 @@
-//! Memory that grows, as people tell it: "VRAM keeps increasing with each epoch until it crashes".
+//! Memory growth as people report it: "VRAM keeps increasing with each epoch until it crashes".
 //!
 //! Such reports often have no error line at all, so no format finds them. A sentence counts where memory is its subject
 //! and the growth repeats: with every step, over time, without an end. Sentences that only say that memory stays
@@ -99,7 +99,7 @@ static ABOUT_MEMORY: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// What a sentence tells of memory.
+/// What a sentence reports about memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Told {
     Growth,
@@ -116,7 +116,7 @@ fn told(sentence: &str) -> Option<Told> {
     }
 }
 
-/// The first sentence of a line that tells of growth or of memory that stays.
+/// The first sentence of a line that reports growing or retained memory.
 fn sentence_in(line: &str) -> Option<(Told, &str)> {
     if line.len() > LONGEST_LINE || !ABOUT_MEMORY.is_match(line) || split_prefix(line).0.is_some() {
         return None;
@@ -124,7 +124,7 @@ fn sentence_in(line: &str) -> Option<(Told, &str)> {
     STOP.split(line).find_map(|sentence| told(sentence).map(|told| (told, sentence)))
 }
 
-/// Whether a line tells that memory grows with the run.
+/// Whether a line reports that memory grows during the run.
 pub(crate) fn is_told(line: &str) -> bool {
     sentence_in(line).is_some_and(|(told, _)| told == Told::Growth)
 }

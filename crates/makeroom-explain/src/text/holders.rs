@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use makeroom_core::Bytes;
 use regex::Regex;
 
-use super::environment::System;
+use super::environment::{Device, System};
 use super::figures::{captured_number, pattern};
 use super::fixes::is_without_cuda;
 use super::judge::Account;
@@ -137,8 +137,7 @@ fn another_device(situation: &Situation<'_>) -> Option<Fix> {
     if !shows_several_devices(situation) {
         return None;
     }
-    let is_tpu = situation.settings.mentions("TPU") || situation.settings.mentions(" hbm");
-    if is_without_cuda(situation.facts) || is_single || is_tpu {
+    if is_without_cuda(situation.facts) || is_single || environment.device != Device::Gpu {
         return None;
     }
     let any = advice::another_device(environment.maker, situation.facts.device)?;
@@ -217,9 +216,16 @@ pub(crate) fn sibling_ranks(held: Bytes) -> Vec<Fix> {
 /// The command that lists the holders of device memory on this system.
 pub(crate) fn list_holders(situation: &Situation<'_>) -> Fix {
     let environment = situation.environment;
-    if situation.facts.quote.contains("NPU") {
-        return Fix::new("list the processes that hold the NPU, and stop those that are yours")
-            .command("npu-smi info");
+    match environment.device {
+        Device::Gpu => {}
+        Device::Tpu => {
+            return Fix::new("list the processes that have the TPU open, and stop those that are yours")
+                .command("sudo lsof -w /dev/accel*");
+        }
+        Device::Npu => {
+            return Fix::new("list the processes that hold the NPU, and stop those that are yours")
+                .command("npu-smi info");
+        }
     }
     match (environment.system, environment.maker) {
         (System::Windows | System::Wsl, Maker::Nvidia) => Fix::new(

@@ -55,6 +55,11 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
     fixes
 }
 
+/// Whether the text shows a scheduler's or a container's limit, which comes before the program's own options.
+pub(crate) fn has_limit(situation: &Situation<'_>) -> bool {
+    !limits::steps(situation).is_empty()
+}
+
 /// A tensor on the CPU that is too large.
 fn tensors_on_cpu(situation: &Situation<'_>) -> Vec<Fix> {
     /// Parts that any machine has room for.
@@ -212,9 +217,11 @@ fn less_in_ram(situation: &Situation<'_>) -> Vec<Fix> {
             );
         }
     }
-    if is_data_loading(situation) {
+    let shuffled = shuffle_buffer(situation);
+    if shuffled.is_none() && is_data_loading(situation) {
         fixes.push(fewer_workers(situation));
     }
+    fixes.extend(shuffled);
     if fixes.is_empty() && situation.is_training() && settings.mentions("torch") {
         fixes.push(fewer_workers(situation));
     }
@@ -226,6 +233,23 @@ fn less_in_ram(situation: &Situation<'_>) -> Vec<Fix> {
         );
     }
     fixes
+}
+
+/// A smaller shuffle buffer of `tf.data`, which has no workers to drop.
+fn shuffle_buffer(situation: &Situation<'_>) -> Option<Fix> {
+    let has_buffer = ["rlds", "shuffle_buffer", "tensorflow_datasets", "Dataset.shuffle"]
+        .iter()
+        .any(|words| situation.settings.mentions(words));
+    let present = situation
+        .settings
+        .number(&["shuffle_buffer_size", "shuffle_buffer"])
+        .filter(|&size| (100.0..1e9).contains(&size))
+        .map(|size| size as u64);
+    let (from, to) = present.map_or((String::new(), 10_000), |size| (format!(" from {size}"), size / 10));
+    has_buffer.then(|| {
+        Fix::new(format!("shrink the shuffle buffer{from}: every process keeps its own in RAM"))
+            .command(format!("shuffle_buffer_size={to}"))
+    })
 }
 
 fn is_python(situation: &Situation<'_>) -> bool {
@@ -268,7 +292,7 @@ fn shared_memory(situation: &Situation<'_>) -> Vec<Fix> {
 fn pinned(situation: &Situation<'_>) -> Vec<Fix> {
     let facts = situation.facts;
     let mut fixes = Vec::new();
-    // TensorFlow's pool has a setting of its own, which its own advice names.
+    // TensorFlow's advice already names the setting of its pool.
     if facts.framework == "tensorflow" && !situation.settings.mentions("UNIFIED_MEMORY") {
     } else if situation.settings.mentions("faiss") {
         fixes.push(
@@ -308,7 +332,7 @@ fn pinned(situation: &Situation<'_>) -> Vec<Fix> {
     fixes
 }
 
-/// A size beside the word for the page file.
+/// A size next to a mention of the page file.
 static PAGE_FILE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)(?:page ?-?file|paging ?file|virtual memory)[^\n.]{0,60}?\b(\d{1,3}) ?G|\b(\d{1,3}) ?GB? (?:of )?(?:page ?-?file|paging ?file|virtual memory)",

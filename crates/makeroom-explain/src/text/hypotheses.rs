@@ -13,7 +13,7 @@ use super::holders;
 use super::situation::Situation;
 use crate::advice::{self, Maker};
 use crate::library::is_library_file;
-use crate::text::environment::System;
+use crate::text::environment::{Device, System};
 use crate::{Cause, Certainty, Finding, Fix};
 
 /// More hypotheses than this do not help.
@@ -29,24 +29,6 @@ const DEVICE_WORDS: [&str; 10] =
 /// Words of programs that the system or a scheduler ends.
 const HOST_WORDS: [&str; 9] =
     ["code 137", "Code:    137", "(137)", "SIGKILL", "OOMKill", "kubernetes", "container", " RAM", "swap"];
-/// Words that place a failure on the GPU where the error itself does not.
-const ON_DEVICE_WORDS: [&str; 9] = [
-    "device:GPU:",
-    "VRAM",
-    "OutOfDeviceMemory",
-    "OUT_OF_DEVICE_MEMORY",
-    "XPU out of memory",
-    "video memory",
-    "CUDA out of memory",
-    "GPU memory",
-    "显存",
-];
-
-/// Whether the text around an error places it on the GPU.
-pub(crate) fn is_on_device(situation: &Situation<'_>) -> bool {
-    ON_DEVICE_WORDS.iter().any(|words| situation.settings.mentions(words))
-}
-
 /// Adds hypotheses to the findings of an open case. The format's own possible causes keep their place before the
 /// general ones.
 pub(crate) fn add(findings: &mut Vec<Finding>, situation: &Situation<'_>) {
@@ -70,7 +52,8 @@ pub(crate) fn add(findings: &mut Vec<Finding>, situation: &Situation<'_>) {
             let environment = situation.environment;
             if steps.is_empty()
                 && cause == Cause::OtherProcesses
-                && (environment.system, environment.maker) == (System::Linux, Maker::Nvidia)
+                && (environment.system, environment.maker, environment.device)
+                    == (System::Linux, Maker::Nvidia, Device::Gpu)
             {
                 steps.push(advice::find_hidden_holders());
             }
@@ -141,6 +124,7 @@ fn shorten(findings: &mut [Finding]) {
 fn general(situation: &Situation<'_>) -> Vec<(Cause, String)> {
     let facts = situation.facts;
     let program = situation.program.name;
+    let device = situation.environment.device.name();
     let mut causes = Vec::new();
     if let Some(request) =
         facts.request.filter(|&request| facts.total.is_none() && request >= makeroom_core::Bytes::gib(20))
@@ -162,11 +146,11 @@ fn general(situation: &Situation<'_>) -> Vec<(Cause, String)> {
             }
             let own = (
                 Cause::LiveDataFillsDevice,
-                format!("The memory that {program} needs does not fit on this GPU."),
+                format!("The memory that {program} needs does not fit on this {device}."),
             );
             let others = (
                 Cause::OtherProcesses,
-                "Another process, or an earlier run that did not exit, holds the GPU.".to_owned(),
+                format!("Another process, or an earlier run that did not exit, holds the {device}."),
             );
             let leak = (situation.context.is_late_told && facts.resource != Resource::Host).then(|| {
                 (
@@ -183,7 +167,7 @@ fn general(situation: &Situation<'_>) -> Vec<(Cause, String)> {
                 causes.extend(leak);
                 causes.push(others);
             }
-            if facts.resource == Resource::Unknown && !is_on_device(situation) {
+            if facts.resource == Resource::Unknown {
                 causes.push((Cause::HostMemory, "The machine ran out of memory, not the GPU.".to_owned()));
             }
         }
@@ -211,14 +195,29 @@ fn is_full_before(situation: &Situation<'_>) -> bool {
     let is_tiny = facts.framework == "jax"
         && facts.live.is_none()
         && facts.request.is_some_and(|request| request < SMALL_IN_POOL);
-    is_small(situation) || is_first_call || is_tiny || holders::has_copied_list(situation)
+    is_small(situation)
+        || is_first_call
+        || is_tiny
+        || holders::has_copied_list(situation)
+        || is_left_over(situation)
+}
+
+/// A person reports that memory stays in use after the program has stopped.
+static LEFT_OVER: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\b(?:need|have|has|had|must) to (?:log ?out|re-?login|reboot|restart (?:the |my )?(?:machine|computer|pc|server|system))\b|\b(?:after|until|unless|only) (?:a |i |we |you )?(?:log(?:ging)? ?out|reboot\w*|restart\w* (?:the |my )?(?:machine|computer|pc|server|system))\b|\bmemory (?:is|was) (?:still )?not (?:released|freed) after\b[^.\n]{0,40}\b(?:kill|stop|exit|interrupt|ctrl)",
+    )
+});
+
+fn is_left_over(situation: &Situation<'_>) -> bool {
+    situation.settings.parts().into_iter().any(|part| LEFT_OVER.is_match(part))
 }
 
 fn is_first_call(situation: &Situation<'_>) -> bool {
     // llama.cpp prints the model's figures as soon as it has opened the file.
     let is_before_the_model =
         situation.settings.mentions("main: seed") && !situation.settings.mentions("llama_model_load");
-    // ONNX Runtime makes these calls for each session, beside sessions that hold memory.
+    // ONNX Runtime makes these calls for each session, while other sessions already hold memory.
     let is_alone = situation.facts.framework != "onnxruntime";
     is_before_the_model || is_alone && FIRST_CALLS.iter().any(|call| situation.settings.mentions(call))
 }
@@ -257,6 +256,8 @@ fn is_small(situation: &Situation<'_>) -> bool {
 fn check(cause: Cause, situation: &Situation<'_>) -> Option<Fix> {
     let environment = situation.environment;
     let total = match environment.maker {
+        _ if environment.device == Device::Tpu => "tpu-info",
+        _ if environment.device == Device::Npu => "npu-smi info",
         Maker::Nvidia => "nvidia-smi --query-gpu=memory.used,memory.total --format=csv -l 1",
         Maker::Amd => "rocm-smi --showmeminfo vram",
         Maker::Intel => "xpu-smi dump -d 0 -m 18",
@@ -264,7 +265,9 @@ fn check(cause: Cause, situation: &Situation<'_>) -> Option<Fix> {
     };
     Some(match cause {
         Cause::LiveDataFillsDevice => {
-            Fix::new("memory use climbs to the GPU's size while only this program runs").command(total)
+            let device = environment.device.name();
+            Fix::new(format!("memory use climbs to the {device}'s size while only this program runs"))
+                .command(total)
         }
         Cause::RequestExceedsDevice => Fix::new("the GPU has less memory than the request").command(total),
         Cause::OtherProcesses | Cause::HiddenHolder => {

@@ -98,7 +98,7 @@ fn root_cause(log: &Log) -> Option<Rank> {
     Some(Rank { number: number?, host })
 }
 
-/// How many failed processes torchrun lists beside the first.
+/// How many failed processes torchrun lists after the first.
 fn later_exits(log: &Log) -> usize {
     static FAILURES: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\W*Failures:\s*$"));
     block_after(log, &FAILURES).map_or(0, |lines| {

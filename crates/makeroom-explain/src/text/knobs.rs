@@ -12,6 +12,7 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 
 use self::quantities::{Follows, IN_SIZES, OTHER_WORDS, QUANTITIES};
+use super::boundaries;
 use super::figures::pattern;
 use super::settings::is_suggested;
 use super::situation::Situation;
@@ -193,14 +194,8 @@ const READ: usize = 128 << 10;
 
 /// The beginning and the end of a part.
 fn ends(part: &str) -> [&str; 2] {
-    let boundary = |mut offset: usize| {
-        while !part.is_char_boundary(offset) {
-            offset -= 1;
-        }
-        offset
-    };
-    let head = boundary(READ.min(part.len()));
-    [&part[..head], &part[boundary(part.len().saturating_sub(READ).max(head))..]]
+    let head = boundaries::floor(part, READ);
+    [&part[..head], &part[boundaries::floor(part, part.len().saturating_sub(READ).max(head))..]]
 }
 
 /// The settings in a part of a text.
@@ -266,7 +261,7 @@ fn balanced(value: &str) -> String {
     }
 }
 
-/// The steps for the text's own settings, the batch apart, which has words of its own in [`super::smaller`].
+/// The steps for the settings in the text, except the batch size, which [`super::smaller`] words.
 pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
     let fixes = found(situation, false);
     if fixes.is_empty() { told_sizes(situation) } else { fixes }

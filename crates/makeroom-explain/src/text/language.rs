@@ -113,7 +113,7 @@ impl Language {
         self == Self::Python
     }
 
-    /// Whether nothing speaks against Python.
+    /// Whether nothing rules out Python.
     pub(crate) fn may_be_python(self) -> bool {
         matches!(self, Self::Python | Self::Unknown)
     }

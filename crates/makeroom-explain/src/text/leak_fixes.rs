@@ -89,8 +89,6 @@ fn leak_elsewhere(situation: &Situation<'_>) -> Option<Vec<Fix>> {
         return Some(vec![
             Fix::new("run the model without gradients, and release unused blocks after each input")
                 .command("with paddle.no_grad(): …; paddle.device.cuda.empty_cache()"),
-            Fix::new("return memory to the driver as soon as tensors are freed")
-                .command(situation.environment.export("FLAGS_eager_delete_tensor_gb=0.0")),
         ]);
     }
     if situation.program.name == "OpenMMLab" {

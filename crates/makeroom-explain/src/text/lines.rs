@@ -190,7 +190,7 @@ pub(crate) fn is_report(line: &str) -> bool {
     !is_source(line) && !DENIAL.is_match(line) && !ACCOUNT.is_match(line) && REPORT.is_match(line)
 }
 
-/// Whether a person speaks of an out-of-memory error that is the matter of the text: "my OOM issues".
+/// Whether a person names an out-of-memory error as the subject of the text: "my OOM issues".
 pub(crate) fn is_own_failure(line: &str) -> bool {
     static OWN: LazyLock<Regex> =
         LazyLock::new(|| pattern(&format!(r"(?i)\b(?:my|our|the|this|these) (?:\w+ ){{0,2}}{MEMORY_WORDS}")));
@@ -219,7 +219,7 @@ pub(crate) fn is_crash_reported(log: &Log) -> bool {
     })
 }
 
-/// Whether a person speaks in the first lines of a text.
+/// Whether the first lines of a text are written by a person.
 pub(crate) fn is_told_by_person(log: &Log) -> bool {
     (0..log.len().min(REPORT_LINES))
         .map(|index| log.line(index))
@@ -238,7 +238,7 @@ pub(crate) fn is_handled(log: &Log, index: usize) -> bool {
     (index + 1..(index + 3).min(log.len())).take_while(|&next| !log.line(next).contains("Traceback")).any(
         |next| {
             let line = log.line(next);
-            // A warning about a request of its own says nothing about the error above it.
+            // A warning about another request says nothing about the error above it.
             kind(line) == LineKind::Error && HANDLED.is_match(line) && !OWN_REQUEST.is_match(line)
         },
     )

@@ -1,4 +1,4 @@
-//! A log as the families of formats want to see it: clean lines, told apart by who wrote them.
+//! A log, prepared for the format families: clean lines, grouped by writer.
 //!
 //! Logs reach us with colours, progress bars, prefixes of launchers and loggers, several ranks interleaved, and
 //! lines that a terminal or a mail program wrapped. All of that is undone here, once, so that no family of
@@ -8,6 +8,8 @@
 use std::sync::LazyLock;
 
 use regex::Regex;
+
+use super::boundaries;
 
 /// How many lines before an anchor a family may look at.
 const LINES_BEFORE: usize = 80;
@@ -232,11 +234,7 @@ fn is_free_block(line: &str) -> bool {
 
 /// The front of a text, at most this many bytes of it.
 pub(crate) fn clipped(text: &str, longest: usize) -> &str {
-    let mut end = text.len().min(longest);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    &text[..boundaries::floor(text, longest)]
 }
 
 /// A line without the frame that rich consoles draw around tracebacks.
@@ -256,7 +254,7 @@ fn unquoted(line: &str) -> &str {
         line = rest;
     }
     let trimmed = line.trim();
-    // Programs set off their errors with three stars, as slurmd and git do; without an end they are no emphasis.
+    // Programs set off their errors with three stars, as slurmd and git do; without closing stars they are not emphasis.
     if trimmed.starts_with("*** ") {
         return trimmed.trim_start_matches("*** ");
     }
@@ -344,7 +342,7 @@ fn strip_escapes(raw: &str) -> String {
     clean
 }
 
-/// Splits a line into who wrote it and what they wrote. Time stamps and levels are cut off but name nobody.
+/// Splits a line into its writer and its content. Time stamps and levels are removed but do not identify a writer.
 pub(crate) fn split_prefix(line: &str) -> (Option<&str>, &str) {
     static WRITER: LazyLock<Regex> = LazyLock::new(|| {
         crate::text::figures::pattern(

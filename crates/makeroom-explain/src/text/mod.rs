@@ -1,7 +1,8 @@
 //! Error texts: find the failure in a log, read what it says, and judge it.
 //!
 //! ```text
-//! log.rs            clean lines, told apart by writer; stream/ condenses logs that are larger than memory
+//! boundaries.rs     offsets that do not split a character
+//! log.rs            clean lines, grouped by writer; stream/ condenses logs that are larger than memory
 //! lines.rs          what kind of line: a program's error or a person's sentence, handled or not
 //! discussion.rs     whether a text discusses memory: a request, a question, a change, release notes
 //! family.rs         the list of formats; families/ has one file each
@@ -9,8 +10,9 @@
 //! other_failure.rs  definite failures that are not about memory
 //! call.rs           a program's own check of a CUDA call; site.rs has the line it names
 //! context.rs        what else the log says: memory that grows, the program's line
-//! growth.rs         memory that grows, as people tell it without an error line
+//! growth.rs         memory growth that a person reports without an error line
 //! identifiers.rs    names of branches, files and options that contain an error's words
+//! placement.rs      whether the GPU or the machine ran out, where the error does not say
 //! gpu_names.rs      the size of a GPU that a text only names
 //! judge/            facts in, findings out, by the definitions of crate::thresholds
 //! situation.rs      what advice depends on: settings.rs, environment.rs, language.rs, programs/
@@ -23,6 +25,7 @@
 //! ```
 
 mod answer;
+mod boundaries;
 mod call;
 mod context;
 mod cured;
@@ -52,6 +55,7 @@ mod log;
 mod other_failure;
 mod own_code;
 mod phases;
+mod placement;
 mod programs;
 mod searched;
 mod settings;

@@ -43,13 +43,56 @@ pub(crate) fn smaller_buffers(situation: &Situation<'_>) -> Fix {
     .command(query)
 }
 
+/// The most shared memory that a block can have on any GPU so far: 227 KiB on Hopper and Blackwell.
+const LARGEST_SHARED: Bytes = Bytes::kib(227);
+
+/// A kernel whose arrays in shared memory the compiler rejects: their size is fixed in the source, so no launch
+/// setting changes it.
+pub(crate) fn smaller_tiles(needed: Bytes, limit: Bytes) -> Vec<Fix> {
+    let halvings = (needed.get() as f64 / limit.get().max(1) as f64).log2().ceil().clamp(1.0, 8.0) as u32;
+    let parts = 1_u32 << halvings;
+    let mut fixes = vec![
+        Fix::new(format!(
+            "make the kernel's __shared__ arrays {parts} times smaller: {needed} must come down to {limit} (a tile, the items per thread, or the type of their elements)"
+        ))
+        .command(format!("__shared__ float tile[TILE / {parts}][TILE];   (CUB, Thrust: ITEMS_PER_THREAD / {parts}, or a smaller value type)")),
+    ];
+    if needed <= LARGEST_SHARED {
+        fixes.push(
+            Fix::new("or allocate them dynamically, on a GPU that allows this much per block (96 KiB on compute capability 7.0, 99 KiB on 8.6 and 8.9, 163 KiB on 8.0, 227 KiB on 9.0)")
+                .command(format!(
+                    "extern __shared__ float tile[]; cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, {}); kernel<<<grid, block, {}>>>(…);",
+                    needed.get(),
+                    needed.get()
+                )),
+        );
+    }
+    fixes
+}
+
 /// Whether the text shows the source of a program that calls the driver, so that its reader can change it.
 pub(crate) fn shows_source(situation: &Situation<'_>) -> bool {
-    !is_in_a_library(situation)
-        && (situation.facts.site.is_some()
-            || ["cudaMalloc", "cuMem", "hipMalloc", ".cu", ".cpp", "nvcc", "<<<", "int main"]
-                .iter()
-                .any(|mark| situation.settings.mentions(mark)))
+    let says = |marks: &[&str]| marks.iter().any(|mark| situation.settings.mentions(mark));
+    // Programs also print the file and line of their checks to users; a bare file name with the call is the author's.
+    let is_authors_check = || {
+        let is_bare = situation.facts.site.as_deref().is_some_and(|site| !site.contains(['/', '\\']));
+        is_bare && says(&["cudaMalloc", "cuMemAlloc", "hipMalloc"])
+    };
+    let has_source = says(&[
+        "cudaMalloc(",
+        "cudaMallocAsync",
+        "cudaMallocManaged",
+        "cuMemAlloc(",
+        "cuMemCreate(",
+        "hipMalloc(",
+        "hipMallocAsync",
+        "nvcc",
+        "<<<",
+        "int main",
+        "__global__",
+        "#include",
+    ]);
+    !is_in_a_library(situation) && (has_source || is_authors_check())
 }
 
 /// Whether the text shows the source of a program that calls OpenCL.
@@ -73,7 +116,7 @@ pub(crate) fn shows_opencl_source(situation: &Situation<'_>) -> bool {
 }
 
 /// Whether the failing line is in the source of a library, which the reader of the text did not write.
-fn is_in_a_library(situation: &Situation<'_>) -> bool {
+pub(crate) fn is_in_a_library(situation: &Situation<'_>) -> bool {
     const LIBRARIES: [&str; 10] = [
         "pip-req-build",
         "site-packages",
@@ -187,8 +230,13 @@ mod tests {
 
     #[test]
     fn the_user_of_a_program_is_not_told_to_change_its_source() {
-        let steps = lines("500 Internal Server Error: CUDA error: out of memory");
-        assert!(steps.iter().all(|step| !step.contains("cudaM")), "{steps:?}");
-        assert!(steps.iter().any(|step| step.contains("CUDA_VISIBLE_DEVICES=-1")), "{steps:?}");
+        for text in [
+            "500 Internal Server Error: CUDA error: out of memory",
+            "CUDA error in /opt/solver/src/memory/block.h:114: out of memory",
+        ] {
+            let steps = lines(text);
+            assert!(steps.iter().all(|step| !step.contains("cudaM")), "{steps:?}");
+            assert!(steps.iter().any(|step| step.contains("CUDA_VISIBLE_DEVICES=-1")), "{steps:?}");
+        }
     }
 }

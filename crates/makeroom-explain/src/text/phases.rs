@@ -119,6 +119,41 @@ pub(crate) fn steps(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     }
 }
 
+/// Whether a traceback shows a step, in which the weights are in place.
+pub(crate) fn is_in_a_step(situation: &Situation<'_>) -> bool {
+    IN_A_STEP.iter().any(|words| situation.settings.mentions(words))
+}
+
+/// The steps where weights fill the GPU and nothing shows the program's own options.
+pub(crate) fn fewer_weights_on_gpu(situation: &Situation<'_>) -> Vec<Fix> {
+    let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
+    let mut fixes = Vec::new();
+    let is_quantized = says(&["4bit", "4-bit", "int4", "gptq", "awq", "quant"]);
+    if situation.is_training() {
+        if !says(&["zero_stage 3", "stage3", "zero3", "ZeRO-3"]) {
+            fixes.push(
+                Fix::new("the weights fill the GPU before activations do: shard them across the GPUs, and keep them in RAM between uses (ZeRO 3)")
+                    .command("accelerate launch --use_deepspeed --zero_stage 3 --offload_param_device cpu --offload_optimizer_device cpu train.py"),
+            );
+        }
+        if !is_quantized {
+            fixes
+                .push(Fix::new("or train an adapter on 4-bit weights (QLoRA)").command(
+                    "from_pretrained(…, quantization_config=BitsAndBytesConfig(load_in_4bit=True))",
+                ));
+        }
+        return fixes;
+    }
+    if !is_quantized {
+        fixes.push(
+            Fix::new("if the weights alone fill the GPU: load them in 4-bit").command(
+                "from_pretrained(…, load_in_4bit=True)   (many programs: --quant 4 or --load-in-4bit)",
+            ),
+        );
+    }
+    fixes
+}
+
 /// The steps where the weights themselves do not fit: no batch has been read yet.
 pub(crate) fn smaller_weights(situation: &Situation<'_>) -> Vec<Fix> {
     let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));

@@ -3,6 +3,8 @@
 
 use memchr::memchr2_iter;
 
+use super::boundaries;
+
 /// A text up to this long is searched whole.
 const LONGEST_WHOLE: usize = 2 << 20;
 /// Of a longer one, this much of its beginning …
@@ -31,15 +33,9 @@ impl<'log> Searched<'log> {
         if text.len() <= LONGEST_WHOLE {
             return text.into();
         }
-        let boundary = |mut offset: usize| {
-            while !text.is_char_boundary(offset) {
-                offset -= 1;
-            }
-            offset
-        };
-        let from = boundary(failure.saturating_sub(BEFORE).max(HEAD));
-        let to = boundary((failure + BEHIND).clamp(from, text.len()));
-        Self { head: &text[..boundary(HEAD)], around: &text[from..to] }
+        let from = boundaries::floor(text, failure.saturating_sub(BEFORE).max(HEAD));
+        let to = boundaries::floor(text, (failure + BEHIND).max(from));
+        Self { head: &text[..boundaries::floor(text, HEAD)], around: &text[from..to] }
     }
 
     /// The parts, in order.

@@ -2,12 +2,13 @@
 //! that the program printed, in an exported variable. Advice must not repeat them.
 //!
 //! Advice itself ("try setting X=…", "Use X=… to disable") names options too and sets none, so a value counts
-//! only where no such words stand before it.
+//! only where no such words precede it.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::boundaries;
 use super::figures::pattern;
 use super::searched::{Searched, occurrences};
 
@@ -36,7 +37,7 @@ impl Shown<'_> {
 /// Characters that quote a name or a value.
 const QUOTES: [char; 4] = ['"', '\'', '`', ']'];
 
-/// Words that make an option a suggestion, at the end of what stands before it.
+/// Words that make an option a suggestion, at the end of the text before it.
 static SUGGESTION: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r#"(?i)(?:\btry(?:ing)?(?: to)?(?: (?:set|setting|use|using|increas\w+|decreas\w+|reduc\w+|lower\w*|rais\w+|add\w*|pass\w*|with))?|\b(?:consider|recommend|suggest)\w*(?: \w+){0,3}|\brerunning with|\be\.g\.,?|\bfor example|\blike|\bset(?:ting)?|\buse|\byou can|\bshould|\bplease \w+|\bor|\bincreas(?:e|ing)|\bdecreas(?:e|ing)|\breduc(?:e|ing)|\blower(?:ing)?)(?: the)? *[`'"(*-]*$"#,
@@ -159,10 +160,7 @@ fn is_option(before: &str, is_short: bool) -> bool {
 
 /// Whether the words before an option only suggest it.
 pub(crate) fn is_suggested(before: &str) -> bool {
-    let mut from = before.len().saturating_sub(LONGEST_SUGGESTION);
-    while !before.is_char_boundary(from) {
-        from += 1;
-    }
+    let from = boundaries::ceil(before, before.len().saturating_sub(LONGEST_SUGGESTION));
     let words = before[from..].trim_end_matches(['`', '\'', '"', '(', '-']);
     let line = words.rsplit('\n').next().unwrap_or("");
     SUGGESTION.is_match(line) && !DONE.is_match(line)

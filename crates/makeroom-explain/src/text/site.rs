@@ -6,7 +6,7 @@
 //! | `file solver.cu, line 214`, `solver.cu line=214`, `in file 'solver.cu' in line 214` | older checks |
 //! | `line 214 of solver.cu`, `line 214 in file solver.cu` | hand-written messages |
 //!
-//! Files of frameworks and of the system are passed over: they are no lines that a user can change.
+//! Files of frameworks and of the system are passed over: a user cannot change them.
 
 use std::sync::LazyLock;
 

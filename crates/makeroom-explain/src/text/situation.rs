@@ -159,7 +159,7 @@ impl<'log> Situation<'log> {
 /// Batches above this are not batches.
 const LARGEST_BATCH: u64 = 1 << 20;
 /// Words of a training loop.
-const TRAINING_WORDS: [&str; 13] = [
+const TRAINING_WORDS: [&str; 14] = [
     "训练",
     "微调",
     "fine tune",
@@ -168,6 +168,7 @@ const TRAINING_WORDS: [&str; 13] = [
     "trainer",
     "train.py",
     "training",
+    "to train ",
     "train_",
     "finetune",
     "finetuning",

@@ -6,7 +6,7 @@
 
 use makeroom_core::Bytes;
 
-use super::environment::System;
+use super::environment::{Device, System};
 use super::facts::Facts;
 use super::fixes::is_without_cuda;
 use super::knobs;
@@ -141,6 +141,7 @@ fn batch_of_one(situation: &Situation<'_>) -> Fix {
 pub(crate) fn spill(situation: &Situation<'_>) -> Option<Fix> {
     let environment = situation.environment;
     let is_here = environment.maker == Maker::Nvidia
+        && environment.device == Device::Gpu
         && environment.system == System::Linux
         && !environment.is_hosted
         && !situation.account.is_contradictory()
@@ -175,12 +176,16 @@ pub(crate) fn without_a_change(situation: &Situation<'_>) -> Option<Fix> {
 
 /// What is left where nothing can be made smaller: memory of the machine, or the CPU.
 pub(crate) fn around_the_gpu(situation: &Situation<'_>) -> Option<Fix> {
+    without_a_change(situation).or_else(|| on_the_cpu(situation))
+}
+
+/// The CPU, for a program that uses CUDA.
+pub(crate) fn on_the_cpu(situation: &Situation<'_>) -> Option<Fix> {
     let environment = situation.environment;
-    without_a_change(situation).or_else(|| {
-        (environment.maker == Maker::Nvidia && !is_without_cuda(situation.facts)).then(|| {
-            Fix::new("run it on the CPU, if the program can")
-                .command(environment.export("CUDA_VISIBLE_DEVICES=-1"))
-        })
+    let is_cuda = environment.maker == Maker::Nvidia && environment.device == Device::Gpu;
+    (is_cuda && !is_without_cuda(situation.facts)).then(|| {
+        Fix::new("run it on the CPU, if the program can")
+            .command(environment.export("CUDA_VISIBLE_DEVICES=-1"))
     })
 }
 
@@ -201,6 +206,7 @@ const INPUTS: &[(&[&str], &str, &str)] = &[
     ),
     (
         &[
+            "conv3d",
             "nifti",
             ".nii",
             "cbct",

@@ -120,7 +120,7 @@ impl Reader {
         } else if let Some(found) = FULL.captures(line) {
             self.full_row(line, &found);
         } else if self.is_in_processes && !self.process_row(line) {
-            // Whatever is no row ends a bare list; a framed table has rules and headings between its rows.
+            // Any other line ends an unframed list; a framed table has rules and headings between its rows.
             self.is_in_processes = !self.is_in_list;
         } else if let Some(found) = DEVICE_ROW.captures(line) {
             self.device = captured_number(&found, 1).map(DeviceIndex);

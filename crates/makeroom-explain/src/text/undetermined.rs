@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 use makeroom_core::Bytes;
 use regex::Regex;
 
+use super::environment::Device;
 use super::facts::{Facts, Resource};
 use super::figures::pattern;
-use super::hypotheses;
 use super::situation::Situation;
 use crate::advice::Maker;
 use crate::{Cause, Certainty, Finding};
@@ -46,11 +46,11 @@ pub(crate) fn finding(facts: &Facts, situation: &Situation<'_>) -> Finding {
 
 /// Memory ran out and the text does not give the request.
 fn without_request(facts: &Facts, situation: &Situation<'_>) -> String {
-    let is_device = is_device(facts) || hypotheses::is_on_device(situation);
     let what = match (facts.resource, situation.environment.maker) {
         (Resource::Host, _) => "Host memory",
         (Resource::Device, Maker::Apple) => "Memory for the GPU",
-        (Resource::Device | Resource::Unknown, _) if is_device => "GPU memory",
+        (Resource::Device, _) if situation.environment.device == Device::Tpu => "TPU memory",
+        (Resource::Device, _) if situation.environment.device == Device::Npu => "NPU memory",
         (Resource::Device, _) => "GPU memory",
         _ => "Memory",
     };
@@ -73,18 +73,16 @@ fn without_request(facts: &Facts, situation: &Situation<'_>) -> String {
             sizes.join(", ")
         );
     }
-    if facts.resource == Resource::Unknown && !is_device {
+    if facts.resource == Resource::Unknown && !facts.evidence.is_empty() {
+        return format!("{what} ran out; the error does not say whether it was the GPU's or the machine's.");
+    }
+    if facts.resource == Resource::Unknown {
         return format!(
-            "{what} ran out; the error gives no sizes and does not say whether it was the GPU's or the machine's."
+            "{what} ran out; the error does not say how much was requested, or whether it was the GPU's or the machine's."
         );
     }
-    format!("{what} ran out; the error gives no sizes.")
-}
-
-/// Words of a GPU in the error itself.
-fn is_device(facts: &Facts) -> bool {
-    let lower = facts.quote.to_ascii_lowercase();
-    ["cuda", "gpu", "hip", "device memory", "vram", "video memory", "显存", "vulkan", "opencl"]
-        .iter()
-        .any(|word| lower.contains(word))
+    if !facts.evidence.is_empty() {
+        return format!("{what} ran out.");
+    }
+    format!("{what} ran out; the error does not say how much was requested or in use.")
 }

@@ -24,15 +24,14 @@ pub(crate) fn alternatives(
     // What is older than the recording is placed by assumption, and so is what follows.
     let is_exact = program.older <= 1 && program.lost == 0;
     let recorded = Settings::recorded(&trace.settings);
+    let was_expandable = recorded.expandable_segments;
     let mut alternatives = vec![Alternative {
         settings: None,
         needs: Bytes::new(AllocatorSpec::pytorch("recorded", recorded).run(&program, None).peak_reserved),
         fits: None,
         is_exact,
     }];
-    if trace.settings.expandable_segments != Some(true)
-        && let Ok(spec) = parse(&format!("pytorch:{EXPANDABLE}"))
-    {
+    if !was_expandable && let Ok(spec) = parse(&format!("pytorch:{EXPANDABLE}")) {
         let limited = limit.map(|limit| spec.run(&program, Some(limit.get())));
         let fits = limited.as_ref().map(|outcome| outcome.refusal.is_none());
         let outcome =

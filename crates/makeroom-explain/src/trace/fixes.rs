@@ -1,6 +1,7 @@
 //! What to do about a finding in a recording, with figures from the recording itself.
 
 use makeroom_core::{Bytes, Frame, Trace, TraceKind};
+use makeroom_sim::Settings;
 
 use super::choice::holder;
 use super::verdict::Refusal;
@@ -35,7 +36,9 @@ pub(crate) fn attach(
                     fixes.insert(
                         0,
                         missing.map_or(raise.clone(), |missing| Fix {
-                            action: format!("{}: {missing} is missing", raise.action),
+                            action: format!(
+                                "raise --limit by at least {missing}, if the GPU has it; later allocations may need more"
+                            ),
                             frees: Some(missing),
                             ..raise
                         }),
@@ -80,7 +83,7 @@ fn raise_limit_of_run(refusal: &Refusal<'_>) -> Fix {
     let wanted = refusal.wants() + refusal.contexts() + refusal.counted_beyond();
     let spare = if refusal.counted_beyond().is_zero() { Bytes::ZERO } else { refusal.driver_request() };
     let mebibytes = (wanted + spare).get().div_ceil(1 << 20);
-    Fix::new("raise the limit, if the GPU has the memory")
+    Fix::new("raise --limit, if the GPU has the memory")
         .command(format!("makeroom run … --limit {mebibytes}MiB -- …"))
 }
 
@@ -107,9 +110,14 @@ fn cache(refusal: &Refusal<'_>) -> Vec<Fix> {
     fixes
 }
 
+/// Whether the recorded program ran with expandable segments.
+fn was_expandable(trace: &Trace) -> bool {
+    Settings::recorded(&trace.settings).expandable_segments
+}
+
 fn fragmentation(trace: &Trace, refusal: &Refusal<'_>, alternatives: &[Alternative]) -> Vec<Fix> {
     let mut fixes = Vec::new();
-    if trace.settings.expandable_segments != Some(true) && refusal.has_segments {
+    if !was_expandable(trace) && refusal.has_segments {
         let tried = alternatives.iter().find(|alternative| alternative.settings.is_some());
         fixes.push(expandable_that_fits(alternatives).unwrap_or_else(|| {
             let mut fix = advice::expandable_segments();
@@ -281,7 +289,7 @@ pub(crate) fn futile(
     if !refusal.has_segments {
         return futile;
     }
-    let is_expandable = trace.settings.expandable_segments == Some(true);
+    let is_expandable = was_expandable(trace);
     match cause {
         Cause::Fragmentation => {
             futile.push("empty_cache(), because live tensors sit between the free blocks".to_owned());
@@ -294,9 +302,7 @@ pub(crate) fn futile(
             let would_fit = alternatives.iter().any(|alternative| alternative.fits == Some(true));
             futile.push(match (is_expandable, would_fit) {
                 (true, _) => {
-                    format!(
-                        "empty_cache(), because only {cached} is cached; expandable_segments was already on"
-                    )
+                    format!("empty_cache() (only {cached} is cached) or expandable_segments (already on)")
                 }
                 (false, true) => {
                     format!("empty_cache(), because only {cached} is cached, between live tensors")

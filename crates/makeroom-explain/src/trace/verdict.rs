@@ -358,7 +358,7 @@ impl Refusal<'_> {
         if let Some(limit) = self.room.limit() {
             let summary = match self.limit_of_run() {
                 Some(whole) if whole > limit => format!(
-                    "`makeroom run --limit` of {whole} leaves {limit} after CUDA contexts; {live} of it is live, so {request} more does not fit."
+                    "The limit of {whole} (`makeroom run --limit`) leaves {limit} after CUDA contexts; {live} of it is live, so {request} more does not fit."
                 ),
                 _ => format!("{live} is live; {request} more does not fit in {}.", self.name_of(limit)),
             };

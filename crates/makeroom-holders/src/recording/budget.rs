@@ -6,10 +6,13 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
+
+use makeroom_trace::room::MAGIC;
 
 use super::sum::add_up;
 use super::{Recordings, open_recording, recordings};
@@ -32,7 +35,7 @@ const OPENING: Duration = Duration::from_millis(20);
 const SLACK: Duration = Duration::from_millis(20);
 
 /// Reads the recordings of processes, each given as the path to open and its name. The result contains all of them;
-/// those beyond the budget have no figures.
+/// those beyond the budget have no figures. Other files are left out.
 pub(crate) fn read_all(
     files: impl IntoIterator<Item = (u32, (PathBuf, PathBuf))>,
     budget: Budget,
@@ -43,9 +46,14 @@ pub(crate) fn read_all(
     let mut read = HashMap::new();
     for (pid, paths) in files {
         let path = paths.0.clone();
-        let file = within(OPENING.min(remaining(opens_until)), move || open(&path)).flatten();
+        let found = within(OPENING.min(remaining(opens_until)), move || open(&path));
+        if matches!(found, Some(Found::Other)) {
+            continue;
+        }
         read.insert(pid, recordings(&paths, None));
-        opened.extend(file.map(|(bytes, file)| (bytes, pid, paths, file)));
+        if let Some(Found::Recording { bytes, file }) = found {
+            opened.push((bytes, pid, paths, file));
+        }
     }
     opened.sort_by_key(|&(bytes, pid, ..)| (bytes, pid));
     let mut bytes_left = budget.bytes;
@@ -67,11 +75,30 @@ fn remaining(ends: Instant) -> Duration {
     ends.saturating_duration_since(Instant::now())
 }
 
-/// Opens a regular file and returns its length.
-fn open(path: &Path) -> Option<(u64, File)> {
-    let file = open_recording(path)?;
-    let length = file.metadata().ok()?.len();
-    Some((length, file))
+/// What a file is that has the name of a recording.
+enum Found {
+    Recording {
+        bytes: u64,
+        file: File,
+    },
+    /// Not a regular file, or one with another content.
+    Other,
+    /// It cannot be read.
+    Unknown,
+}
+
+fn open(path: &Path) -> Found {
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Found::Other;
+    }
+    let Some(file) = open_recording(path) else { return Found::Unknown };
+    let mut start = [0; MAGIC.len()];
+    match (file.metadata(), file.read_exact_at(&mut start, 0)) {
+        (Ok(found), Ok(())) if start == MAGIC => Found::Recording { bytes: found.len(), file },
+        (Ok(_), Ok(())) => Found::Other,
+        (Ok(_), Err(error)) if error.kind() == ErrorKind::UnexpectedEof => Found::Other,
+        _ => Found::Unknown,
+    }
 }
 
 /// The result of some work, or `None` on timeout.

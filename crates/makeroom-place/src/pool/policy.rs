@@ -5,7 +5,7 @@
 
 use makeroom_core::{Address, FastMap, StreamId};
 
-use super::backing::{Backing, Mark, PAGE};
+use super::backing::{Backing, Mark, PAGE, Patience};
 use super::bins::{Bins, GRAIN};
 use super::filled::Filled;
 use super::handles::Handles;
@@ -160,7 +160,9 @@ impl Policy {
         if let Some(id) = self.reuse(rounded, zone, stream, size) {
             return Some(self.allocated(id));
         }
-        let found = self.find(rounded, zone, stream).or_else(|| self.lent(backing, rounded, zone, stream))?;
+        let found = self
+            .find(rounded, zone, stream)
+            .or_else(|| self.lent(backing, rounded, zone, stream, Patience::DoNotWait))?;
         Some(self.hand_out(found, rounded, zone, stream, size))
     }
 

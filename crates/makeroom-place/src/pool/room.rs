@@ -47,7 +47,7 @@ impl Policy {
         {
             return Ok(found);
         }
-        if let Some(found) = self.lent(backing, size, zone, stream) {
+        if let Some(found) = self.lent(backing, size, zone, stream, Patience::DoNotWait) {
             return Ok(found);
         }
         if self.adopt(backing, zone, stream, Patience::DoNotWait)
@@ -107,7 +107,7 @@ impl Policy {
         // Waiting for one stream that has enough memory is tried before waiting for all of them, which takes much
         // longer.
         if self.filled[zone as usize].len() > MOST_OTHERS
-            && let Some(found) = self.lent_late(backing, size, zone, stream)
+            && let Some(found) = self.lent(backing, size, zone, stream, Patience::Wait)
         {
             return Ok(found);
         }
@@ -140,19 +140,20 @@ impl Policy {
         self.handles.peak = peak.max(self.handles.reserved());
     }
 
-    /// Another stream's free memory that is large enough and that the GPU has finished using. The remainder stays with
-    /// that stream: if streams took everything from each other, they would never settle.
+    /// Another stream's free memory that is large enough and that the GPU has finished using before the timeout. The
+    /// remainder stays with that stream: if streams took everything from each other, they would never settle.
     pub(super) fn lent(
         &mut self,
         backing: &mut impl Backing,
         size: u64,
         zone: Zone,
         stream: StreamIndex,
+        timeout: Patience,
     ) -> Option<TileId> {
         self.others(zone, stream).into_iter().find_map(|other| {
             let found = self.bins[zone.free(other) as usize].find(&self.tiles, size)?;
             let (_, after) = self.freed_after(found);
-            self.streams.is_done(backing, other, after).then_some(found)
+            self.streams.wait(backing, other, after, timeout).is_ok().then_some(found)
         })
     }
 
@@ -180,21 +181,6 @@ impl Policy {
         })?;
         let (_, after) = self.freed_after(found);
         self.streams.wait(backing, stream, after, Patience::WaitBriefly).is_ok().then_some(found)
-    }
-
-    /// Another stream's free memory that is large enough, after waiting up to the longest timeout.
-    fn lent_late(
-        &mut self,
-        backing: &mut impl Backing,
-        size: u64,
-        zone: Zone,
-        stream: StreamIndex,
-    ) -> Option<TileId> {
-        self.others(zone, stream).into_iter().find_map(|other| {
-            let found = self.bins[zone.free(other) as usize].find(&self.tiles, size)?;
-            let (_, after) = self.freed_after(found);
-            self.streams.wait(backing, other, after, Patience::Wait).is_ok().then_some(found)
-        })
     }
 
     /// Moves other streams' free memory to this stream if the GPU has finished using it; returns whether there was any.

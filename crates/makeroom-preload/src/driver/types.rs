@@ -69,54 +69,6 @@ pub(crate) unsafe fn location(structure: *const c_void, offset: usize) -> (bool,
 
 const LOCATION_IS_DEVICE: i32 = 1;
 
-/// Size of an array in bytes, from its descriptor: `u32` dimensions (before CUDA 3.2) or 64-bit ones, with or without
-/// depth.
-///
-/// # Safety
-///
-/// `descriptor` is null or was passed to the driver, with the layout given by `SIZE` and `has_depth`.
-pub(crate) unsafe fn array_bytes<const SIZE: usize>(descriptor: *const c_void, has_depth: bool) -> u64 {
-    let dimension = |index: usize| {
-        // SAFETY: width, height (and depth) come first, `SIZE` bytes each.
-        unsafe {
-            if SIZE == 4 {
-                u64::from(field::<u32>(descriptor, index * 4))
-            } else {
-                field::<u64>(descriptor, index * 8)
-            }
-        }
-    };
-    let dimensions = if has_depth { 3 } else { 2 };
-    let after = dimensions * SIZE;
-    // SAFETY: the format and the number of channels follow the dimensions, four bytes each.
-    let (format, channels): (u32, u32) = unsafe { (field(descriptor, after), field(descriptor, after + 4)) };
-    if has_depth {
-        // SAFETY: the flags follow.
-        let flags: u32 = unsafe { field(descriptor, after + 8) };
-        if flags & WITHOUT_MEMORY != 0 {
-            return 0;
-        }
-    }
-    let depth = if has_depth { dimension(2).max(1) } else { 1 };
-    dimension(0)
-        .saturating_mul(dimension(1).max(1))
-        .saturating_mul(depth)
-        .saturating_mul(u64::from(channels.max(1)))
-        .saturating_mul(format_bytes(format))
-}
-
-/// `CUDA_ARRAY3D_SPARSE` and `CUDA_ARRAY3D_DEFERRED_MAPPING`: memory is mapped into the array later.
-const WITHOUT_MEMORY: u32 = 0x40 | 0x80;
-
-/// Bytes per channel of a `CUarray_format`; compressed and planar formats count as one.
-fn format_bytes(format: u32) -> u64 {
-    match format {
-        0x02 | 0x09 | 0x10 => 2,
-        0x03 | 0x0a | 0x20 => 4,
-        _ => 1,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,22 +79,6 @@ mod tests {
         unsafe {
             assert_eq!(out::<u64>(std::ptr::null()), 0);
             assert_eq!(location(std::ptr::null(), 8), (false, 0));
-            assert_eq!(array_bytes::<8>(std::ptr::null(), true), 0);
-        }
-    }
-
-    #[test]
-    fn arrays_are_measured() {
-        let flat: [u64; 3] = [64, 32, 0x20 | 4 << 32];
-        let deep: [u64; 5] = [16, 0, 8, 0x02 | 1 << 32, 0];
-        let sparse: [u64; 5] = [16, 0, 8, 0x02 | 1 << 32, 0x40];
-        let old: [u32; 4] = [10, 0, 0x01, 2];
-        // SAFETY: the descriptors have the stated layouts.
-        unsafe {
-            assert_eq!(array_bytes::<8>(flat.as_ptr().cast(), false), 64 * 32 * 4 * 4);
-            assert_eq!(array_bytes::<8>(deep.as_ptr().cast(), true), 16 * 8 * 2);
-            assert_eq!(array_bytes::<8>(sparse.as_ptr().cast(), true), 0);
-            assert_eq!(array_bytes::<4>(old.as_ptr().cast(), false), 20);
         }
     }
 }

@@ -30,10 +30,11 @@ use makeroom_trace::room::EventKind as Kind;
 use super::call::{Call, Done, Moment, Role, record};
 use super::waits::{self, Awaited, Wait};
 use super::{capture, code, resolve};
+use crate::driver::array::{array_bytes, mipmapped_bytes};
 use crate::driver::real;
 use crate::driver::types::{
     CuResult, Device, DevicePointer, Handle, IpcHandle, NO_DRIVER, OUT_OF_MEMORY, SUCCESS, ShortPointer,
-    array_bytes, field,
+    field,
 };
 use crate::limit::contexts::{self, Making};
 use crate::record::event::{RawEvent, Word as _};
@@ -612,9 +613,8 @@ hooks! {
     }
     cuArrayDestroy(array: Handle) { gave |_done| event(Kind::ArrayFree).at(array) }
     cuMipmappedArrayCreate(array: *mut Handle, shape: *const c_void, levels: u32) {
-        // All levels: 4/3 of the first, because in two dimensions each level is a quarter of the one before it.
-        limited limit::reserve_array(|| array_bytes::<8>(shape, true) / 3 * 4), took |done| event(Kind::MipmappedAlloc)
-            .at(done.handle(array)).size(array_bytes::<8>(done.given(shape), true) / 3 * 4)
+        limited limit::reserve_array(|| mipmapped_bytes(shape, levels)), took |done| event(Kind::MipmappedAlloc)
+            .at(done.handle(array)).size(mipmapped_bytes(done.given(shape), levels))
     }
     cuMipmappedArrayDestroy(array: Handle) { gave |_done| event(Kind::MipmappedFree).at(array) }
 

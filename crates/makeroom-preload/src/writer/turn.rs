@@ -58,6 +58,9 @@ impl Writer {
         if let Some(limit) = config().limit {
             definitions.encoder.limit(Bytes::new(limit));
         }
+        for (name, value) in &config().recorded {
+            definitions.encoder.variable(name, value);
+        }
         Self {
             path: output.path().to_vec(),
             output: Some(output),

@@ -20,6 +20,7 @@ pub(crate) struct Recording {
     pub(crate) devices: Vec<makeroom_trace::room::DeviceDefinition>,
     pub(crate) end: Option<End>,
     pub(crate) limit: Option<u64>,
+    pub(crate) variables: HashMap<String, String>,
     names: HashMap<NameNumber, String>,
     frames: HashMap<FrameNumber, FrameDefinition>,
     stacks: HashMap<StackNumber, Vec<FrameNumber>>,
@@ -39,6 +40,7 @@ impl Recording {
             devices: Vec::new(),
             end: None,
             limit: None,
+            variables: HashMap::new(),
             names: HashMap::new(),
             frames: HashMap::new(),
             stacks: HashMap::new(),
@@ -75,6 +77,10 @@ impl Recording {
             Record::Note(note) => self.notes.push(note),
             Record::End(end) => self.end = Some(end),
             Record::Limit(limit) => self.limit = Some(limit.get()),
+            Record::Variable { name, value } => {
+                let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+                self.variables.insert(text(&name), text(&value));
+            }
             other => panic!("an unknown record: {other:?}"),
         }
     }

@@ -72,26 +72,14 @@ fn suspects(recorded: &Recorded<'_>, homes: &Homes, doubt: Doubt) -> Vec<usize> 
 
 #[cfg(test)]
 mod tests {
-    use makeroom_core::{Address, Bytes, DeviceTrace, Event, StackId, Stacks, StreamId};
-
-    use crate::{Settings, check};
+    use makeroom_core::Stacks;
 
     use super::*;
+    use crate::testing::recording;
+    use crate::{Settings, check};
 
-    /// Sequences of `action address size`, all in MiB.
     fn checked(events: &[(Action, u64, u64)]) -> crate::Check {
-        let mut device = DeviceTrace::default();
-        for &(action, address, size) in events {
-            device.events.push(Event {
-                action,
-                address: Address((1 << 40) + (address << 20)),
-                size: Bytes::mib(size),
-                stream: StreamId(0),
-                time_us: 0,
-                stack: StackId::NONE,
-            });
-        }
-        check(&device, &Stacks::default(), Settings::default(), None)
+        check(&recording(events), &Stacks::default(), Settings::default(), None)
     }
 
     /// A program frees 20 MiB, and the next 20 MiB still come from the driver.

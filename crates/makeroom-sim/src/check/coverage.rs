@@ -46,22 +46,11 @@ fn overlaps(reserved: &Ranges, address: u64, size: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use makeroom_core::{Address, Bytes, Event, StackId, StreamId};
-
     use super::*;
+    use crate::testing::recording;
 
     fn lacks(events: &[(Action, u64, u64)]) -> bool {
-        let mut device = DeviceTrace::default();
-        for &(action, address, size) in events {
-            device.events.push(Event {
-                action,
-                address: Address((1 << 40) + (address << 20)),
-                size: Bytes::mib(size),
-                stream: StreamId(0),
-                time_us: 0,
-                stack: StackId::NONE,
-            });
-        }
+        let device = recording(events);
         lacks_segment_events(&device, &Start::new(&device))
     }
 

@@ -26,6 +26,11 @@ use crate::inside::Inside;
 use crate::program::{Program, Step};
 use crate::pytorch::{Pytorch, Request, Settings};
 
+/// Number of blocks that a replay copies to look ahead, per event and in addition: copies of the whole allocator for every
+/// release would be quadratic. Real recordings need a small part of this.
+const COPIED_PER_EVENT: usize = 256;
+const COPIED_MORE: usize = 16 << 20;
+
 /// The result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Check {
@@ -190,6 +195,9 @@ impl Recorded<'_> {
             thresholds,
             recording,
             garbage,
+            copies_left: COPIED_PER_EVENT
+                .saturating_mul(self.device.events.len())
+                .saturating_add(COPIED_MORE),
         };
         let garbage = run.run();
         (attempt, garbage)
@@ -207,6 +215,8 @@ struct Run<'trace> {
     recording: Recording<'trace>,
     /// Collects what garbage collections say about the limit.
     garbage: Option<Garbage>,
+    /// The number of blocks that may still be copied.
+    copies_left: usize,
 }
 
 impl Run<'_> {
@@ -231,6 +241,12 @@ impl Run<'_> {
         self.garbage
     }
 
+    /// A copy of the allocator, to look ahead with; `None` if too much was copied already.
+    fn copied(&mut self) -> Option<Pytorch> {
+        self.copies_left = self.copies_left.checked_sub(self.allocator.block_count())?;
+        Some(self.allocator.clone())
+    }
+
     fn request(&self, number: u32) -> Request {
         self.program.request(number)
     }
@@ -253,7 +269,7 @@ impl Run<'_> {
     /// Whether memory that seems to be released by the program is released for the next request. The allocator searches
     /// for a free block first, and not again after the release. So if the search would not find the recorded block after
     /// the release, the release was part of the request.
-    fn is_released_for_next(&self, position: usize) -> bool {
+    fn is_released_for_next(&mut self, position: usize) -> bool {
         let next = self.program.steps[position + 1..]
             .iter()
             .zip(&self.program.events[position + 1..])
@@ -263,11 +279,11 @@ impl Run<'_> {
         if self.allocator.would_fit(request) {
             return false;
         }
-        let mut after = self.allocator.clone();
+        let Some(mut after) = self.copied() else { return false };
         after.empty_cache(&mut Device::new(None));
         let found = after.unused_for(request);
-        let recorded = self.program.allocations[number as usize].address;
-        if self.recording.takes_before(event as usize) { found.is_some() } else { found != Some(recorded) }
+        let recorded = self.recording.event(event as usize).map(|event| event.address.0);
+        if self.recording.takes_before(event as usize) { found.is_some() } else { found != recorded }
     }
 
     /// A destroyed pool releases its memory itself, before any release that the program requests.
@@ -323,7 +339,7 @@ impl Run<'_> {
         if completed.is_empty() {
             return;
         }
-        let mut after = self.allocator.clone();
+        let Some(mut after) = self.copied() else { return };
         for &number in &completed {
             after.free(number);
         }

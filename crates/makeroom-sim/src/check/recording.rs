@@ -59,7 +59,7 @@ impl<'trace> Recording<'trace> {
         self.device.events.actions().get(event).copied()
     }
 
-    fn event(&self, index: usize) -> Option<Event> {
+    pub(super) fn event(&self, index: usize) -> Option<Event> {
         self.device.events.get(index)
     }
 

@@ -3,7 +3,7 @@
 //! The model itself writes these recordings, with limits that the check has to infer. That the model behaves as PyTorch
 //! does is shown by real recordings: `tests/exactness.rs`.
 
-use makeroom_core::{Address, Bytes, Event, StackId, StreamId};
+use makeroom_core::{Event, StreamId};
 
 use crate::{Device, Driver, Refused};
 
@@ -19,14 +19,7 @@ struct Recorder {
 
 impl Recorder {
     fn push(&mut self, action: Action, address: u64, size: u64, stream: u64) {
-        self.trace.events.push(Event {
-            action,
-            address: Address(address),
-            size: Bytes::new(size),
-            stream: StreamId(stream),
-            time_us: 0,
-            stack: StackId::NONE,
-        });
+        self.trace.events.push(Event { stream: StreamId(stream), ..Event::new(action, address, size) });
     }
 }
 

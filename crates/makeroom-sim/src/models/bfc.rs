@@ -13,8 +13,8 @@ use makeroom_place::{Bfc as Bins, Offset, Placement};
 use crate::device::{Device, PAGE};
 use crate::driver::{Driver, Refused};
 use crate::model::Model;
-use crate::models::numbered::Numbered;
 use crate::models::options::{self, OptionError};
+use crate::models::slots::Slots;
 use crate::pytorch::Request;
 
 /// The granularity of blocks.
@@ -59,7 +59,7 @@ impl Options {
 #[derive(Clone, Debug)]
 pub(crate) struct Bfc {
     space: Bins,
-    offsets: Numbered<Offset>,
+    offsets: Slots<Offset>,
     /// The pool's limit; `u64::MAX` is no limit.
     limit: u64,
     /// The size of the next region.
@@ -76,7 +76,7 @@ impl Bfc {
         let is_whole = options.preallocate && memory.is_some();
         Self {
             space: Bins::new(GRAIN),
-            offsets: Numbered::default(),
+            offsets: Slots::default(),
             limit,
             next_region: if is_whole { limit } else { limit.min(FIRST_REGION) },
             reserved: 0,
@@ -111,21 +111,21 @@ impl Bfc {
 }
 
 impl Model for Bfc {
-    fn allocate(&mut self, device: &mut Device, number: u32, request: Request) -> Result<(), Refused> {
+    fn allocate(&mut self, device: &mut Device, slot: u32, request: Request) -> Result<(), Refused> {
         let size = request.size.max(1).checked_next_multiple_of(GRAIN).ok_or(Refused)?;
         let mut placed = self.space.place(size, GRAIN);
         if placed.is_none() {
             self.extend(device, size)?;
             placed = self.space.place(size, GRAIN);
         }
-        self.offsets.insert(number, placed.ok_or(Refused)?);
+        self.offsets.insert(slot, placed.ok_or(Refused)?);
         Ok(())
     }
 
-    fn free_later(&mut self, _device: &mut Device, _number: u32) {}
+    fn free_later(&mut self, _device: &mut Device, _slot: u32) {}
 
-    fn free(&mut self, _device: &mut Device, number: u32) {
-        if let Some(offset) = self.offsets.take(number) {
+    fn free(&mut self, _device: &mut Device, slot: u32) {
+        if let Some(offset) = self.offsets.take(slot) {
             let freed = self.space.free(offset);
             debug_assert!(freed.is_ok());
         }

@@ -15,7 +15,7 @@ use makeroom_place::{BestFit, Offset, Placement};
 use crate::device::Device;
 use crate::driver::{Driver, Refused};
 use crate::model::Model;
-use crate::models::numbered::Numbered;
+use crate::models::slots::Slots;
 use crate::pytorch::Request;
 
 /// The granularity of blocks.
@@ -28,7 +28,7 @@ pub(crate) struct Cupy {
     /// The arena of each stream.
     streams: FastMap<u64, usize>,
     /// The arena and the location of each allocation.
-    blocks: Numbered<(usize, Offset)>,
+    blocks: Slots<(usize, Offset)>,
     /// The arenas in which something was freed since unused segments were.
     changed: BTreeSet<usize>,
     reserved: u64,
@@ -64,7 +64,7 @@ impl Cupy {
 }
 
 impl Model for Cupy {
-    fn allocate(&mut self, device: &mut Device, number: u32, request: Request) -> Result<(), Refused> {
+    fn allocate(&mut self, device: &mut Device, slot: u32, request: Request) -> Result<(), Refused> {
         let arena = self.arena_of(request.stream);
         let size = request.size.max(1).checked_next_multiple_of(GRAIN).ok_or(Refused)?;
         let mut placed = self.arenas[arena].place(size, GRAIN);
@@ -72,14 +72,14 @@ impl Model for Cupy {
             self.extend(device, arena, size)?;
             placed = self.arenas[arena].place(size, GRAIN);
         }
-        self.blocks.insert(number, (arena, placed.ok_or(Refused)?));
+        self.blocks.insert(slot, (arena, placed.ok_or(Refused)?));
         Ok(())
     }
 
-    fn free_later(&mut self, _device: &mut Device, _number: u32) {}
+    fn free_later(&mut self, _device: &mut Device, _slot: u32) {}
 
-    fn free(&mut self, _device: &mut Device, number: u32) {
-        if let Some((arena, offset)) = self.blocks.take(number) {
+    fn free(&mut self, _device: &mut Device, slot: u32) {
+        if let Some((arena, offset)) = self.blocks.take(slot) {
             let freed = self.arenas[arena].free(offset);
             debug_assert!(freed.is_ok());
             self.changed.insert(arena);

@@ -6,28 +6,28 @@
 use crate::device::Device;
 use crate::driver::Refused;
 use crate::model::Model;
-use crate::models::numbered::Numbered;
+use crate::models::slots::Slots;
 use crate::pytorch::Request;
 
 /// An allocator that reserves exactly the live memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ideal {
-    sizes: Numbered<u64>,
+    sizes: Slots<u64>,
     live: u64,
 }
 
 impl Model for Ideal {
-    fn allocate(&mut self, device: &mut Device, number: u32, request: Request) -> Result<(), Refused> {
+    fn allocate(&mut self, device: &mut Device, slot: u32, request: Request) -> Result<(), Refused> {
         device.take(request.size)?;
         self.live += request.size;
-        self.sizes.insert(number, request.size);
+        self.sizes.insert(slot, request.size);
         Ok(())
     }
 
-    fn free_later(&mut self, _device: &mut Device, _number: u32) {}
+    fn free_later(&mut self, _device: &mut Device, _slot: u32) {}
 
-    fn free(&mut self, device: &mut Device, number: u32) {
-        if let Some(size) = self.sizes.take(number) {
+    fn free(&mut self, device: &mut Device, slot: u32) {
+        if let Some(size) = self.sizes.take(slot) {
             device.give_back(size);
             self.live -= size;
         }

@@ -23,10 +23,18 @@ impl Largest {
             self.grow(list + 1);
         }
         let mut node = self.leaves() + list;
+        if self.nodes[node] == size {
+            return;
+        }
         self.nodes[node] = size;
         while node > 1 {
             node /= 2;
-            self.nodes[node] = self.nodes[2 * node].max(self.nodes[2 * node + 1]);
+            let larger = self.nodes[2 * node].max(self.nodes[2 * node + 1]);
+            // What is above does not change either.
+            if self.nodes[node] == larger {
+                return;
+            }
+            self.nodes[node] = larger;
         }
     }
 

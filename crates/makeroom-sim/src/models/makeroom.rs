@@ -11,7 +11,7 @@ use crate::costs;
 use crate::device::Device;
 use crate::driver::{Driver, Refused};
 use crate::model::Model;
-use crate::models::numbered::Numbered;
+use crate::models::slots::Slots;
 use crate::pytorch::Request;
 
 /// The pool on one device.
@@ -19,9 +19,9 @@ pub(crate) struct Makeroom {
     policy: Policy,
     gpu: Gpu,
     /// The location of each allocation, and its stream.
-    blocks: Numbered<(Address, StreamId)>,
+    blocks: Slots<(Address, StreamId)>,
     /// Pending frees: a made-up stream stands for the one that the recording does not name.
-    waiting: Numbered<StreamId>,
+    waiting: Slots<StreamId>,
     /// Made-up streams that are free for reuse, and the number of all of them.
     idle_streams: Vec<StreamId>,
     other_streams: u64,
@@ -32,8 +32,8 @@ impl Default for Makeroom {
         Self {
             policy: Policy::new(Settings::default()),
             gpu: Gpu::default(),
-            blocks: Numbered::default(),
-            waiting: Numbered::default(),
+            blocks: Slots::default(),
+            waiting: Slots::default(),
             idle_streams: Vec::new(),
             other_streams: 0,
         }
@@ -115,31 +115,31 @@ impl Backing for Charged<'_> {
 }
 
 impl Model for Makeroom {
-    fn allocate(&mut self, device: &mut Device, number: u32, request: Request) -> Result<(), Refused> {
+    fn allocate(&mut self, device: &mut Device, slot: u32, request: Request) -> Result<(), Refused> {
         let stream = StreamId(request.stream);
         let mut backing = Charged { device, gpu: &mut self.gpu };
         let block = self.policy.allocate(&mut backing, request.size, stream).map_err(|_| Refused)?;
-        self.blocks.insert(number, (block.address, stream));
+        self.blocks.insert(slot, (block.address, stream));
         Ok(())
     }
 
-    fn free_later(&mut self, device: &mut Device, number: u32) {
-        if let Some((address, stream)) = self.blocks.take(number) {
+    fn free_later(&mut self, device: &mut Device, slot: u32) {
+        if let Some((address, stream)) = self.blocks.take(slot) {
             let other = self.other_stream();
             let mut backing = Charged { device, gpu: &mut self.gpu };
             let is_known = self.policy.record_stream(address, other).is_ok()
                 && self.policy.free(&mut backing, address, stream).is_ok();
             debug_assert!(is_known, "{address} was handed out");
-            self.waiting.insert(number, other);
+            self.waiting.insert(slot, other);
         }
     }
 
-    fn free(&mut self, device: &mut Device, number: u32) {
-        if let Some(other) = self.waiting.take(number) {
+    fn free(&mut self, device: &mut Device, slot: u32) {
+        if let Some(other) = self.waiting.take(slot) {
             let (last, passed) = self.gpu.marks.entry(other).or_default();
             *passed = *last;
             self.idle_streams.push(other);
-        } else if let Some((address, stream)) = self.blocks.take(number) {
+        } else if let Some((address, stream)) = self.blocks.take(slot) {
             let freed = self.policy.free(&mut Charged { device, gpu: &mut self.gpu }, address, stream);
             debug_assert!(freed.is_ok(), "{address} was handed out");
         }

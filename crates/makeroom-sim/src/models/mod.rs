@@ -9,10 +9,10 @@ mod cupy;
 mod ideal;
 mod largest;
 mod makeroom;
-mod numbered;
 mod options;
 mod planned;
 mod rmm_pool;
+mod slots;
 
 pub(crate) use bfc::{Bfc, Options as BfcOptions};
 pub(crate) use cuda_async::CudaAsync;

@@ -60,7 +60,7 @@ fn buffers(program: &Program) -> Vec<Buffer> {
 }
 
 impl Model for Planned {
-    fn allocate(&mut self, device: &mut Device, _number: u32, _request: Request) -> Result<(), Refused> {
+    fn allocate(&mut self, device: &mut Device, _slot: u32, _request: Request) -> Result<(), Refused> {
         if !self.is_taken {
             device.allocate(self.height, 0)?;
             self.is_taken = true;
@@ -68,9 +68,9 @@ impl Model for Planned {
         Ok(())
     }
 
-    fn free_later(&mut self, _device: &mut Device, _number: u32) {}
+    fn free_later(&mut self, _device: &mut Device, _slot: u32) {}
 
-    fn free(&mut self, _device: &mut Device, _number: u32) {}
+    fn free(&mut self, _device: &mut Device, _slot: u32) {}
 
     fn empty_cache(&mut self, _device: &mut Device) {}
 

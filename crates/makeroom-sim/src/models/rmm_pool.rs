@@ -15,8 +15,8 @@ use crate::device::Device;
 use crate::driver::{Driver, Refused};
 use crate::model::Model;
 use crate::models::largest::Largest;
-use crate::models::numbered::Numbered;
 use crate::models::options::{self, OptionError};
+use crate::models::slots::Slots;
 use crate::pytorch::Request;
 
 /// The granularity of blocks.
@@ -65,7 +65,7 @@ pub(crate) struct RmmPool {
     /// The list of each stream.
     streams: FastMap<u64, u32>,
     /// The list and the tile of each allocation.
-    blocks: Numbered<(u32, TileId)>,
+    blocks: Slots<(u32, TileId)>,
     /// Size of the allocation before the first request; 0 once it is made.
     initial: u64,
     maximum: Option<u64>,
@@ -90,7 +90,7 @@ impl RmmPool {
             lists: Vec::new(),
             largest: Largest::default(),
             streams: FastMap::default(),
-            blocks: Numbered::default(),
+            blocks: Slots::default(),
             initial: initial / GRAIN * GRAIN,
             maximum: options.maximum,
             reserved: 0,
@@ -233,7 +233,7 @@ impl RmmPool {
 }
 
 impl Model for RmmPool {
-    fn allocate(&mut self, device: &mut Device, number: u32, request: Request) -> Result<(), Refused> {
+    fn allocate(&mut self, device: &mut Device, slot: u32, request: Request) -> Result<(), Refused> {
         let size = request.size.max(1).checked_next_multiple_of(GRAIN).ok_or(Refused)?;
         let own = self.list_of(request.stream);
         self.begin(device, own)?;
@@ -245,14 +245,14 @@ impl Model for RmmPool {
         }
         let tile = found.ok_or(Refused)?;
         // Regardless of the list it came from, it is returned to the list of the stream that frees it.
-        self.blocks.insert(number, (own, tile));
+        self.blocks.insert(slot, (own, tile));
         Ok(())
     }
 
-    fn free_later(&mut self, _device: &mut Device, _number: u32) {}
+    fn free_later(&mut self, _device: &mut Device, _slot: u32) {}
 
-    fn free(&mut self, _device: &mut Device, number: u32) {
-        if let Some((list, tile)) = self.blocks.take(number) {
+    fn free(&mut self, _device: &mut Device, slot: u32) {
+        if let Some((list, tile)) = self.blocks.take(slot) {
             self.put(list, tile);
         }
     }

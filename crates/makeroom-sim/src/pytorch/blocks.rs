@@ -87,6 +87,11 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
+    /// The number of blocks, including places for new ones.
+    pub(crate) fn count(&self) -> usize {
+        self.table.len()
+    }
+
     pub(crate) fn get(&self, id: BlockId) -> &Block {
         &self.table[id.0 as usize]
     }
@@ -159,10 +164,18 @@ impl Blocks {
         }
     }
 
-    /// Free mapped blocks of a stream with at least `size` bytes, smallest first.
-    pub(crate) fn candidates(&self, pool: u32, stream: u64, size: u64) -> impl Iterator<Item = BlockId> + '_ {
-        let blocks = self.pools[pool as usize].free.get(&stream);
-        blocks.into_iter().flat_map(move |blocks| blocks.iter_from(size).map(|(_, _, id)| id))
+    /// The smallest free mapped block of a stream with at least `size` bytes.
+    pub(crate) fn smallest_unused(&self, pool: u32, stream: u64, size: u64) -> Option<BlockId> {
+        let (_, _, id) = self.pools[pool as usize].free.get(&stream)?.first_from(size, 0)?;
+        Some(id)
+    }
+
+    /// The next larger one.
+    pub(crate) fn next_unused(&self, id: BlockId) -> Option<BlockId> {
+        let block = self.get(id);
+        let blocks = self.pools[block.pool as usize].free.get(&block.stream)?;
+        let (_, _, id) = blocks.first_from(block.size, block.address.checked_add(1)?)?;
+        Some(id)
     }
 
     /// Free mapped blocks of a stream, largest first.

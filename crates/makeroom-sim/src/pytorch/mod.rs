@@ -40,10 +40,8 @@ pub struct Pytorch {
     /// Garbage is collected above this much reserved memory; `None`: never.
     garbage_threshold: Option<u64>,
     blocks: Blocks,
-    /// The small pool of each memory pool; its large one follows.
+    /// The small pool of each memory pool; its large one follows. Positions ascend in the order of creation.
     pools: FastMap<PoolId, u32>,
-    /// Memory pools in the order of their creation, which is the order of release.
-    pool_order: Vec<PoolId>,
     /// Memory pools that are no longer in use: their memory may be released to the driver.
     released_pools: Vec<PoolId>,
     /// The block of each allocation, by number.
@@ -60,7 +58,6 @@ impl Pytorch {
             limit,
             blocks: Blocks::default(),
             pools: FastMap::default(),
-            pool_order: Vec::new(),
             released_pools: Vec::new(),
             allocations: Vec::new(),
             reserved: 0,
@@ -112,6 +109,11 @@ impl Pytorch {
         Ok(address)
     }
 
+    /// The number of blocks that a copy of the allocator copies.
+    pub(crate) fn block_count(&self) -> usize {
+        self.blocks.count()
+    }
+
     /// Whether a free block would serve the request, without allocating it.
     pub fn would_fit(&self, request: Request) -> bool {
         self.unused_for(request).is_some()
@@ -154,12 +156,15 @@ impl Pytorch {
 
     /// The pool for small or large blocks of a memory pool.
     fn pool_of(&mut self, pool: PoolId, is_small: bool) -> u32 {
+        // The default pool is the first, and nearly all requests are for it.
+        if pool == PoolId::DEFAULT && !self.blocks.pools.is_empty() {
+            return u32::from(!is_small);
+        }
         let small = *self.pools.entry(pool).or_insert_with(|| {
             let index = self.blocks.pools.len() as u32;
             let is_private = pool != PoolId::DEFAULT;
             self.blocks.pools.push(Pool::new(true, is_private));
             self.blocks.pools.push(Pool::new(false, is_private));
-            self.pool_order.push(pool);
             index
         });
         small + u32::from(!is_small)
@@ -174,21 +179,19 @@ impl Pytorch {
     }
 
     fn best_unused(&self, search: &Search) -> Option<BlockId> {
-        let mut candidates = self.blocks.candidates(search.pool, search.stream, search.size).peekable();
-        let mut found = candidates.next()?;
+        let mut found = self.blocks.smallest_unused(search.pool, search.stream, search.size)?;
         let is_active = self.settings.expandable_segments;
         if is_active {
             // Among expandable segments, the one that would be smallest is used, so that the tail stays free.
             while self.blocks.get(found).is_expandable
-                && let Some(&next) = candidates.peek()
+                && let Some(next) = self.blocks.next_unused(found)
                 && self.potential_size(next) < self.potential_size(found)
             {
                 found = next;
-                candidates.next();
             }
         } else {
             while self.blocks.get(found).is_expandable {
-                found = candidates.next()?;
+                found = self.blocks.next_unused(found)?;
             }
         }
         let available = self.blocks.get(found).size;

@@ -34,20 +34,17 @@ impl Pytorch {
         for allocation in driver.synchronize() {
             self.free(allocation);
         }
-        let (Some(&default), order) = (self.pools.get(&PoolId::DEFAULT), self.pool_order.clone()) else {
-            return;
-        };
+        let Some(&default) = self.pools.get(&PoolId::DEFAULT) else { return };
         // Large before small in the default pool, small before large in private ones.
         self.release_unused(driver, default + 1);
         self.release_unused(driver, default);
-        for pool in order {
-            if pool != PoolId::DEFAULT
-                && self.released_pools.contains(&pool)
-                && let Some(&small) = self.pools.get(&pool)
-            {
-                self.release_unused(driver, small);
-                self.release_unused(driver, small + 1);
-            }
+        let released = self.released_pools.iter().filter(|&&pool| pool != PoolId::DEFAULT);
+        let mut released: Vec<u32> = released.filter_map(|pool| self.pools.get(pool).copied()).collect();
+        // In the order of their creation.
+        released.sort_unstable();
+        for small in released {
+            self.release_unused(driver, small);
+            self.release_unused(driver, small + 1);
         }
     }
 
@@ -81,7 +78,7 @@ impl Pytorch {
             return false;
         }
         let wanted = search.size.max(limit);
-        let single = self.blocks.candidates(search.pool, search.stream, wanted).next();
+        let single = self.blocks.smallest_unused(search.pool, search.stream, wanted);
         // Blocks of this size are never split. If a recording contains split ones, they stay, because they are partly
         // in use.
         let is_whole = |id: BlockId| {

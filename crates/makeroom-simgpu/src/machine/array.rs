@@ -52,10 +52,16 @@ impl ArrayShape {
         self.pitch()?.checked_mul(rows).ok_or(Status::INVALID_VALUE)
     }
 
-    /// The shape of a mipmap level: each level halves every dimension.
+    /// Whether the depth is a number of layers or of a cube's faces (`CUDA_ARRAY3D_LAYERED`, `CUDA_ARRAY3D_CUBEMAP`).
+    fn has_layers(self) -> bool {
+        self.flags & 0x05 != 0
+    }
+
+    /// The shape of a mipmap level: each level halves every side, but not the number of layers.
     fn level(self, level: u32) -> Self {
         let half = |side: u64| if side == 0 { 0 } else { (side >> level).max(1) };
-        Self { width: half(self.width), height: half(self.height), depth: half(self.depth), ..self }
+        let depth = if self.has_layers() { self.depth } else { half(self.depth) };
+        Self { width: half(self.width), height: half(self.height), depth, ..self }
     }
 }
 
@@ -93,12 +99,12 @@ impl Machine {
 
     /// `cuMipmappedArrayCreate`.
     pub fn create_levels(&mut self, context: ContextId, shape: ArrayShape, levels: u32) -> Result<ArrayId> {
-        let sides = [shape.width, shape.height, shape.depth];
+        let sides = [shape.width, shape.height, if shape.has_layers() { 0 } else { shape.depth }];
         let most = sides.into_iter().max().unwrap_or(0).max(1).ilog2() + 1;
         let levels = levels.clamp(1, most);
-        let mut bytes = 0;
+        let mut bytes = 0_u64;
         for level in 0..levels {
-            bytes += shape.level(level).bytes()?;
+            bytes = bytes.checked_add(shape.level(level).bytes()?).ok_or(Status::INVALID_VALUE)?;
         }
         let address = self.allocate_as(context, bytes, BlockKind::Array)?;
         let array = self.identities.fresh();

@@ -155,6 +155,10 @@ impl<'payload> Records<'payload> {
                 status: body.number32("a status")?,
             }),
             tag::LIMIT => Record::Limit(Bytes::new(body.number("a limit")?)),
+            tag::VARIABLE => Record::Variable {
+                name: body.text("the name of a variable")?,
+                value: body.take_rest().to_vec(),
+            },
             kind => Record::Unknown { kind, body: body.take_rest().to_vec() },
         })
     }

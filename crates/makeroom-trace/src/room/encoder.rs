@@ -256,6 +256,14 @@ impl Encoder {
         self.record_with(tag::LIMIT, |bytes| bytes.put(limit.get()));
     }
 
+    /// Records an environment variable.
+    pub fn variable(&mut self, name: &[u8], value: &[u8]) {
+        self.record_with(tag::VARIABLE, |bytes| {
+            bytes.put_text(name);
+            bytes.extend(value);
+        });
+    }
+
     /// Appends any record, as the reader returned it.
     pub fn record(&mut self, record: &Record) {
         match record {
@@ -269,6 +277,7 @@ impl Encoder {
             Record::Note(note) => self.note(note),
             Record::End(end) => self.end(end),
             Record::Limit(limit) => self.limit(*limit),
+            Record::Variable { name, value } => self.variable(name, value),
             Record::Unknown { kind, body } => {
                 self.record_with(*kind, |bytes| bytes.extend(body));
             }

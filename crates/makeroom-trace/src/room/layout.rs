@@ -10,7 +10,7 @@ use super::varint;
 /// printing on DOS. So a file that was damaged in transfer can be told from one of another format.
 pub const MAGIC: [u8; 8] = *b"\x8dROOM\r\n\x1a";
 /// The version that is written. Versions only add things, so every reader reads every file.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// The bytes before a frame's payload: length, checksum, kind.
 pub const FRAME_HEAD: usize = 9;
@@ -33,6 +33,7 @@ pub(crate) mod tag {
     pub(crate) const NOTE: u8 = 7;
     pub(crate) const END: u8 = 8;
     pub(crate) const LIMIT: u8 = 9;
+    pub(crate) const VARIABLE: u8 = 10;
 }
 
 /// The first byte of an event: this bit, [`ALIGNED`], and six bits of kind.

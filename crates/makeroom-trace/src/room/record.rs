@@ -70,6 +70,13 @@ pub enum Record {
     End(End),
     /// The limit on the memory of each device.
     Limit(Bytes),
+    /// An environment variable that affects the program's memory.
+    Variable {
+        /// Its name.
+        name: Vec<u8>,
+        /// Its value when the recording began.
+        value: Vec<u8>,
+    },
     /// A record of a later version, unchanged.
     Unknown {
         /// Its kind.

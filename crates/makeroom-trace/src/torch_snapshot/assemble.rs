@@ -15,6 +15,7 @@ use super::lists::Run;
 use super::object::Object;
 use super::record::{LooseSegment, Record, number, size};
 use super::words::Word;
+use crate::MOST_DEVICES;
 use crate::error::Error;
 use crate::pickle::{Heap, Value};
 
@@ -52,6 +53,9 @@ pub(super) fn assemble(mut heap: SnapshotHeap, top: Value, offset: u64) -> Resul
     trace.settings = heap.settings(&record);
     trace.stacks = std::mem::take(&mut heap.stacks);
     heap.place_events(&record, &mut devices, &mut trace.notes);
+    if devices.len() > MOST_DEVICES {
+        return Err(Error::TooMany { offset, what: "devices", limit: MOST_DEVICES as u64 });
+    }
     trace.devices = devices.into_values().collect();
     Ok(trace)
 }

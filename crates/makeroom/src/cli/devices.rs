@@ -120,6 +120,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "SECONDS", default_value_t = 15.0, value_parser = seconds)]
     pub(crate) interval: f64,
 
+    /// Take a sample for every request, however soon it follows the last one: for `bench/soak`
+    #[arg(long, hide = true)]
+    pub(crate) always_sample: bool,
+
     #[command(flatten)]
     pub(crate) looking: Looking,
 }

@@ -49,5 +49,7 @@ fn injection() -> Check {
 fn injected() -> io::Result<bool> {
     let path = library::place()?;
     let output = Command::new("cat").arg("/proc/self/maps").env("LD_PRELOAD", &path).output()?;
-    Ok(String::from_utf8_lossy(&output.stdout).contains(path.to_string_lossy().as_ref()))
+    // Mappings have the name of the file, without links.
+    let file = path.canonicalize()?;
+    Ok(String::from_utf8_lossy(&output.stdout).contains(file.to_string_lossy().as_ref()))
 }

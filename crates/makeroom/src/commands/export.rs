@@ -1,12 +1,12 @@
 //! `makeroom export`: converts a recording for other programs.
 
-use std::io::{self, BufWriter, IsTerminal as _};
+use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::Path;
 
 use makeroom_export::{ExportError, Form, TableKind, export};
 
 use crate::cli::{Export, ExportForm, ExportTable};
-use crate::commands::{place, recording};
+use crate::commands::{Kind, place, recording};
 use crate::failure::Failure;
 use crate::output;
 
@@ -15,15 +15,23 @@ pub(crate) fn run(arguments: &Export) -> Result<(), Failure> {
     let form = form(arguments);
     let path = arguments.output.as_deref().filter(|path| *path != Path::new("-"));
     if let Some(path) = path {
-        place::beside(path, std::slice::from_ref(&arguments.input))?;
+        place::check(path, Kind::Export, std::slice::from_ref(&arguments.input))?;
     }
     let trace = recording::read_trace(&arguments.input)?;
     let left_out = match path {
-        Some(path) => place::write(path, |file| export(&trace, form, file))
-            .map_err(|error| failed(&path.display().to_string(), error))?,
+        Some(path) => {
+            let failed = |error| failed(&path.display().to_string(), error);
+            place::write(path, Kind::Export, |file| export(&trace, form, file).map_err(failed))?
+        }
         None if is_binary(form) && io::stdout().is_terminal() => return Err(Failure::BinaryToTerminal),
-        None => export(&trace, form, BufWriter::new(io::stdout()))
-            .map_err(|error| failed("standard output", error))?,
+        None => {
+            let to: Box<dyn Write + Send> = if io::stdout().is_terminal() {
+                Box::new(output::ToTerminal::new())
+            } else {
+                Box::new(BufWriter::new(io::stdout()))
+            };
+            export(&trace, form, to).map_err(|error| failed("standard output", error))?
+        }
     };
     if let Some(left_out) = left_out {
         output::remark(&format!("makeroom: {left_out}\n"));

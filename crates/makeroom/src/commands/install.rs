@@ -1,10 +1,14 @@
 //! `completions` and `man`: shell completions and man pages, generated from the same definitions as `--help`.
 
 use std::fs;
+use std::io::Write as _;
+use std::path::Path;
 
-use clap::CommandFactory as _;
+use clap::{Command, CommandFactory as _};
+use clap_mangen::Man as Page;
 
 use crate::cli::{Arguments, Completions, Man};
+use crate::commands::{Kind, place};
 use crate::failure::Failure;
 use crate::output;
 
@@ -22,6 +26,21 @@ pub(crate) fn completions(arguments: &Completions) -> Result<(), Failure> {
 pub(crate) fn man(arguments: &Man) -> Result<(), Failure> {
     let directory = &arguments.directory;
     fs::create_dir_all(directory)
-        .and_then(|()| clap_mangen::generate_to(Arguments::command(), directory))
-        .map_err(|error| Failure::Write { name: directory.display().to_string(), error })
+        .map_err(|error| Failure::Write { name: directory.display().to_string(), error })?;
+    let mut command = Arguments::command().disable_help_subcommand(true);
+    command.build();
+    write_pages(&command, directory)
+}
+
+/// The page of a command, and those of its subcommands.
+fn write_pages(command: &Command, directory: &Path) -> Result<(), Failure> {
+    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+        write_pages(subcommand, directory)?;
+    }
+    let page = Page::new(command.clone());
+    let path = directory.join(page.get_filename());
+    let failed = |error| Failure::Write { name: path.display().to_string(), error };
+    let mut text = Vec::new();
+    page.render(&mut text).map_err(failed)?;
+    place::write(&path, Kind::ManPage, |file| file.write_all(&text).map_err(failed))
 }

@@ -6,6 +6,7 @@ mod doctor;
 mod export;
 mod fit;
 mod install;
+mod kind;
 mod looking;
 pub(crate) mod new_file;
 mod place;
@@ -24,6 +25,7 @@ use std::process::ExitCode;
 use crate::cli::Command;
 use crate::failure::Failure;
 
+pub(crate) use kind::Kind;
 pub(crate) use looking::SURVEY;
 pub(crate) use run::witness::{NAME as WITNESS, run as witness};
 

@@ -1,14 +1,24 @@
-//! Writes a result file atomically: to a draft next to it, which is renamed when it is complete. Readers of the old
-//! file are not affected, and a failure leaves no partial file.
+//! Writes a result file: checked first, then written atomically, to a draft next to it that is renamed when it is
+//! complete. Readers of the old file are not affected, and a failure leaves no partial file.
 //!
-//! Devices and pipes are written to directly, because a rename would replace them.
+//! A mistyped name must not cost a user their program, script or data. So every option that names a file to write goes
+//! through here, and an existing file is replaced only if makeroom wrote it for the same purpose (`kind`), or if it
+//! is empty. Devices and pipes are written to directly, because a rename would replace them.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use super::kind::Kind;
 use super::new_file;
 use crate::failure::Failure;
+
+/// Returns an error if a result would overwrite an input, or a file of another kind. To be called before the work
+/// that leads to the result.
+pub(super) fn check(path: &Path, kind: Kind, inputs: &[PathBuf]) -> Result<(), Failure> {
+    beside(path, inputs)?;
+    kind.check(path)
+}
 
 /// Returns an error if the result would overwrite an input.
 pub(super) fn beside(path: &Path, inputs: &[PathBuf]) -> Result<(), Failure> {
@@ -21,22 +31,26 @@ pub(super) fn beside(path: &Path, inputs: &[PathBuf]) -> Result<(), Failure> {
 }
 
 /// Writes a file with `fill`.
-pub(super) fn write<T, E: From<io::Error>>(
+pub(super) fn write<T>(
     path: &Path,
-    fill: impl FnOnce(&mut BufWriter<File>) -> Result<T, E>,
-) -> Result<T, E> {
+    kind: Kind,
+    fill: impl FnOnce(&mut BufWriter<File>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let failed = |error: io::Error| Failure::Write { name: path.display().to_string(), error };
     let filled = |file: File| {
         let mut writer = BufWriter::new(file);
         let told = fill(&mut writer)?;
-        writer.flush()?;
+        writer.flush().map_err(failed)?;
         Ok(told)
     };
     if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
-        return filled(File::options().write(true).open(path)?);
+        return filled(File::options().write(true).open(path).map_err(failed)?);
     }
-    let (draft, begun) = new_file::beside(path, 0o666)?;
+    let (draft, begun) = new_file::beside(path, 0o666).map_err(failed)?;
     let written = filled(begun).and_then(|told| {
-        fs::rename(&draft, path)?;
+        // Check again: the program that `run` started may have created the file.
+        kind.check(path)?;
+        fs::rename(&draft, path).map_err(failed)?;
         Ok(told)
     });
     if written.is_err() {

@@ -79,6 +79,33 @@ fn a_recording_that_is_cut_is_missed() {
     assert!(said.contains("256.00 MiB failed on GPU 0") && said.contains("the file was truncated"), "{said}");
 }
 
+/// Another writer damages the file while the recorder writes to it. The recorder cannot notice that, but the process
+/// reports the failure.
+#[test]
+fn a_recording_that_is_damaged_does_not_hide_a_failure() {
+    for (test, damage, reason) in [
+        ("appended", "append run.room", "of the file are damaged"),
+        ("scribbled", "scribble run.room 600", "of the file are damaged"),
+        ("beginning", "scribble run.room 0", "the recording cannot be read"),
+        ("header", "scribble run.room 20", "the recording cannot be read"),
+    ] {
+        let stage = Stage::new(test);
+        let steps = format!("alloc 100 sleep 300 {damage} alloc 100 sleep 300 fill exit 9");
+        let words = ["run", "--no-status", "--summary", "summary.json", "-o", "run.room", "--", "./steps"];
+        let output = stage.command(&words).args(steps.split(' ')).output().unwrap();
+        let said = text(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(output.status.code(), Some(9), "{test}: {said}");
+        assert!(said.contains("allocation of 256.00 MiB failed on GPU 0"), "{test}: {said}");
+        let failed = ": 1 allocation, the first of 256.00 MiB on GPU 0";
+        assert!(said.contains(reason) && said.contains(failed), "{test}: {said}");
+        assert!(!said.contains("was killed") && !said.contains("no allocation failed"), "{test}: {said}");
+        let told: serde_json::Value =
+            serde_json::from_slice(&fs::read(stage.path("summary.json")).unwrap()).unwrap();
+        assert_eq!(told[0]["incomplete"]["refused"], 1, "{test}: {told}");
+        assert_eq!(told[0]["incomplete"]["first_refused_bytes"], 256 << 20, "{test}: {told}");
+    }
+}
+
 /// A server that outlives the program has not ended.
 #[test]
 fn a_process_that_goes_on_is_not_called_ended() {

@@ -55,7 +55,7 @@ fn a_pipe_or_a_folder_in_the_place_of_the_lock_holds_nothing_up() {
     }
 }
 
-/// The summary replaces a link of this name; the link's target is not written to.
+/// A link to a file of another kind is kept, and a broken one is replaced. Its target is never written to.
 #[test]
 fn a_link_in_the_place_of_the_summary_is_not_followed() {
     let stage = Stage::new("summary-link");
@@ -63,9 +63,15 @@ fn a_link_in_the_place_of_the_summary_is_not_followed() {
     let words =
         ["run", "--no-status", "--summary", "summary.json", "-o", "run.room", "--", "./steps", "alloc", "9"];
     let output = stage.command(&words).output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     is_untouched(&stage);
-    assert!(fs::symlink_metadata(stage.path("summary.json")).unwrap().is_file());
+    let link = stage.path("summary.json");
+    fs::remove_file(&link).unwrap();
+    symlink(stage.path("made"), &link).unwrap();
+    let output = stage.command(&words).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(!stage.path("made").exists());
+    assert!(fs::symlink_metadata(&link).unwrap().is_file());
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::UnixDatagram;
+use std::process::Output;
 
 use crate::stage::{Stage, text};
 
@@ -81,6 +82,148 @@ fn a_summary_does_not_replace_the_program_or_its_script() {
         let output = stage.command(&words).args(command).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
         assert_eq!(fs::read(stage.path(summary)).unwrap(), before);
+    }
+}
+
+/// The options that write a file, with `OUT` in place of its name; `IN` is a recording.
+const WRITERS: [&[&str]; 9] = [
+    &["export", "IN", "--to", "perfetto", "-o", "OUT"],
+    &["export", "IN", "--to", "speedscope", "-o", "OUT"],
+    &["export", "IN", "--to", "snapshot", "-o", "OUT"],
+    &["export", "IN", "--to", "parquet", "-o", "OUT"],
+    &["export", "IN", "--to", "csv", "-o", "OUT"],
+    &["export", "IN", "--to", "csv", "--table", "events", "-o", "OUT"],
+    &["view", "IN", "-o", "OUT"],
+    &["run", "--no-status", "-o", "new.room", "--summary", "OUT", "--", "./steps", "alloc", "10"],
+    &["run", "--no-status", "-o", "new.room", "--summary", "OUT", "--", "true"],
+];
+
+/// Files of a user's own, most of them in the formats that makeroom writes.
+const OWN_FILES: [&[u8]; 11] = [
+    b"#!/bin/sh\nexit 3\n",
+    b"import torch\n",
+    b"\x7fELF\x02\x01\x01",
+    b"<!doctype html>\n<html lang=\"en\">\n<title>thesis</title>\n",
+    b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n]}\n",
+    b"{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":\"py-spy\"}",
+    b"\x80\x04\x95\x0f\0\0\0\0\0\0\0}\x94\x8c\x08segments\x94]\x94s.",
+    b"PAR1\x15\x04\x15\x10parquet-cpp-arrow version 21.0.0\x2a\0\0\0PAR1",
+    b"device,allocation,owner\n0,1,me\n",
+    b"[\n  {\n    \"file\": \"accounts\"\n  }\n]",
+    b".TH makeroom-like 7\n",
+];
+
+fn wrote(stage: &Stage, words: &[&str], output: &str) -> Output {
+    let named = |word: &&str| match *word {
+        "IN" => "in.room".to_owned(),
+        "OUT" => output.to_owned(),
+        word => word.to_owned(),
+    };
+    let words: Vec<String> = words.iter().map(named).collect();
+    stage.command(&words.iter().map(String::as_str).collect::<Vec<_>>()).output().unwrap()
+}
+
+#[test]
+fn an_output_replaces_only_what_makeroom_wrote_there() {
+    let stage = Stage::new("own");
+    assert_eq!(stage.run("in.room", "alloc 10 exit 3").status.code(), Some(3));
+    assert_eq!(stage.run("other.room", "alloc 10 exit 3").status.code(), Some(3));
+    let other = fs::read(stage.path("other.room")).unwrap();
+    for words in WRITERS {
+        for own in OWN_FILES.into_iter().chain([&other[..]]) {
+            fs::write(stage.path("mine"), own).unwrap();
+            symlink("mine", stage.path("link")).unwrap();
+            for file in ["mine", "link"] {
+                let output = wrote(&stage, words, file);
+                let said = text(&output.stderr);
+                assert_eq!(output.status.code(), Some(1), "{words:?} {}: {said}", own.escape_ascii());
+                let is_explained = said.starts_with("error: ")
+                    && said.contains("exists and is not")
+                    && said.contains("\nhint: ");
+                assert!(is_explained, "{words:?}: {said}");
+                assert!(fs::read(stage.path("mine")).unwrap() == own, "{words:?} {}", own.escape_ascii());
+            }
+            fs::remove_file(stage.path("link")).unwrap();
+        }
+        // A new file, its replacement, an empty file.
+        fs::remove_file(stage.path("mine")).unwrap();
+        for round in 0..3 {
+            let output = wrote(&stage, words, "mine");
+            assert!(output.status.success(), "{words:?} {round}: {}", text(&output.stderr));
+            let written = fs::read(stage.path("mine")).unwrap();
+            assert!(!written.is_empty());
+            if round == 1 {
+                fs::write(stage.path("mine"), "").unwrap();
+            }
+        }
+    }
+}
+
+/// What one of the writers wrote is not replaced by one of another kind.
+#[test]
+fn a_result_of_another_command_is_kept() {
+    let stage = Stage::new("kinds");
+    assert_eq!(stage.run("in.room", "alloc 10 exit 3").status.code(), Some(3));
+    let (csv, page, summary) = (WRITERS[4], WRITERS[6], WRITERS[7]);
+    for (first, second) in [(csv, page), (page, summary), (summary, csv)] {
+        assert!(wrote(&stage, first, "result").status.success());
+        let before = fs::read(stage.path("result")).unwrap();
+        let output = wrote(&stage, second, "result");
+        assert_eq!(output.status.code(), Some(1), "{second:?}: {}", text(&output.stderr));
+        assert!(fs::read(stage.path("result")).unwrap() == before);
+        fs::remove_file(stage.path("result")).unwrap();
+    }
+    // Another format of the same command is.
+    assert!(wrote(&stage, csv, "result").status.success());
+    assert!(wrote(&stage, WRITERS[3], "result").status.success());
+    assert!(fs::read(stage.path("result")).unwrap().starts_with(b"PAR1"));
+}
+
+/// The file did not exist when the program was started.
+#[test]
+fn a_summary_does_not_replace_what_the_program_wrote() {
+    let stage = Stage::new("meanwhile");
+    let words = ["run", "--summary", "result.json", "--", "sh", "-c", "echo mine > result.json; exit 3"];
+    let output = stage.command(&words).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("error: ") && said.contains("\nhint: "), "{said}");
+    assert_eq!(fs::read_to_string(stage.path("result.json")).unwrap(), "mine\n");
+}
+
+#[test]
+fn man_pages_replace_only_man_pages() {
+    let stage = Stage::new("man");
+    for _ in 0..2 {
+        assert!(stage.command(&["man", "pages"]).output().unwrap().status.success());
+    }
+    assert!(fs::read_to_string(stage.path("pages/makeroom-run.1")).unwrap().contains(".TH makeroom-run"));
+    let (page, mine) = (stage.path("pages/makeroom-run.1"), stage.path("mine"));
+    fs::write(&mine, "mine").unwrap();
+    for is_link in [false, true] {
+        fs::remove_file(&page).unwrap();
+        if is_link {
+            symlink(&mine, &page).unwrap();
+        } else {
+            fs::copy(&mine, &page).map(drop).unwrap();
+        }
+        let output = stage.command(&["man", "pages"]).output().unwrap();
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(1) && said.contains("\nhint: "), "{said}");
+        assert_eq!(fs::read_to_string(&page).unwrap(), "mine");
+    }
+}
+
+/// Devices and pipes are written to.
+#[test]
+fn an_output_may_be_a_pipe() {
+    let stage = Stage::new("pipe");
+    assert_eq!(stage.run("in.room", "alloc 10 exit 3").status.code(), Some(3));
+    for words in WRITERS {
+        let output = wrote(&stage, words, "/dev/stdout");
+        assert!(output.status.success() && !output.stdout.is_empty(), "{words:?}: {}", text(&output.stderr));
+        let output = wrote(&stage, words, "/dev/null");
+        assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
     }
 }
 

@@ -70,6 +70,15 @@ int main(int count, char **words) {
         else if (is("fsize")) limit(RLIMIT_FSIZE, number());
         else if (is("unlink")) unlink(next());
         else if (is("truncate")) truncate(next(), 10);
+        else if (is("append")) {
+            int file = open(next(), O_WRONLY | O_APPEND);
+            write(file, "not from the recorder, and no frame either", 42);
+            close(file);
+        } else if (is("scribble")) {
+            int file = open(next(), O_WRONLY);
+            pwrite(file, "\xff\xff\xff\xff\xff\xff\xff\xff", 8, number());
+            close(file);
+        }
         else if (is("chdir")) chdir(next());
         else if (is("rename")) {
             const char *from = next();

@@ -285,7 +285,11 @@ fn processes_of_others_that_may_not_be_looked_into() {
 fn processes_that_a_mount_option_hides() {
     let machine = Machine::new("hidepid");
     // In a container the namespace explains more than the mount does.
-    if as_nobody(&machine, &["--version"]).is_none() || !has_own_proc_options() || is_container() {
+    if as_nobody(&machine, &["--version"]).is_none() {
+        return;
+    }
+    if !has_own_proc_options() || is_container() {
+        eprintln!("skipped: this kernel or container does not allow mounting /proc with options");
         return;
     }
     let folder = machine.folder().join("proc");
@@ -345,6 +349,9 @@ fn as_nobody(machine: &Machine, words: &[&str]) -> Option<Command> {
         command
     };
     let can_be_had = command(&["--version"]).output().is_ok_and(|tried| tried.status.success());
+    if !can_be_had {
+        eprintln!("skipped: only root can run a program as another user");
+    }
     can_be_had.then(|| command(words))
 }
 

@@ -65,9 +65,36 @@ fn a_hundred_hostile_recordings_delay_it_by_less_than_a_second() {
     let (account, after) = timed(&machine, &hostile);
 
     let holders = account["devices"][0]["holders"].as_array().unwrap();
-    assert_eq!(holders.iter().filter(|holder| holder["recording"].is_object()).count(), 101);
+    let has_recording = |holder: &&Value| holder["recording"].is_object();
+    // 34 dense ones and the honest one; of the others, those for which a busy machine leaves no time to look.
+    let count = holders.iter().filter(has_recording).count();
+    assert!((35..=101).contains(&count), "{count}");
     let holder = holders.iter().find(|holder| holder["pid"] == honest).unwrap();
     assert_eq!(holder["recording"]["live_bytes"], 64 << 20, "the small one is still read: {holder:#}");
     println!("{before:?} without and {after:?} with 100 hostile recordings");
     assert!(after < before + Duration::from_secs(1), "{before:?} without, {after:?} with them");
+}
+
+/// Only a recording is recommended to `why`, which would wait for a pipe, whatever has such a name.
+#[test]
+fn a_file_with_the_name_of_a_recording_need_not_be_one() {
+    let mut machine = Machine::new("named-recordings");
+    let folder = machine.folder().to_owned();
+    let whole = beginning(&Header::default());
+    fs::write(folder.join("whole.room"), &whole).unwrap();
+    fs::write(folder.join("notes.room"), "minutes of the meeting").unwrap();
+    fs::write(folder.join("short.room"), &whole[..4]).unwrap();
+    assert!(Command::new("mkfifo").arg(folder.join("pipe.room")).status().unwrap().success());
+    std::os::unix::fs::symlink("/dev/null", folder.join("device.room")).unwrap();
+    let files = ["whole.room", "notes.room", "short.room", "pipe.room", "device.room"];
+    let scenario = processes(&mut machine, &files, files.len());
+    // A file that cannot be opened within 20 ms keeps its name, so a busy machine gets several attempts.
+    let mut shown = String::new();
+    let is_advised = (0..10).any(|_| {
+        let output = machine.makeroom(&scenario, &["ps"]).env("COLUMNS", "200").output().unwrap();
+        shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut advised = shown.lines().filter(|line| line.contains("makeroom why"));
+        advised.next().is_some_and(|line| line.contains("whole.room")) && advised.next().is_none()
+    });
+    assert!(is_advised, "{shown}");
 }

@@ -138,16 +138,18 @@ fn more_silent_clients_than_there_is_room_for_are_sent_away() {
 #[test]
 fn a_collector_that_refuses_is_said_once() {
     let machine = Machine::new("no-collector");
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let collector = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut command = machine.makeroom("", &["serve", "--listen", "127.0.0.1:0", "--interval", "0.1"]);
-    command.args(["--otlp", &format!("http://{closed}")]);
+    command.args(["--otlp", &format!("http://{}", collector.local_addr().unwrap())]);
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(Duration::from_secs(1));
+    for _ in 0..5 {
+        receive(&collector, "503 Service Unavailable");
+    }
     std::process::Command::new("kill").arg(child.id().to_string()).status().unwrap();
     let mut said = String::new();
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    assert_eq!(said.matches("/v1/metrics: Connection refused").count(), 1, "{said}");
+    assert_eq!(said.matches("/v1/metrics: returned 503").count(), 1, "{said}");
 }
 
 /// Regression: 64 clients that never read blocked it forever.
@@ -217,7 +219,7 @@ fn a_collector_gets_the_conventions_metrics() {
     let endpoint = format!("http://{}", collector.local_addr().unwrap());
     let _server = Server::start(&machine, "", &["--otlp", &endpoint, "--interval", "0.2"]);
     for _ in 0..2 {
-        let (head, body) = receive(&collector);
+        let (head, body) = receive(&collector, "200 OK");
         assert!(head.starts_with("POST /v1/metrics HTTP/1.1\r\n"), "{head}");
         assert!(head.to_ascii_lowercase().contains("content-type: application/json"), "{head}");
         let metrics = &body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"];
@@ -229,8 +231,8 @@ fn a_collector_gets_the_conventions_metrics() {
     }
 }
 
-/// One request to a collector: its head and its body.
-fn receive(collector: &TcpListener) -> (String, Value) {
+/// One request to a collector, which it answers with a status: its head and its body.
+fn receive(collector: &TcpListener, status: &str) -> (String, Value) {
     let (stream, _) = collector.accept().unwrap();
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
@@ -250,6 +252,6 @@ fn receive(collector: &TcpListener) -> (String, Value) {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
-    reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").unwrap();
+    write!(reader.get_mut(), "HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\n{{}}").unwrap();
     (head, serde_json::from_slice(&body).unwrap())
 }

@@ -1,5 +1,5 @@
 // Counts the signals it receives: writes its parent's process id to "ready", waits for "go", then writes the counts to
-// "got". The first argument picks what else it does: "stop" leaves the stop signals at their default action, "group"
+// "got". Until then, "heard" has the number of signals so far. The first argument picks what else it does: "stop" leaves the stop signals at their default action, "group"
 // sends SIGUSR1 to its own process group, "parent" sends SIGUSR1 to its parent.
 #define _GNU_SOURCE
 #include <signal.h>
@@ -29,8 +29,17 @@ int main(int argc, char **argv) {
     write_file("ready", text);
     if (!strcmp(mode, "group")) kill(0, SIGUSR1);
     if (!strcmp(mode, "parent")) kill(getppid(), SIGUSR1);
-    while (access("go", F_OK)) usleep(2000);
-    usleep(100000);
+    int written = 0;
+    while (access("go", F_OK)) {
+        int heard = 0;
+        for (int signal = 1; signal <= 64; signal++) heard += counts[signal];
+        if (heard != written) {
+            sprintf(text, "%d", heard);
+            write_file("heard", text);
+            written = heard;
+        }
+        usleep(2000);
+    }
     int length = 0;
     for (int signal = 1; signal <= 64; signal++) {
         if (counts[signal]) length += sprintf(text + length, "%d:%d ", signal, counts[signal]);

@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::stage::{Stage, send};
+use crate::stage::{Stage, send, state};
 
 #[test]
 fn the_end_is_the_programs() {
@@ -70,7 +70,11 @@ fn after_the_program_a_signal_ends_the_command_at_once() {
             assert!(begin.elapsed() < Duration::from_secs(20));
             std::thread::sleep(Duration::from_millis(1));
         }
-        std::thread::sleep(Duration::from_millis(300));
+        let begin = Instant::now();
+        while !is_writing(own) {
+            assert!(begin.elapsed() < Duration::from_secs(60), "it never waits for its reader");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         assert_eq!(run.try_wait().unwrap(), None, "it waits for its reader");
         send(own, signal);
         let begin = Instant::now();
@@ -86,6 +90,16 @@ fn after_the_program_a_signal_ends_the_command_at_once() {
         let _ = run.kill();
         assert_eq!(status.and_then(|status| status.signal()), Some(signal));
     }
+}
+
+/// Whether a thread of a process waits for the reader of a pipe; where the kernel does not tell what it waits for, whether
+/// all of them wait.
+fn is_writing(process: i32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let waits: Vec<String> =
+        tasks.filter_map(|task| std::fs::read_to_string(task.path().join("wchan")).ok()).collect();
+    let is_unknown = waits.iter().all(|wait| wait == "0");
+    waits.iter().any(|wait| wait.contains("pipe")) || is_unknown && state(process) == Some('S')
 }
 
 /// Only regular files are read, whatever the program's processes report.

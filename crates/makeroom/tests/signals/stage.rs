@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// The signal with the highest number.
+const LAST: i32 = 64;
+
 /// The directory of one test.
 pub(crate) struct Stage {
     pub(crate) folder: PathBuf,
@@ -88,8 +91,31 @@ impl Stage {
         (parent.parse().unwrap(), own.parse().unwrap())
     }
 
-    /// Ends `ears` and returns its counts.
-    pub(crate) fn counts(&self) -> Vec<String> {
+    /// Waits until `ears` has received this many signals.
+    pub(crate) fn hears(&self, count: usize) {
+        let end = Instant::now() + Duration::from_secs(60);
+        let heard = || fs::read_to_string(self.folder.join("heard")).ok()?.parse().ok();
+        while heard().unwrap_or(0) < count {
+            assert!(Instant::now() < end, "ears received {:?} of {count} signals", heard());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends `ears`, which has received `count` signals, and returns its counts.
+    ///
+    /// A last signal is sent through `parent`, and is taken out of the result. The kernel delivers it after all others
+    /// that are pending, so a signal that is forwarded twice has arrived before it.
+    pub(crate) fn counts(&self, parent: i32, count: usize) -> Vec<String> {
+        self.hears(count);
+        send(parent, LAST);
+        self.hears(count + 1);
+        let mut got = self.end();
+        assert_eq!(got.pop(), Some(format!("{LAST}:1")), "{got:?}");
+        got
+    }
+
+    /// Ends `ears` at once and returns its counts.
+    pub(crate) fn end(&self) -> Vec<String> {
         self.write("go", b"go");
         let end = Instant::now() + Duration::from_secs(60);
         while !self.folder.join("got").exists() {

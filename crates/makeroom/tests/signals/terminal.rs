@@ -1,7 +1,5 @@
 //! Keys, and signals while the program is on a terminal.
 
-use std::time::Duration;
-
 use crate::stage::{Stage, send, state, wait_until_stopped};
 
 #[test]
@@ -10,17 +8,17 @@ fn a_key_of_the_terminal_arrives_once() {
         for place in ["leader", "shell"] {
             let stage = Stage::new(&format!("key-{place}-{input}"));
             for round in 0..4 {
-                for name in ["ready", "go", "got"] {
+                for name in ["ready", "go", "got", "heard"] {
                     let _ = std::fs::remove_file(stage.folder.join(name));
                 }
                 let mut run = stage.on_terminal(place, input, &["./ears"]).spawn().unwrap();
-                stage.ready();
+                let (parent, _) = stage.ready();
                 // Ctrl-C, Ctrl-\, Ctrl-Z.
-                for key in [b"\x03", b"\x1c", b"\x1a"] {
+                for (count, key) in [(1, b"\x03"), (2, b"\x1c"), (3, b"\x1a")] {
                     stage.write("type", key);
-                    std::thread::sleep(Duration::from_millis(150));
+                    stage.hears(count);
                 }
-                let got = stage.counts();
+                let got = stage.counts(parent, 3);
                 assert!(run.wait().unwrap().success());
                 assert_eq!(got, ["2:1", "3:1", "20:1"], "{place}, {input}, round {round}");
             }
@@ -34,11 +32,11 @@ fn a_signal_from_kill_arrives_on_a_terminal_too() {
         let stage = Stage::new(&format!("kill-{input}"));
         let mut run = stage.on_terminal("shell", input, &["./ears"]).spawn().unwrap();
         let (parent, _) = stage.ready();
-        for signal in [2, 3, 28, 15, 20] {
+        for (count, signal) in (1..).zip([2, 3, 28, 15, 20]) {
             send(parent, signal);
-            std::thread::sleep(Duration::from_millis(100));
+            stage.hears(count);
         }
-        let got = stage.counts();
+        let got = stage.counts(parent, 5);
         assert!(run.wait().unwrap().success());
         assert_eq!(got, ["2:1", "3:1", "15:1", "20:1", "28:1"], "{input}");
     }
@@ -52,8 +50,8 @@ fn a_lost_terminal_is_passed_on() {
     stage.ready();
     run.kill().unwrap();
     run.wait().unwrap();
-    std::thread::sleep(Duration::from_millis(200));
-    let got = stage.counts();
+    stage.hears(1);
+    let got = stage.end();
     assert_eq!(got.first().map(String::as_str), Some("1:1"), "{got:?}");
 }
 
@@ -78,12 +76,15 @@ fn a_stopped_program_stops_the_job_and_goes_on_with_it() {
         send(leader, 10);
         wait_until_stopped(own, false);
         wait_until_stopped(parent, false);
-        std::thread::sleep(Duration::from_millis(200));
+        // SIGCONT, and another signal that only a running command forwards to a running program.
+        stage.hears(2 * round + 1);
+        send(parent, 10);
+        stage.hears(2 * round + 2);
         assert_ne!((state(parent), state(own)), (Some('T'), Some('T')), "round {round}: stopped again");
     }
-    let got = stage.counts();
+    let got = stage.counts(parent, 6);
     assert!(run.wait().unwrap().success());
-    assert_eq!(got, ["18:3"]);
+    assert_eq!(got, ["10:3", "18:3"]);
 }
 
 /// A program that ignores Ctrl-Z keeps its terminal.
@@ -93,9 +94,10 @@ fn a_program_that_does_not_stop_does_not_stop_the_job() {
     let mut run = stage.on_terminal("shell", "terminal", &["./ears"]).spawn().unwrap();
     let (parent, _) = stage.ready();
     stage.write("type", b"\x1a");
-    std::thread::sleep(Duration::from_millis(300));
+    stage.hears(1);
     assert_ne!(state(parent), Some('T'));
-    stage.counts();
+    // A stopped command would not forward the last signal.
+    stage.counts(parent, 1);
     assert!(run.wait().unwrap().success());
     assert!(!stage.folder.join("stopped").exists());
 }

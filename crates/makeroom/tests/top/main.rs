@@ -1,6 +1,6 @@
 //! `makeroom top` on a pseudo-terminal of 80 columns: holders, lines of a recorded program, a terminal without cursor
 //! control, and all ways to end.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may panic, and says what it skips")]
 
 #[path = "../support/machine.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
@@ -31,7 +31,7 @@ impl Drop for Terminal {
 }
 
 impl Terminal {
-    /// `None` if no pseudo-terminal is available.
+    /// `None` if no pseudo-terminal is available; the test is skipped then.
     fn start(machine: &Machine, kind: &str, before: &str) -> Option<Self> {
         // `script` runs a program on a pseudo-terminal.
         let makeroom = env!("CARGO_BIN_EXE_makeroom");
@@ -46,7 +46,10 @@ impl Terminal {
             .env("MAKEROOM_SIMNVML", machine.scenario("orphan=0:1GiB"))
             .env("TERM", kind)
             .env("SHELL", "/bin/sh");
-        let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
+        let Ok(mut child) = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() else {
+            eprintln!("skipped: `script` is not installed, which provides a terminal");
+            return None;
+        };
         let keys = child.stdin.take().unwrap();
         let mut output = child.stdout.take().unwrap();
         let written = Arc::new(Mutex::new(Vec::new()));
@@ -68,6 +71,28 @@ impl Terminal {
             std::thread::sleep(Duration::from_millis(50));
         }
         self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits until a text was written this many times.
+    fn wait_for(&self, wanted: &str, times: usize) {
+        let began = Instant::now();
+        while text(&self.written.lock().unwrap()).matches(wanted).count() < times {
+            assert!(
+                began.elapsed() < Duration::from_secs(30),
+                "{wanted} is not {times} times in\n{}",
+                self.screen()
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The process of `top`: the only child of the program that gives it a terminal.
+    fn pid(&self) -> String {
+        let script = self.child.id();
+        let children = std::fs::read_to_string(format!("/proc/{script}/task/{script}/children")).unwrap();
+        let pid = children.trim().to_owned();
+        assert!(!pid.is_empty() && !pid.contains(' '), "children of script: {children:?}");
+        pid
     }
 
     /// The screen as it is.
@@ -119,10 +144,7 @@ fn a_terminal_that_can_only_print_gets_every_look_as_text() {
     let pid = machine.hold(&["memory", "1024"]);
     let Some(mut terminal) = Terminal::start(&machine, "dumb", "") else { return };
     // The third account has scrolled the first one up. Ctrl-C then ends it.
-    for _ in 0..3 {
-        terminal.press(&pid.to_string(), "");
-        std::thread::sleep(Duration::from_millis(500));
-    }
+    terminal.wait_for(&pid.to_string(), 3);
     terminal.press(&pid.to_string(), "\u{3}");
     let (_, shown) = terminal.end();
     assert!(!shown.contains('\u{1b}'), "{shown:?}");
@@ -133,8 +155,9 @@ fn a_terminal_that_can_only_print_gets_every_look_as_text() {
 #[test]
 fn whoever_ends_it_gets_the_terminal_back() {
     let machine = Machine::new("ended");
-    let ends = "timeout --foreground -s TERM --preserve-status 3";
-    let Some(terminal) = Terminal::start(&machine, "xterm", ends) else { return };
+    let Some(mut terminal) = Terminal::start(&machine, "xterm", "") else { return };
+    terminal.press("GPU", "");
+    assert!(Command::new("kill").arg(terminal.pid()).status().unwrap().success());
     let (status, shown) = terminal.end();
     assert_eq!(status, Some(0), "{shown}");
     let (taken, given_back) = (shown.find("\u{1b}[?1049h"), shown.rfind("\u{1b}[?1049l"));
@@ -149,10 +172,7 @@ fn a_terminal_that_is_gone_ends_it() {
         // SIGHUP is ignored, so it can only notice by the terminal itself.
         let Some(mut terminal) = Terminal::start(&machine, kind, "env --ignore-signal=HUP") else { return };
         terminal.press("GPU", "");
-        let script = terminal.child.id();
-        let children = std::fs::read_to_string(format!("/proc/{script}/task/{script}/children")).unwrap();
-        let pid = children.trim().to_owned();
-        assert!(!pid.is_empty() && !pid.contains(' '), "children of script: {children:?}");
+        let pid = terminal.pid();
         terminal.child.kill().unwrap();
         let began = Instant::now();
         while std::fs::exists(format!("/proc/{pid}")).unwrap() {

@@ -174,7 +174,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             "The log mentions pinned memory or asynchronous copies: the driver returns the same error when it cannot pin host memory.",
         );
     } else if CONTEXT_CALL.is_match(line) && line.contains("nvenc") {
-        // Each encoder opens a context of its own, so the holder may be the same program.
+        // Each encoder opens its own context, so the holder may be the same program.
         facts.state(
             Cause::OtherProcesses,
             Certainty::Possible,

@@ -1,5 +1,5 @@
-//! What the driver and the compiler say when a kernel cannot be launched or built for want of a multiprocessor's
-//! resources, or when its own heap is full. None of it is about the GPU's memory.
+//! Errors of the driver and the compiler when a kernel needs more of a multiprocessor's resources than there are, or
+//! when the in-kernel heap is full. They are not about the GPU's memory.
 //!
 //! | wording | where |
 //! |---|---|
@@ -95,11 +95,17 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     Some(facts)
 }
 
-/// What is needed and what there is, where the text says.
+/// The static shared memory that ptxas rejects, and its limit.
+pub(crate) fn shared_data(text: &str) -> Option<(Bytes, Bytes)> {
+    let found = SHARED_DATA.captures(text)?;
+    let bytes = |group: usize| u64::from_str_radix(&found[group], 16).ok().map(Bytes::new);
+    Some((bytes(1)?, bytes(2)?))
+}
+
+/// The needed and the available amount, where the text gives both.
 fn amounts(text: &str) -> Option<(Bytes, Bytes)> {
-    if let Some(found) = SHARED_DATA.captures(text) {
-        let bytes = |group: usize| u64::from_str_radix(&found[group], 16).ok().map(Bytes::new);
-        return Some((bytes(1)?, bytes(2)?));
+    if let Some(amounts) = shared_data(text) {
+        return Some(amounts);
     }
     let found = BOTH_SIZES.captures(text)?;
     let mut sizes =

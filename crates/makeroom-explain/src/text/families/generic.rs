@@ -9,11 +9,12 @@ use regex::Regex;
 
 use super::phrases::is_in_patch;
 use crate::text::call::Call;
-use crate::text::facts::{Facts, Resource, Severity};
+use crate::text::facts::{Facts, Severity};
 use crate::text::family::Family;
 use crate::text::figures::{find_size, pattern};
 use crate::text::identifiers::without_names;
 use crate::text::log::Passage;
+use crate::text::placement;
 use crate::text::site::source_line;
 
 pub(crate) const FAMILY: Family = Family {
@@ -224,16 +225,6 @@ static LONG: LazyLock<Regex> = LazyLock::new(|| {
 static FOREIGN: LazyLock<Regex> = LazyLock::new(|| pattern(r"显存|内存|メモリ|메모리|памят"));
 static ERROR: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)error|exception|错误[:：]|out of memory|OOM|CUDA|failed|alloc"));
-/// Words that make it device memory.
-static DEVICE: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"(?i)\bcuda\b|\bxpu\b|\bnpu\b|cuda[._]|\bgpu|gpu memory|OutOfDeviceMemory|OUT_OF_DEVICE_MEMORY|vram|video memory|device memory|\bon (?:the )?device\b|\bdevice (?:pool|arena|buffer|capacity|allocation)|\bon device \d|graphics (?:card|memory)|video (?:card|ram)|cuda[A-Z]|显存|\bvulkan|\bopencl|\bhip\b",
-    )
-});
-/// Words that make it host memory, or leave it open.
-static HOST: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?i)\bhost\b|pinned|\bRAM\b|\bcpu\b|system memory"));
-
 /// An error whose last words were cut off, as a search result or a screenshot does.
 static CUT_OFF: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i)\b(?:CUDA|HIP|runtime|driver) error: o(?:u(?:t(?: (?:o(?:f(?: (?:m\w{0,5})?)?)?)?)?)?)?$")
@@ -265,33 +256,6 @@ pub(super) fn is_no_failure(line: &str) -> bool {
     NO_FAILURE.is_match(line)
 }
 
-/// Whose memory a line is about.
-pub(super) fn resource_of(line: &str) -> Resource {
-    if DEVICE.is_match(line) && !HOST.is_match(line) { Resource::Device } else { Resource::Unknown }
-}
-
-/// Whose memory a failure is about, by its line or else by the lines around it, if they name only one kind.
-fn resource_in(passage: &Passage<'_>, text: &str) -> Resource {
-    static GPU: LazyLock<Regex> = LazyLock::new(|| {
-        pattern(
-            r"(?i)\bvram\b|\bgpu (?:memory|ram|mem)\b|device:GPU:\d|\b(?:on|with|of|using|have|has) (?:an?|my|our|the|one|single|two|four|eight|\d+ ?x?) ?(?:nvidia |tesla |geforce |amd |intel )?(?:A10G?|A100|A6000|A5000|A4000|H100|H200|B200|V100|P100|P40|T4|L4|L40S?|K80|RTX|GTX|MI\d{2,3}|gpus?)\b|\bcuda:\d\b|torch\.cuda|\bprofile_run\b|\bcuda (?:error|failure|out of memory)|CUDA_ERROR_OUT",
-        )
-    });
-    static HOST_TEXT: LazyLock<Regex> = LazyLock::new(|| {
-        pattern(
-            r"(?i)\b(?:system|host|cpu|main|physical) (?:memory|ram)\b|\d ?GB (?:of )?RAM\b|\bRAM (?:usage|is|runs)\b|\bswap\b|\bkilled\b|oom[- ]?kill|\bnot? (?:a )?gpu\b|\bcpu[- ]only\b",
-        )
-    });
-    match resource_of(text) {
-        Resource::Unknown if HOST.is_match(text) => Resource::Unknown,
-        Resource::Unknown => {
-            let any = |words: &Regex| passage.all().any(|line| words.is_match(line));
-            if any(&GPU) && !any(&HOST_TEXT) { Resource::Device } else { Resource::Unknown }
-        }
-        known => known,
-    }
-}
-
 /// A text with at most this many lines is the message itself.
 const SHORTEST_TEXT: usize = 2;
 
@@ -313,7 +277,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let is_marked = || MARK.is_match(text) || MARK.is_match(passage.prefix());
     let has_output = || passage.all().chain(passage.others()).any(|line| OUTPUT.is_match(line));
     let is_cut_off = CUT_OFF.is_match(text);
-    // Below the title a person's sentence is told apart by its log, if there is one.
+    // Below the title, a person's sentence is distinguished by its log, if there is one.
     let is_title = || passage.line_number == 1 || passage.prefix().is_empty() && text.starts_with("# ");
     let is_reported = || is_title() && REPORTED.is_match(text);
     let is_short = SHORT.is_match(text) && (is_reported() || is_marked() || has_output());
@@ -321,7 +285,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if !is_about_memory || !(is_cut_off || STRONG.is_match(text) || is_marked() || SHORT.is_match(text)) {
         return None;
     }
-    // In these languages a sentence is not told from an error by its words.
+    // In these languages, the words do not distinguish a sentence from an error.
     if FOREIGN.is_match(text) && !ERROR.is_match(text) {
         return None;
     }
@@ -337,7 +301,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         line: passage.line_number,
         quote: passage.line().to_owned(),
         severity,
-        resource: resource_in(passage, text),
+        resource: placement::of_line(text),
         request: find_size(&REQUEST, text).or(call.request),
         free: find_size(&FREE, text).or_else(|| find_size(&FREE_AFTER, text)).or(call.free),
         site: source_line(text),
@@ -354,7 +318,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::text::facts::Resource;
     use crate::text::find::facts_in;
 
     #[test]

@@ -107,7 +107,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     Some(facts)
 }
 
-/// Whether the operating system reports it: a call's name or its number stands before the words.
+/// Whether the operating system reports it: the words follow a call's name or an error number.
 fn is_of_system(line: &str) -> bool {
     static SYSTEM: LazyLock<Regex> = LazyLock::new(|| {
         pattern(

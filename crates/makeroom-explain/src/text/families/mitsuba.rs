@@ -1,4 +1,4 @@
-//! Mitsuba on Enoki and Dr.Jit. When it goes down it tells how much it frees: that is what it held.
+//! Mitsuba on Enoki and Dr.Jit. When it fails, it reports how much it frees: that is the memory it held.
 //!
 //! | versions | wording |
 //! |---|---|

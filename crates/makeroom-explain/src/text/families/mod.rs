@@ -3,7 +3,7 @@
 pub(super) mod catboost;
 pub(super) mod ctranslate2;
 pub(super) mod cuda_driver;
-pub(super) mod cuda_kernel;
+pub(crate) mod cuda_kernel;
 pub(super) mod cuda_libraries;
 pub(super) mod cupy;
 pub(super) mod darknet;

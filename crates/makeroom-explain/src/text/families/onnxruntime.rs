@@ -5,7 +5,7 @@
 //! | `bfc_arena.cc:368 … Failed to allocate memory for requested buffer of size 123` | the arena could not grow, on the device or on the host |
 //! | `bfc_arena.cc:376 … Available memory of 512 is smaller than requested bytes of 4096` | the arena is at its own limit (`gpu_mem_limit`, `max_mem`) |
 //! | `Creating BFCArena for Cuda with following configs: … memory limit: 123` | that limit |
-//! | `CUDA failure 2: out of memory ; GPU=0 ; … ; expr=cudaMalloc(…)` | a call of its own failed |
+//! | `CUDA failure 2: out of memory ; GPU=0 ; … ; expr=cudaMalloc(…)` | one of its own calls failed |
 //! | `CUBLAS failure 3`, `CUDNN failure 4: CUDNN_STATUS_ALLOC_FAILED` | a library got no memory |
 
 use std::sync::LazyLock;

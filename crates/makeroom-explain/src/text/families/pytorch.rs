@@ -2,7 +2,7 @@
 //!
 //! | versions | wording |
 //! |---|---|
-//! | 1.0 – 1.3 | `(GPU 0; 11.17 GiB total capacity; 4.37 GiB already allocated; 388 MiB free; 6.04 GiB cached)`; *cached* is what nobody uses |
+//! | 1.0 – 1.3 | `(GPU 0; 11.17 GiB total capacity; 4.37 GiB already allocated; 388 MiB free; 6.04 GiB cached)`; *cached* is unused memory |
 //! | 1.4 – 2.0 | `… 13.91 GiB reserved in total by PyTorch)`; *reserved* includes what is used; from 1.8 `… 4.48 GiB allowed;` |
 //! | 2.1 – | `GPU 0 has a total capacty of … of which … is free. Process 23489 has … memory in use. Of the allocated memory … is allocated by PyTorch, and … is reserved by PyTorch but unallocated.` |
 //!

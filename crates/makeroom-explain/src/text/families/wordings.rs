@@ -11,13 +11,14 @@ use std::sync::LazyLock;
 use makeroom_core::Bytes;
 use regex::Regex;
 
-use super::generic::{is_error, is_no_failure, resource_of};
+use super::generic::{is_error, is_no_failure};
 use super::phrases::is_in_patch;
 use crate::text::call::Call;
 use crate::text::facts::{Facts, Resource};
 use crate::text::family::Family;
 use crate::text::figures::{captured_size, pattern};
 use crate::text::log::Passage;
+use crate::text::placement;
 use crate::text::site::source_line;
 use crate::{Cause, Certainty};
 
@@ -330,7 +331,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if !(is_told || is_said && is_stated(passage)) {
         return None;
     }
-    let resource = resource_of(line);
+    let resource = placement::of_line(line);
     let call = Call::read(line);
     let (request, free) = shortfall.unzip();
     let mut facts = Facts {

@@ -16,12 +16,17 @@ static SET: LazyLock<Regex> = LazyLock::new(|| {
         r#"(?ix)
         --mem(?:-per-cpu|-per-gpu|ory|ory-limit)?[=\ ](?P<a>\d+)(?P<au>[KMGT]?)
       | \b(?:h_vmem|s_vmem|mem|vmem|pmem)=(?P<b>\d+)(?P<bu>[KMGT])B?
-      | \bmemory(?:\ limit|\ to)?[*]{0,2}:?[*]{0,2}\s*["']?(?P<c>\d+)(?P<cu>[KMGT])i
+      | \bmemory(?:\ limit)?(?:\ (?:to|was|is|of))?[*]{0,2}:?[*]{0,2}\s*["'`]?(?P<c>\d+)(?P<cu>[KMGT])i
+      | \bmemory\ limit\b[^.\n\d]{0,40}(?P<g>\d+)(?P<gu>[KMGT])i
       | \bReqMem\S*\s*[=:]\s*(?P<d>\d+)(?P<du>[KMGT])
       | \bmemory:\ usage\ \d+kB,\ limit\ (?P<e>\d+)(?P<eu>k)B
       | \bexceeded\ (?:job|step)?\ ?memory\ limit\ \((?:\d+)\ >\ (?P<f>\d+)\)
         "#,
     )
+});
+/// A limit that a person raises: "6Gi -> 10Gi", "from 512Mi to 2Gi".
+static RAISED: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)\b(\d+)([KMGT])i?B?[`*\x22']{0,3} ?(?:→|->|=>|to) ?[`*\x22']{0,3}(\d+)([KMGT])i?B?\b")
 });
 /// What a scheduler says that the job used and was allowed: Slurm in KB, Torque in MB.
 static USED: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)limit \((\d{2,9}) ?> ?(\d{2,9})\)"));
@@ -147,14 +152,28 @@ fn kubernetes(situation: &Situation<'_>, aim: u64, present: Option<Bytes>) -> Ve
     fixes
 }
 
+/// The limit that the text itself raises to, in gibibytes.
+fn raised(situation: &Situation<'_>) -> Option<u64> {
+    let lines = situation.settings.parts().into_iter().flat_map(str::lines);
+    lines.filter(|line| line.contains("imit") || line.contains("emory")).take(200).find_map(|line| {
+        let found = RAISED.captures(line)?;
+        let (from, to) = (binary_size(&found[1], &found[2])?, binary_size(&found[3], &found[4])?);
+        (to > from && to <= Bytes::gib(4096)).then(|| to.get().div_ceil(1 << 30).max(1))
+    })
+}
+
 /// The limit of a service without a GPU, in gibibytes, where the text shows none.
 const SMALL_CONTAINER: u64 = 8;
 
 /// The limit of a container, in gibibytes: services without a GPU have less than jobs with one.
 fn container_aim(situation: &Situation<'_>, aim: u64, present: Option<Bytes>) -> u64 {
     let has_gpu = ["gpu", "cuda", "torch", "nvidia"].iter().any(|words| situation.settings.mentions(words));
+    if let Some(raised) = raised(situation) {
+        return raised;
+    }
     match present {
-        Some(limit) if limit < Bytes::gib(2) && !has_gpu => limit.scaled(4.0).get().div_ceil(1 << 30),
+        // A container this small does not hold the model.
+        Some(limit) if limit < Bytes::gib(2) => limit.scaled(4.0).get().div_ceil(1 << 30),
         None if !has_gpu && needed(situation).is_none() => SMALL_CONTAINER,
         _ => aim,
     }
@@ -165,7 +184,7 @@ fn present(situation: &Situation<'_>) -> Option<Bytes> {
     let stated = || {
         situation.settings.parts().iter().find_map(|part| {
             let found = SET.captures(part)?;
-            let (number, unit) = ["a", "b", "c", "d", "e"]
+            let (number, unit) = ["a", "b", "c", "d", "e", "g"]
                 .iter()
                 .find_map(|group| Some((found.name(group)?, found.name(&format!("{group}u"))?)))?;
             // A number alone is in mebibytes, as Slurm has it.

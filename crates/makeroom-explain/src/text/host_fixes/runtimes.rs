@@ -15,7 +15,7 @@ static HEAP: LazyLock<Regex> = LazyLock::new(|| pattern(r"-Xmx(\d+)([kmgKMG])"))
 static ARRAY: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"array with shape \((\d+)[^)]*\)(?: and data type (\w+))?"));
 
-/// The steps where the quoted line, or marks in the text, show a runtime with settings of its own.
+/// The steps where the quoted line, or marks in the text, show a runtime that has its own memory settings.
 pub(super) fn steps(situation: &Situation<'_>, quote: &str) -> Option<Vec<Fix>> {
     let settings = situation.settings;
     let quotes = |words: &[&str]| words.iter().any(|words| quote.contains(words));
@@ -283,6 +283,15 @@ fn ray(situation: &Situation<'_>) -> Vec<Fix> {
 
 fn dask(situation: &Situation<'_>) -> Vec<Fix> {
     let limit = situation.facts.limit.map_or(16, |limit| gigabytes(limit.scaled(2.0)));
+    let terminate = situation.settings.number(&["memory.terminate", "terminate"]);
+    if let Some(terminate) = terminate.filter(|&share| share < 0.5) {
+        return vec![
+            Fix::new(format!(
+                "raise the share of its budget at which a worker is killed, from {terminate} to the default"
+            ))
+            .command("distributed.worker.memory.terminate: 0.95   (false: never)"),
+        ];
+    }
     vec![
         Fix::new("run fewer workers with more memory each (default: the RAM divided by the workers)")
             .command(format!("LocalCluster(n_workers=2, memory_limit='{limit}GB')")),

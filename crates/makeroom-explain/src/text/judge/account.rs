@@ -28,7 +28,7 @@ pub(crate) struct Account<'facts> {
     pub(crate) facts: &'facts Facts,
     /// What the framework took from the driver.
     pub(crate) reserved: Option<Bytes>,
-    /// What of that nobody uses.
+    /// The part of it that is cached.
     pub(crate) cached: Option<Bytes>,
     /// All that this process holds, context included; only where the text says so.
     pub(crate) own: Option<Bytes>,
@@ -67,7 +67,7 @@ impl<'facts> Account<'facts> {
         Some(self.facts.total? - self.facts.free? - own - self.others_bytes())
     }
 
-    /// What the process holds beside the framework's memory.
+    /// Memory that the process holds outside the framework.
     pub(crate) fn overhead(&self) -> Option<Bytes> {
         Some(self.own? - self.reserved?)
     }
@@ -103,7 +103,7 @@ impl<'facts> Account<'facts> {
     }
 
     /// Processes that hold a context and little else, of nearly equal size: ranks of the same job that opened this
-    /// device beside their own.
+    /// device in addition to their own.
     pub(crate) fn sibling_contexts(&self) -> Vec<&'facts ListedProcess> {
         let small = |process: &&&ListedProcess| (Bytes::mib(200)..=CONTEXT_CEILING).contains(&process.bytes);
         let contexts: Vec<&ListedProcess> = self.others.iter().filter(small).copied().collect();

@@ -9,6 +9,8 @@ mod rules;
 
 pub(crate) use account::Account;
 
+use makeroom_core::Bytes;
+
 use super::context::Context;
 use super::facts::{Facts, Resource, Statement};
 use crate::thresholds::{ABSURD, CONTEXT_CEILING};
@@ -43,7 +45,7 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
             findings.extend(rules::full_for_unknown_reason(account));
         }
     }
-    // A size that wrapped around exceeds every device; that it does is no second cause.
+    // A size that wrapped around exceeds every device; that is not a second cause.
     if findings
         .iter()
         .any(|finding| finding.cause == Cause::IntegerOrShapeBug && finding.certainty >= Certainty::Likely)
@@ -79,6 +81,9 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
     unique
 }
 
+/// A context is needed, and a cache is not: only a context of several times the cache is the reason.
+const OUTWEIGHS: u64 = 4;
+
 fn by_arithmetic(account: &Account<'_>) -> Vec<Finding> {
     if let Some(limit) = rules::artificial_limit(account) {
         let mut findings = vec![limit];
@@ -96,7 +101,7 @@ fn by_arithmetic(account: &Account<'_>) -> Vec<Finding> {
     if let Some(contradiction) = rules::contradiction(account) {
         return vec![contradiction];
     }
-    // Cached memory beyond the device's own size is no room that better packing would give.
+    // Cached memory beyond the device's size would not become available by better packing.
     if account.is_oversubscribed() {
         let mut findings: Vec<Finding> = rules::live_data_fills_device(account).into_iter().collect();
         findings.extend(
@@ -115,10 +120,9 @@ fn by_arithmetic(account: &Account<'_>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
     let overhead = rules::non_framework_overhead(account);
     let overhead_first = account.facts.private_pools.is_some()
-        || pieces
-            .as_ref()
-            .zip(overhead.as_ref())
-            .is_some_and(|(pieces, overhead)| overhead.bytes > pieces.bytes);
+        || pieces.as_ref().zip(overhead.as_ref()).is_some_and(|(pieces, overhead)| {
+            overhead.bytes > pieces.bytes.map(|bytes| Bytes::new(bytes.get().saturating_mul(OUTWEIGHS)))
+        });
     if overhead_first {
         findings.extend(overhead.clone());
     }

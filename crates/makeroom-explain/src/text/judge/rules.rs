@@ -36,7 +36,7 @@ pub(super) fn integer_or_shape_bug(account: &Account<'_>) -> Option<Finding> {
     shortage.is_absurd().then(|| Finding::new(Cause::IntegerOrShapeBug, certainty, summary).bytes(request))
 }
 
-/// A request for more host memory in one piece than nearly every machine has. More memory is no advice for it.
+/// A single host allocation larger than nearly every machine's memory. Adding memory does not help.
 pub(super) fn absurd_host_request(facts: &Facts) -> Option<Finding> {
     let request = facts
         .request
@@ -194,6 +194,8 @@ pub(super) fn live_data_fills_device(account: &Account<'_>) -> Option<Finding> {
     let facts = account.facts;
     let (shortage, live) = (account.shortage()?, facts.live?);
     let (request, total) = (shortage.request, shortage.total?);
+    // On Apple's GPUs the total is the limit that PyTorch sets itself.
+    let whole = if facts.framework == "pytorch-mps" { "PyTorch's limit of" } else { "the GPU's" };
     if account.is_oversubscribed() && live > total {
         let summary = format!(
             "{live} is live on a GPU with {total}: the driver placed the rest in system memory, and {request} more did not fit there either."
@@ -201,12 +203,11 @@ pub(super) fn live_data_fills_device(account: &Account<'_>) -> Option<Finding> {
         return Some(Finding::new(Cause::LiveDataFillsDevice, Certainty::Certain, summary).bytes(live));
     }
     if shortage.live_exceeds_device() {
-        let whole = if facts.framework == "pytorch-mps" { "PyTorch's limit of" } else { "the GPU's" };
         let summary = format!("{live} is live; with the {request} requested it exceeds {whole} {total}.");
         return Some(Finding::new(Cause::LiveDataFillsDevice, Certainty::Certain, summary).bytes(live));
     }
     let Some(free) = facts.free else {
-        let summary = format!("{live} of the GPU's {total} is live, which leaves no room for {request}.");
+        let summary = format!("{live} of {whole} {total} is live, which leaves no room for {request}.");
         return (live.share_of(total) >= NEARLY_ALL && account.others.is_empty())
             .then(|| Finding::new(Cause::LiveDataFillsDevice, Certainty::Likely, summary).bytes(live));
     };
@@ -223,10 +224,10 @@ pub(super) fn live_data_fills_device(account: &Account<'_>) -> Option<Finding> {
         return None;
     }
     let summary = if free < request {
-        format!("{live} of the GPU's {total} is live and {free} is free; {request} does not fit.")
+        format!("{live} of {whole} {total} is live and {free} is free; {request} does not fit.")
     } else {
         format!(
-            "{live} of the GPU's {total} is live; the {free} left is too little for the driver to serve {request}."
+            "{live} of {whole} {total} is live; the {free} left is too little for the driver to serve {request}."
         )
     };
     Some(Finding::new(Cause::LiveDataFillsDevice, Certainty::Likely, summary).bytes(live))

@@ -7,6 +7,7 @@ use makeroom_core::Bytes;
 
 use regex::Regex;
 
+use super::graphics;
 use super::lever::{self, Lever};
 use super::{Program, Work};
 use crate::text::environment::System;
@@ -152,9 +153,12 @@ const DIRECT3D: Program = Program {
 };
 
 const DIRECT3D_LEVERS: &[Lever] = &[
-    Lever::new("lower texture quality in the program's settings by one level", "Textures = Medium"),
-    Lever::new("render fewer pixels", "Resolution = 1920 x 1080, render scale = 75 %"),
-    Lever::new("turn off multisampling: each sample is a copy of the frame", "Anti-aliasing (MSAA) = off"),
+    Lever::new("lower texture quality in the program's settings by one level", "Textures = Medium")
+        .only(graphics::has_texture_settings),
+    Lever::new("render fewer pixels", "Resolution = 1920 x 1080, render scale = 75 %")
+        .only(graphics::has_texture_settings),
+    graphics::DISCRETE_ON_WINDOWS.only(|situation| situation.environment.system == System::Windows),
+    graphics::BROWSER_OFF_GPU,
     Lever::new(
         "enlarge the page file: Windows backs video memory with it (SystemPropertiesPerformance > Advanced > Virtual memory)",
         "Initial size = Maximum size = 32768",
@@ -174,7 +178,14 @@ fn ascend(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     match cause {
         Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice | Cause::Fragmentation => {
             let mut fixes = Vec::new();
-            if !situation.settings.mentions("PYTORCH_NPU_ALLOC_CONF") {
+            let is_mindspore =
+                ["mindspore", "Ascend kernel runtime"].iter().any(|words| situation.settings.mentions(words));
+            if is_mindspore {
+                fixes.push(
+                    Fix::new("let MindSpore reuse memory between operations (default O0)")
+                        .command("mindspore.runtime.set_memory(optimize_level=\"O1\")   (before 2.5: mindspore.set_context(memory_optimize_level=\"O1\"))"),
+                );
+            } else if !situation.settings.mentions("PYTORCH_NPU_ALLOC_CONF") {
                 fixes.push(
                     Fix::new("turn on expandable segments, so that the NPU's cache fragments less")
                         .command("export PYTORCH_NPU_ALLOC_CONF=expandable_segments:True"),

@@ -98,8 +98,32 @@ const DETECTRON: Program = Program {
         "tools/train_net.py",
     ],
     work: Work::Training,
-    advise: |situation, cause| lever::steps(situation, cause, DETECTRON_LEVERS),
+    advise: |situation, cause| {
+        lever::steps(situation, cause, if is_lazy(situation) { LAZY_LEVERS } else { DETECTRON_LEVERS })
+    },
 };
+
+/// Whether the configuration is a Python file (`LazyConfig`), which has none of the keys in capitals.
+fn is_lazy(situation: &Situation<'_>) -> bool {
+    ["LazyConfig", "lazyconfig_train_net", "detrex", "config/lazy.py", "total_batch_size"]
+        .iter()
+        .any(|words| situation.settings.mentions(words))
+}
+
+const LAZY_LEVERS: &[Lever] = &[
+    Lever::batch(
+        "lower the total batch size across all GPUs{from}, and the learning rate by the same factor",
+        "dataloader.train.total_batch_size={to}",
+        &["total_batch_size"],
+    ),
+    Lever::switch("train in 16-bit precision", "train.amp.enabled=True", &["amp.enabled"]),
+    Lever::new(
+        "recompute the backbone's activations in the backward pass",
+        "model.backbone.use_checkpoint=True",
+    )
+    .unless_said(&["use_checkpoint=True"])
+    .only(|situation| situation.settings.mentions("swin")),
+];
 
 const DETECTRON_LEVERS: &[Lever] = &[
     Lever::batch(

@@ -173,6 +173,15 @@ const CAFFE: Program = Program {
 };
 
 const CAFFE_LEVERS: &[Lever] = &[
+    Lever::new(
+        "build without CUDA: a build with it opens the GPU in CPU mode too (Makefile.config, then rebuild)",
+        "CPU_ONLY := 1",
+    )
+    .only(|situation| {
+        ["solver_mode: CPU", "CPU mode", "CPU-only", "cpu only"]
+            .iter()
+            .any(|words| situation.settings.mentions(words))
+    }),
     Lever::batch(
         "lower batch_size{from} in the train and test layers, and accumulate with iter_size in the solver",
         "batch_size: {to}\niter_size: {steps}",

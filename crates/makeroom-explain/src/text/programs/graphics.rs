@@ -298,7 +298,7 @@ const WGPU_RUST_LEVERS: &[Lever] = &[
     }),
     Lever::new(
         "let wgpu free dropped buffers and textures: it does so only when the device is polled",
-        "device.poll(wgpu::Maintain::Wait);",
+        "device.poll(wgpu::PollType::Wait)   (up to wgpu 24: wgpu::Maintain::Wait)",
     )
     .unless_said(&["device.poll("]),
     Lever::new(
@@ -370,14 +370,38 @@ const VULKAN_SOURCE_LEVERS: &[Lever] = &[
     .variable(),
 ];
 
+/// Whether the text shows that the program has settings for textures, as games do.
+pub(super) fn has_texture_settings(situation: &Situation<'_>) -> bool {
+    let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
+    let is_emulator = || says(&["emulat", "PS4", "psOff", "yuzu", "ryujinx"]);
+    says(&["texture quality", "texture pool", "CreateTexture", "graphics settings", "Proton", "in-game"])
+        || says(&["game", "Steam"]) && !is_emulator()
+}
+
+/// The setting that keeps a browser off the GPU.
+pub(super) const BROWSER_OFF_GPU: Lever = Lever::new(
+    "keep the browser off the GPU while the program runs: it holds up to 1 GB",
+    "Chrome, Edge: Settings > System > Use graphics acceleration when available = off",
+);
+/// The Windows setting that assigns a GPU to a program.
+pub(super) const DISCRETE_ON_WINDOWS: Lever = Lever::new(
+    "run the program on the discrete GPU, if the machine has two",
+    "Settings > System > Display > Graphics > PROGRAM > Options = High performance",
+);
+
 const VULKAN_LEVERS: &[Lever] = &[
+    Lever::new("lower texture quality in the program's settings by one level", "Textures = Medium")
+        .only(has_texture_settings),
+    Lever::new("render at a lower resolution", "Resolution = 1920 x 1080, render scale = 75 %")
+        .only(has_texture_settings),
     Lever::new(
-        "lower texture quality in the program's settings",
-        "Textures = Medium, texture pool = 1000 MB",
-    ),
-    Lever::new("render at a lower resolution", "Resolution = 1920 x 1080, render scale = 75 %"),
-    Lever::new("close other programs that draw: a browser keeps up to 1 GB", "nvidia-smi")
-        .only(|situation| situation.environment.system == System::Windows),
+        "run on the discrete GPU, if the machine has two: an integrated one has a small heap",
+        "VK_DRIVER_FILES=/usr/share/vulkan/icd.d/nvidia_icd.json",
+    )
+    .only(|situation| situation.environment.system == System::Linux)
+    .variable(),
+    DISCRETE_ON_WINDOWS.only(|situation| situation.environment.system == System::Windows),
+    BROWSER_OFF_GPU.only(|situation| matches!(situation.environment.system, System::Windows | System::Linux)),
     Lever::new("enlarge the memory that the BIOS gives an integrated GPU", "UMA Frame Buffer Size = 4G")
         .only(|situation| {
             ["Vega", "Radeon Graphics", "Iris", "UHD", "integrated"]
@@ -406,7 +430,9 @@ mod tests {
             ("Ruffle", format!("ruffle_desktop\n{vulkan}"), "--quality low", ("ruffle --graphics gl", "--graphics gl")),
             ("the video editor", format!("DaVinci Resolve 19, Topaz\n{vulkan}"), "Timeline Proxy", ("", "nothing of the kind")),
             ("the WebGPU program", format!("wgpu error: In Device::create_texture\n{vulkan}"), "smaller texture", ("format: rgba8unorm", "rgba8unorm")),
-            ("the Vulkan program", vulkan.to_owned(), "texture quality", ("", "nothing of the kind")),
+            ("the Vulkan program", vulkan.to_owned(), "VK_DRIVER_FILES=", ("", "nothing of the kind")),
+            ("the Vulkan program", format!("texture quality: ultra\n{vulkan}"), "Textures = Medium", ("", "nothing of the kind")),
+            ("the Vulkan program", format!("C:\\tools\\viewer.exe\n{vulkan}"), "High performance", ("", "nothing of the kind")),
         ] {
             if set.0.is_empty() {
                 let (program, steps) = advice(&log, Cause::LiveDataFillsDevice);

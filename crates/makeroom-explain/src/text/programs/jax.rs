@@ -159,8 +159,8 @@ pub(crate) fn add_unified_memory(fixes: &mut Vec<Fix>, situation: &Situation<'_>
 }
 
 const TPU: Program = Program {
-    name: "XLA on TPU",
-    frameworks: &[],
+    name: "XLA",
+    frameworks: &["pytorch-xla"],
     marks: &["memory space hbm", "CompileTimeHbmOom", "hbm capacity", "XLA:TPU", "_HBM0"],
     work: Work::Other,
     advise: tpu,
@@ -203,11 +203,22 @@ fn tpu(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     });
     let chips = ratio.map_or(2, |ratio| (ratio.ceil() as u64).next_power_of_two().clamp(2, 1024));
     let mentions = |word: &str| situation.settings.mentions(word);
-    if mentions("torch_xla") || (mentions("torch") || mentions("requires_grad_")) && !mentions("jax") {
+    let is_torch = situation.facts.framework == "pytorch-xla"
+        || mentions("torch_xla")
+        || (mentions("torch") || mentions("requires_grad_")) && !mentions("jax");
+    if is_torch {
+        fixes.splice(0..0, torch_xla(situation));
+    } else if mentions("keras") {
         fixes.push(
-            Fix::new("shard the model across the chips")
-                .command("from torch_xla.distributed.fsdp import XlaFullyShardedDataParallel"),
+            Fix::new(format!("shard the weights across at least {chips} chips before the model is created"))
+                .command("keras.distribution.set_distribution(keras.distribution.ModelParallel(layout_map=layout_map, batch_dim_name=\"batch\"))"),
         );
+        if !mentions("bfloat16") {
+            fixes.push(
+                Fix::new("load the weights in 16-bit precision: half their size")
+                    .command("keras.config.set_floatx(\"bfloat16\")"),
+            );
+        }
     } else if !situation.settings.mentions("Reactant") {
         fixes.push(
             Fix::new("recompute activations in the backward pass instead of keeping them")
@@ -221,6 +232,37 @@ fn tpu(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         fixes.push(Fix::new(format!(
             "run on a slice of at least {chips} chips, with the arrays sharded across them"
         )));
+    }
+    fixes
+}
+
+/// PyTorch on XLA: a smaller batch per core, then shards of the model.
+fn torch_xla(situation: &Situation<'_>) -> Vec<Fix> {
+    let mentions = |word: &str| situation.settings.mentions(word);
+    let has_trainer = ["transformers/", "Trainer", "run_clm", "run_mlm", "per_device_train_batch_size"]
+        .iter()
+        .any(|word| mentions(word));
+    let mut fixes = match situation.batch() {
+        Some(1) => Vec::new(),
+        Some(_) => smaller::less_data(situation),
+        None if has_trainer => vec![
+            Fix::new(
+                "lower the batch size of each core, and accumulate gradients to keep the effective batch",
+            )
+            .command("--per_device_train_batch_size 1 --gradient_accumulation_steps 8"),
+        ],
+        None => vec![Fix::new("lower the batch size of each core").command("batch_size=1")],
+    };
+    if has_trainer {
+        fixes.push(
+            Fix::new("shard the model across the cores, and recompute activations in the backward pass")
+                .command("--fsdp full_shard --fsdp_config '{\"xla\": true, \"xla_fsdp_grad_ckpt\": true}'"),
+        );
+    } else {
+        fixes.push(
+            Fix::new("shard the model across the cores, and recompute activations in the backward pass")
+                .command("model = XlaFullyShardedDataParallel(checkpoint_module(model), flatten_parameters=True)   (from torch_xla.distributed.fsdp)"),
+        );
     }
     fixes
 }

@@ -8,6 +8,7 @@ mod webui;
 use makeroom_core::Bytes;
 
 use super::{Program, Work};
+use crate::text::host_fixes;
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 use dialect::Dialect;
@@ -203,12 +204,12 @@ fn shorter_context(situation: &Situation<'_>, dialect: Dialect, kv: Option<Bytes
             let fix = Fix::new("shorten the context: its cache is a large part of the estimate");
             return Some(fix.command("Context Length: 32768"));
         }
-        return Some(dialect.context(None, dialect.short_context(situation.facts.total)));
+        return dialect.context(None, dialect.short_context(situation.facts.total));
     };
     if now <= SHORT_CONTEXT {
         return None;
     }
-    let fix = dialect.context(Some(now), now / 2);
+    let fix = dialect.context(Some(now), now / 2)?;
     Some(match kv {
         Some(kv) => fix.frees(kv.scaled(0.5)),
         None => fix,
@@ -263,6 +264,9 @@ fn split(situation: &Situation<'_>, dialect: Dialect) -> Option<Fix> {
 
 /// One buffer is larger than the driver allows.
 fn limit(situation: &Situation<'_>, dialect: Dialect) -> Vec<Fix> {
+    if let Some(fixes) = dialect.own_model(situation) {
+        return fixes;
+    }
     let mut fixes: Vec<Fix> = micro_batch(situation, dialect).into_iter().collect();
     fixes.extend(shorter_context(situation, dialect, None));
     fixes.extend(dialect.layers(layers::fewer(situation)));
@@ -279,14 +283,22 @@ fn pool(dialect: Dialect) -> Vec<Fix> {
         Dialect::Kobold => {
             Fix::new("update koboldcpp: current versions compute the pool's size from the model")
         }
+        Dialect::Whisper => {
+            Fix::new("update whisper.cpp: current versions compute the pool's size from the model")
+                .command("git pull && cmake --build build")
+        }
+        Dialect::StableDiffusion => {
+            Fix::new("update stable-diffusion.cpp: current versions compute the pool's size from the model")
+                .command("git pull --recurse-submodules && cmake --build build")
+        }
         _ => Fix::new("update llama.cpp: current versions compute the pool's size from the model")
             .command("git pull && cmake --build build"),
     }];
-    fixes.push(dialect.context(None, 2048));
+    fixes.extend(dialect.context(None, 2048));
     fixes
 }
 
-/// Metal shares RAM with everything else, under a limit of its own.
+/// Metal shares RAM with all other programs, up to its own limit.
 fn wired_limit(situation: &Situation<'_>) -> Option<Fix> {
     let settings = situation.settings;
     let is_metal = ["ggml_metal", "kIOGPU"].iter().any(|words| settings.mentions(words));
@@ -328,7 +340,7 @@ fn smaller_model(situation: &Situation<'_>, dialect: Dialect) -> Option<Fix> {
     if needed.share_of(available) < if is_long { 2.0 * OUT_OF_REACH } else { OUT_OF_REACH } {
         return None;
     }
-    // Context and runtime need a part beside the weights.
+    // The context and the runtime need memory in addition to the weights.
     let room = available.scaled(0.8).get() / 1_000_000_000;
     let (size, name) = MODELS.iter().find(|(size, _)| *size <= room)?;
     Some(
@@ -342,7 +354,7 @@ fn smaller_model(situation: &Situation<'_>, dialect: Dialect) -> Option<Fix> {
 
 fn host(situation: &Situation<'_>, dialect: Dialect) -> Vec<Fix> {
     // The kernel's OOM killer: the machine's or the container's limit comes first.
-    if situation.facts.framework == "host" {
+    if situation.facts.framework == "host" && host_fixes::has_limit(situation) {
         return Vec::new();
     }
     let settings = situation.settings;

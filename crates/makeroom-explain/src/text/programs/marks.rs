@@ -11,6 +11,7 @@ use aho_corasick::AhoCorasick;
 use regex::Regex;
 
 use super::{APPLICATIONS, BEFORE_TRAINERS, all, listed};
+use crate::text::boundaries;
 use crate::text::figures::pattern;
 use crate::text::searched::Searched;
 
@@ -50,7 +51,7 @@ fn spellings(owner: usize, mark: &str) -> Vec<((usize, bool), String)> {
 enum Strength {
     /// The program runs.
     Strong,
-    /// Somebody writes about it.
+    /// A sentence mentions it.
     Weak,
     /// It is part of another name, or what the text says about it is that it is not the one.
     Nothing,
@@ -60,7 +61,7 @@ enum Strength {
 static ENVIRONMENT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i)(?:\benvs[/\\]{1,2}|\.?venvs?[/\\]{1,2}|virtualenvs[/\\]{1,2}|^ *\()[\w.-]*$")
 });
-/// What ends a path to weights or data, which may lie in any program's folder.
+/// The end of a path to weights or data, which can be in any program's directory.
 static DATA_FILE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)^[^\s\x22']*\.(?:gguf|ggml|safetensors|ckpt|pth?|onnx|npz|bin|h5|mp4|png|jpe?g|wav|csv|parquet|json)\b",
@@ -134,19 +135,13 @@ fn strength(part: &str, start: usize, end: usize) -> Strength {
 
 /// The line before an offset, as far as it matters.
 fn line_before(part: &str, offset: usize) -> &str {
-    let mut from = offset.saturating_sub(NEIGHBORHOOD);
-    while !part.is_char_boundary(from) {
-        from += 1;
-    }
+    let from = boundaries::ceil(part, offset.saturating_sub(NEIGHBORHOOD));
     part[from..offset].rsplit('\n').next().unwrap_or("")
 }
 
 /// The line behind an offset, as far as it matters.
 fn line_behind(part: &str, offset: usize) -> &str {
-    let mut to = (offset + NEIGHBORHOOD).min(part.len());
-    while !part.is_char_boundary(to) {
-        to -= 1;
-    }
+    let to = boundaries::floor(part, offset + NEIGHBORHOOD);
     part[offset..to].split('\n').next().unwrap_or("")
 }
 

@@ -106,6 +106,7 @@ const ETHASH: Program = Program {
         "t-rex",
         "TREX:",
         "ethash",
+        "daggerhashimoto",
         "NBMiner",
         "TeamRedMiner",
         "the DAG",

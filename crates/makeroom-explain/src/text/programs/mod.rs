@@ -53,8 +53,10 @@ mod web_ui;
 
 pub(crate) use jax::add_unified_memory;
 pub(crate) use languages::{leak as leak_in_its_language, one_gpu_per_rank};
+pub(crate) use tensorflow::is_first as is_tensorflow_1;
 
-use super::facts::Facts;
+use super::facts::{Facts, Resource};
+use super::language::Language;
 use super::searched::Searched;
 use super::situation::Situation;
 use super::smaller::is_from_pytorch;
@@ -184,6 +186,9 @@ fn format(text: Searched<'_>, facts: &Facts) -> &'static str {
     }
     match facts.framework {
         "pytorch" if facts.quote.contains("NPU out of memory") => "ascend",
+        "" if has(&["npu-smi", "torch_npu", "Ascend Error", "Ascend kernel", "Ascend910", "Ascend 910"]) => {
+            "ascend"
+        }
         "pytorch" if has(&["bfc_allocator.cc"]) && !has(&["torch"]) => "tensorflow",
         // TensorFlow compiles with XLA too.
         "jax"
@@ -203,7 +208,7 @@ pub(crate) fn of(text: Searched<'_>, facts: &Facts) -> &'static Program {
     let by_wording = |program: &&'static Program| program.frameworks.contains(&facts.framework);
     let (application, library) = marks::marked(text);
     let application = application.and_then(|place| all().nth(place));
-    // An engine is built from models of any name, but TensorRT-LLM's builder has options of its own.
+    // An engine can be built from any model, but TensorRT-LLM's builder has its own options.
     let is_engine = facts.framework.starts_with("tensorrt");
     let builder = application.filter(|program| is_engine && program.frameworks.contains(&"tensorrt-llm"));
     let host = application.filter(|program| serving::is_host(program, format));
@@ -218,8 +223,22 @@ pub(crate) fn of(text: Searched<'_>, facts: &Facts) -> &'static Program {
         })
         .or_else(|| all().find(by_wording).filter(|_| format == SHARED))
         .or_else(|| listed(LIBRARIES).find(|program| is_from_pytorch(facts) && program.name == "PyTorch"))
+        .or_else(|| {
+            let torch = listed(LIBRARIES).find(|program| program.name == "PyTorch");
+            torch.filter(|_| is_torch_wording(text, facts))
+        })
         .or_else(|| apis::FALLBACK.iter().chain(compute::FALLBACK).copied().find(by_format))
         .unwrap_or(&plain::PLAIN)
+}
+
+/// Whether an error in no known format uses PyTorch's wording, in a text that shows no other language.
+fn is_torch_wording(text: Searched<'_>, facts: &Facts) -> bool {
+    if !facts.framework.is_empty() || facts.resource == Resource::Host {
+        return false;
+    }
+    let language = Language::of(text);
+    let is_named = ["CUDA out of memory", "PyTorch", "THCudaCheck"].iter().any(|words| text.contains(words));
+    language.may_be_python() && (is_named || language.is_python() && facts.quote.contains("OutOfMemoryError"))
 }
 
 #[cfg(test)]
@@ -240,5 +259,17 @@ mod tests {
         assert_eq!(name(r#"File "D:\ComfyUI\comfy\ldm\modules\attention.py", line 5"#), "ComfyUI");
         assert_eq!(name("torch.OutOfMemoryError: CUDA out of memory."), "PyTorch");
         assert_eq!(name("this makes me uncomfyui/able"), "PyTorch");
+    }
+
+    #[test]
+    fn pytorch_is_known_by_its_words() {
+        let name = |quote: &str, text: &str| {
+            let facts = Facts { quote: quote.to_owned(), ..Facts::default() };
+            of(format!("{text}\n{quote}").as_str().into(), &facts).name
+        };
+        assert_eq!(name("it stops with CUDA out of memory", ""), "PyTorch");
+        assert_eq!(name("OutOfMemoryError", "  File \"/app/run.py\", line 3, in main"), "PyTorch");
+        assert_eq!(name("it stops with CUDA out of memory", "at Model.cs:line 12"), "the program");
+        assert_eq!(name("java.lang.OutOfMemoryError: Java heap space", ""), "the program");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Program, Work};
 
-/// A program without remedies of its own.
+/// A program without program-specific steps.
 pub(super) const PLAIN: Program = Program {
     name: "the program",
     frameworks: &[],

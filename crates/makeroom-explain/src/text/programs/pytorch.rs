@@ -23,15 +23,16 @@ const PYTORCH: Program = Program {
         "torch/cuda/",
         "import torch",
         "torch.cuda.",
+        "torch.OutOfMemory",
+        "torch/hub",
+        "TORCH_USE_CUDA_DSA",
+        "CUDA kernel errors might be asynchronously",
     ],
     work: Work::Other,
     advise,
 };
 
 fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
-    if cause == Cause::RequestExceedsDevice && situation.batch().is_none() {
-        return Vec::new();
-    }
     if !matches!(cause, Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice) {
         return Vec::new();
     }
@@ -39,6 +40,21 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         return phases::smaller_weights(situation);
     }
     let mut fixes = smaller::less_data(situation);
+    if weights_fill_gpu(situation) && !phases::is_in_a_step(situation) {
+        fixes.splice(0..0, phases::fewer_weights_on_gpu(situation));
+    }
+    if situation.settings.mentions("would exceed allowed memory")
+        && !situation.settings.configures_allocator("backend:native")
+    {
+        let variable = situation.environment.allocator_variable();
+        let command = situation.environment.export(&format!("{variable}=backend:native"));
+        fixes.push(
+            Fix::new(
+                "use PyTorch's own allocator: the message is from cudaMallocAsync, which ComfyUI turns on",
+            )
+            .command(format!("{command}   (ComfyUI: python main.py --disable-cuda-malloc --lowvram)")),
+        );
+    }
     // Level Zero caps one allocation, whatever is free.
     if situation.environment.maker == Maker::Intel
         && situation.facts.request.is_some_and(|request| request >= Bytes::gib(4))
@@ -66,17 +82,21 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 /// Where nothing shows whether the program trains.
 const OPEN_LEVERS: &[Lever] = &[
     Lever::new(
-        "if the weights alone fill the GPU: load them in 4-bit",
-        "from_pretrained(…, load_in_4bit=True)   (many programs: --quant 4 or --load-in-4bit)",
+        "for training: set the batch size to 1, double it while it fits, and accumulate gradients to keep the effective batch",
+        "DataLoader(dataset, batch_size=1)",
     )
-    .unless_said(&["4bit", "4-bit", "int4", "gptq", "awq"])
-    .only(weights_fill_gpu),
+    .only(|situation| {
+        situation.batch().is_none() && !smaller::has_batches(situation) && !generates(situation)
+    }),
     Lever::new(
         "for inference only: turn off gradients and run in 16-bit precision",
         "with torch.inference_mode(), torch.autocast('cuda', dtype=torch.float16): …",
     )
     .unless_said(&["inference_mode", "no_grad", "autocast", "float16", ".half()", "fp16"])
     .only(|situation| matches!(situation.environment.maker, Maker::Nvidia | Maker::Amd)),
+    Lever::new("for inference only: turn off gradients (PyTorch 0.4 and later)", "with torch.no_grad(): …")
+        .unless_said(&["inference_mode", "no_grad"])
+        .only(is_early_torch),
     Lever::new("for inference only: turn off gradients", "with torch.inference_mode(): …")
         .unless_said(&["inference_mode", "no_grad"])
         .only(|situation| {
@@ -92,6 +112,28 @@ const OPEN_LEVERS: &[Lever] = &[
     .unless_said(&["checkpoint("])
     .only(|situation| situation.settings.mentions("train")),
 ];
+
+fn is_early_torch(situation: &Situation<'_>) -> bool {
+    situation.is_early_torch()
+}
+
+/// Whether the program makes images, sound or text for its user.
+fn generates(situation: &Situation<'_>) -> bool {
+    const WORDS: [&str; 11] = [
+        "gradio",
+        "webui",
+        "web ui",
+        "diffusion",
+        "upscal",
+        "comfy",
+        "inpaint",
+        "txt2img",
+        "whisper",
+        "transcri",
+        "chatbot",
+    ];
+    WORDS.iter().any(|words| situation.settings.mentions(words))
+}
 
 /// Whether weights of some size fill the GPU to the last: activations would leave more of it.
 fn weights_fill_gpu(situation: &Situation<'_>) -> bool {
@@ -131,6 +173,13 @@ const TRANSFORMERS: Program = Program {
 };
 
 fn transformers(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
+    let says = |words: &str| situation.settings.mentions(words);
+    if !says("torch") && (says("modeling_flax_") || says("FlaxAuto")) {
+        return lever::steps(situation, cause, FLAX_LEVERS);
+    }
+    if !says("torch") && says("modeling_tf_") {
+        return super::tensorflow::tensorflow(situation, cause);
+    }
     if situation.is_training() {
         return advise(situation, cause);
     }
@@ -157,6 +206,22 @@ fn transformers(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 
 /// The part of a GPU that weights may take.
 const WEIGHTS_SHARE: f64 = 0.75;
+
+/// Transformers' models on JAX, which load without PyTorch's options.
+const FLAX_LEVERS: &[Lever] = &[
+    Lever::new(
+        "load the weights without initializing a second copy of them, and compute in 16-bit precision",
+        "model, params = FlaxAutoModelForCausalLM.from_pretrained(name, dtype=jax.numpy.bfloat16, _do_init=False)",
+    )
+    .unless_said(&["_do_init=False"]),
+    Lever::new("convert the weights to 16-bit precision: half their size", "params = model.to_bf16(params)")
+        .unless_said(&["to_bf16", "to_fp16"]),
+    Lever::new(
+        "create the weights in RAM, and move them to the device once they are converted",
+        "with jax.default_device(jax.devices('cpu')[0]): model, params = …",
+    )
+    .unless_said(&["devices('cpu')", "devices(\"cpu\")"]),
+];
 
 const TRANSFORMERS_LEVERS: &[Lever] = &[
     Lever::new(

@@ -7,7 +7,7 @@ use crate::{Cause, Fix};
 
 pub(super) const PROGRAMS: &[&Program] = &[&LAMMPS, &GROMACS, &OPENMM, &AMBER, &NAMD, &AMREX, &KOKKOS];
 
-/// Ranks that share a GPU each hold buffers of their own.
+/// Ranks that share a GPU each hold their own buffers.
 const FEWER_RANKS: Lever = Lever::new(
     "run one rank per GPU: ranks that share one each hold their own buffers",
     "mpirun -np 1 …   (as many ranks as GPUs)",

@@ -1,4 +1,4 @@
-//! TensorFlow and Keras. TensorFlow takes nearly the whole GPU at the start unless it is told to grow.
+//! TensorFlow and Keras. TensorFlow preallocates nearly the whole GPU unless memory growth is on.
 
 use std::sync::LazyLock;
 
@@ -19,7 +19,15 @@ pub(super) const PROGRAMS: &[&Program] = &[&TENSORFLOW];
 const TENSORFLOW: Program = Program {
     name: "TensorFlow",
     frameworks: &["tensorflow"],
-    marks: &["tensorflow/", "tf.keras", "import tensorflow", "keras/", "OOM when allocating tensor"],
+    marks: &[
+        "tensorflow/",
+        "tf.keras",
+        "import tensorflow",
+        "keras/",
+        "OOM when allocating tensor",
+        "from device: CUDA_ERROR_OUT_OF_MEMORY",
+        "initializing StreamExecutor",
+    ],
     work: Work::Other,
     advise: tensorflow,
 };
@@ -35,7 +43,7 @@ fn limit(situation: &Situation<'_>) -> u64 {
     free.map_or(4096, |free| (free.scaled(0.9).get() >> 20).max(256))
 }
 
-fn tensorflow(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
+pub(super) fn tensorflow(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     let growth = (!grows(situation)).then(|| {
         let fix = Fix::new("let TensorFlow allocate memory as it needs it");
         if is_first(situation) {
@@ -73,15 +81,24 @@ fn tensorflow(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         // Allocating on demand takes no less.
         _ => {
             let mut fixes = lever::steps(situation, cause, TENSORFLOW_LEVERS);
+            let image = image_tensor(situation);
             if situation.batch().is_none()
                 && let Some(first) = fixes.first_mut()
-                && let Some(batch) = first_side(situation)
+                && let Some(batch) = image.map(|image| image.batch).filter(|&batch| batch > 1)
             {
                 let half = batch / 2;
                 *first = Fix::new(format!(
                     "lower the batch size from {batch}, the first dimension of the tensor that failed, to {half}"
                 ))
-                .command(format!("model.fit(…, batch_size={half})"));
+                .command(if is_first(situation) {
+                    format!("batch_size = {half}")
+                } else {
+                    format!("model.fit(…, batch_size={half})")
+                });
+            }
+            if let Some(image) = image.filter(|image| image.batch == 1) {
+                fixes.retain(|fix| !fix.action.starts_with("lower the batch size"));
+                fixes.insert(0, image.smaller(situation));
             }
             fixes
         }
@@ -92,8 +109,39 @@ static SHAPE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"allocating tensor (?:with )?(?:of )?shape ?\[(\d{1,4}), ?(\d{1,5}), ?(\d{1,5}), ?(\d{1,5})\]")
 });
 
-/// The first side of the image tensor that failed, which is the batch in most networks.
-fn first_side(situation: &Situation<'_>) -> Option<u64> {
+/// A tensor of images or of their features.
+#[derive(Clone, Copy)]
+struct ImageTensor {
+    batch: u64,
+    height: u64,
+    width: u64,
+    channels: u64,
+}
+
+impl ImageTensor {
+    /// Half of both sides, where the batch cannot be smaller.
+    fn smaller(self, situation: &Situation<'_>) -> Fix {
+        let resize = if is_first(situation) { "tf.image.resize_images" } else { "tf.image.resize" };
+        let (height, width) = (self.height / 2, self.width / 2);
+        if self.channels > MOST_COLORS {
+            return Fix::new(
+                "the tensor that failed has a batch of 1: halve the height and width of the images, which makes it a quarter of the size",
+            )
+            .command(format!("image = {resize}(image, [height // 2, width // 2])"));
+        }
+        Fix::new(format!(
+            "the tensor that failed is one image: resize it from {} x {} to {height} x {width}",
+            self.height, self.width
+        ))
+        .command(format!("image = {resize}(image, [{height}, {width}])"))
+    }
+}
+
+/// An image has at most this many channels; features have more.
+const MOST_COLORS: u64 = 4;
+
+/// The image tensor that failed. Its first dimension is the batch in most networks.
+fn image_tensor(situation: &Situation<'_>) -> Option<ImageTensor> {
     let found = situation.settings.parts().into_iter().find_map(|part| SHAPE.captures(part))?;
     let side = |group: usize| captured_number::<u64>(&found, group);
     let (batch, second, third, fourth) = (side(1)?, side(2)?, side(3)?, side(4)?);
@@ -102,15 +150,27 @@ fn first_side(situation: &Situation<'_>) -> Option<u64> {
     let is_kernel = batch == second && batch <= KERNEL;
     // Two equal sides are channels.
     let is_square = batch == second && batch >= 64;
-    Some(batch).filter(|batch| (2..=1024).contains(batch) && has_image && !is_kernel && !is_square)
+    // Channels come second or last: the two sides of an image are closer to each other than to them.
+    let (height, width, channels) = if second.abs_diff(third) <= third.abs_diff(fourth) {
+        (second, third, fourth)
+    } else {
+        (third, fourth, second)
+    };
+    let is_image = (1..=1024).contains(&batch) && has_image && !is_kernel && !is_square;
+    (is_image && height >= KERNEL && width >= KERNEL).then_some(ImageTensor {
+        batch,
+        height,
+        width,
+        channels,
+    })
 }
 
 /// Kernels of convolutions are smaller than this.
 const KERNEL: u64 = 12;
 
 /// Whether the text comes from TensorFlow 1: sessions, its wording, or its years.
-fn is_first(situation: &Situation<'_>) -> bool {
-    const MARKS: [&str; 8] = [
+pub(crate) fn is_first(situation: &Situation<'_>) -> bool {
+    const MARKS: [&str; 10] = [
         "[[Node:",
         "tf.Session",
         "(see above for traceback)",
@@ -119,18 +179,44 @@ fn is_first(situation: &Situation<'_>) -> bool {
         "tf.ConfigProto",
         "gpu_options",
         "tf.contrib",
+        "tensorflow_backend.py",
+        "tf.placeholder",
     ];
     MARKS.iter().any(|mark| situation.settings.mentions(mark))
-        || situation
-            .settings
-            .parts()
-            .iter()
-            .any(|part| YEARS.is_match(part) || WITHOUT_TIMES.is_match(part) || VERSION_1.is_match(part))
+        || situation.settings.parts().iter().any(|part| {
+            YEARS.is_match(part)
+                || WITHOUT_TIMES.is_match(part)
+                || VERSION_1.is_match(part)
+                || OLD_DRIVER.is_match(part)
+        })
 }
 
+/// Whether the text shows TensorFlow 2: eager operations, its modules, its version.
+fn is_second(situation: &Situation<'_>) -> bool {
+    const MARKS: [&str; 9] = [
+        "[Op:",
+        "StatefulPartitionedCall",
+        "tf.function",
+        "local_xla",
+        "keras/src",
+        "set_memory_growth",
+        "TF_GPU_ALLOCATOR",
+        "eager/execute.py",
+        "xla/tsl",
+    ];
+    !is_first(situation)
+        && (MARKS.iter().any(|mark| situation.settings.mentions(mark))
+            || situation.settings.parts().iter().any(|part| VERSION_2.is_match(part)))
+}
+
+/// Drivers up to 2018, before TensorFlow 2.
+static OLD_DRIVER: LazyLock<Regex> = LazyLock::new(|| pattern(r"\bNVIDIA-SMI 3\d\d\.\d"));
+static VERSION_2: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)\btensorflow(?:[-_ ]gpu)?(?: version)?(?: is|:|=|==)? ?v?2\.\d|\bTF ?2\b")
+});
 /// A version in words: "tensorflow is 1.4.0", "tensorflow-gpu 1.12".
 static VERSION_1: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?i)\btensorflow(?:[-_]gpu)?(?: version)?(?: is|:|=|==)? ?v?1\.\d"));
+    LazyLock::new(|| pattern(r"(?i)\b(?:tensorflow|tf)(?:[-_ ]gpu)?(?: version)?(?: is|:|=|==|-)? ?v?1\.\d"));
 static YEARS: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?m)^\W{0,4}20(?:1[5-9]|20)-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWEF] "));
 
@@ -227,11 +313,17 @@ const TENSORFLOW_LEVERS: &[Lever] = &[
         "export TF_GPU_ALLOCATOR=cuda_malloc_async",
         "gpu_cudamallocasync",
     ])
-    .only(|situation| !is_first(situation))
+    .only(is_second)
     .variable(),
     Lever::new("train in 16-bit precision", "tf.keras.mixed_precision.set_global_policy('mixed_float16')")
         .unless_said(&["mixed_float16", "mixed_bfloat16"])
-        .only(|situation| !is_first(situation)),
+        .only(is_second),
+    Lever::new(
+        "TensorFlow 2.4 and later: train in 16-bit precision",
+        "tf.keras.mixed_precision.set_global_policy('mixed_float16')",
+    )
+    .unless_said(&["mixed_float16", "mixed_bfloat16"])
+    .only(|situation| !is_first(situation) && !is_second(situation)),
     Lever::new("train in 16-bit precision (TensorFlow 1.14 and later)", "TF_ENABLE_AUTO_MIXED_PRECISION=1")
         .unless_said(&["AUTO_MIXED_PRECISION=1"])
         .only(|situation| {
@@ -342,6 +434,22 @@ mod tests {
         assert_eq!(first("48,112,112,64"), "model.fit(…, batch_size=24)");
         assert_eq!(first("64,32,3,3"), "model.fit(…, batch_size=1)");
         assert_eq!(first("3,3,512,512"), "model.fit(…, batch_size=1)");
+    }
+
+    #[test]
+    fn a_batch_of_one_leaves_the_images() {
+        let text = |version: &str| {
+            format!(
+                "{version}\nOOM when allocating tensor with shape[1,2400,1800,3] and type float on /device:GPU:0 by allocator GPU_0_bfc"
+            )
+        };
+        let commands = |version: &str| format!("{:?}", advice(&text(version), Cause::LiveDataFillsDevice).1);
+        assert!(commands("tensorflow 2.9").contains("tf.image.resize(image, [1200, 900])"));
+        assert!(commands("tensorflow 1.12").contains("tf.image.resize_images(image, [1200, 900])"));
+        assert!(!commands("tensorflow 2.9").contains("batch_size"), "{}", commands("tensorflow 2.9"));
+        let features = text("tensorflow 2.9").replace("2400,1800,3", "120,160,256");
+        let steps = format!("{:?}", advice(&features, Cause::LiveDataFillsDevice).1);
+        assert!(steps.contains("[height // 2, width // 2]"), "{steps}");
     }
 
     #[test]

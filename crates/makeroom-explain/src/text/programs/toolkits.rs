@@ -1,4 +1,4 @@
-//! Frameworks without an error format of their own: they are found by marks, before the format that they borrow.
+//! Frameworks that print another library's errors: they are found by marks, before that library's format.
 
 use super::lever::{self, Lever};
 use super::{Program, Work};

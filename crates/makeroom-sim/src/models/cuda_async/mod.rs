@@ -29,7 +29,7 @@ use crate::device::Device;
 use crate::driver::Refused;
 use crate::model::Model;
 use crate::models::largest::Largest;
-use crate::models::numbered::Numbered;
+use crate::models::slots::Slots;
 use crate::pytorch::Request;
 
 /// The granularity of blocks.
@@ -53,7 +53,7 @@ pub(crate) struct CudaAsync {
     /// The list of each stream.
     streams: FastMap<u64, u32>,
     /// The stream's list and the tile of each allocation.
-    blocks: Numbered<(u32, TileId)>,
+    blocks: Slots<(u32, TileId)>,
     chunks: Chunks,
 }
 
@@ -66,7 +66,7 @@ impl Default for CudaAsync {
             stamps: Vec::new(),
             clock: 0,
             streams: FastMap::default(),
-            blocks: Numbered::default(),
+            blocks: Slots::default(),
             chunks: Chunks::default(),
         };
         let all = pool.tiles.add_region(0, ADDRESSES, EVERYBODY);
@@ -203,7 +203,7 @@ impl CudaAsync {
 }
 
 impl Model for CudaAsync {
-    fn allocate(&mut self, device: &mut Device, number: u32, request: Request) -> Result<(), Refused> {
+    fn allocate(&mut self, device: &mut Device, slot: u32, request: Request) -> Result<(), Refused> {
         device.charge(1, costs::POOL_CALL);
         let size = request.size.max(1).checked_next_multiple_of(GRAIN).ok_or(Refused)?;
         let own = self.list_of(request.stream);
@@ -218,14 +218,14 @@ impl Model for CudaAsync {
             self.put(EVERYBODY, tile);
             return Err(refused);
         }
-        self.blocks.insert(number, (own, tile));
+        self.blocks.insert(slot, (own, tile));
         Ok(())
     }
 
-    fn free_later(&mut self, _device: &mut Device, _number: u32) {}
+    fn free_later(&mut self, _device: &mut Device, _slot: u32) {}
 
-    fn free(&mut self, device: &mut Device, number: u32) {
-        if let Some((list, tile)) = self.blocks.take(number) {
+    fn free(&mut self, device: &mut Device, slot: u32) {
+        if let Some((list, tile)) = self.blocks.take(slot) {
             device.charge(1, costs::POOL_CALL);
             self.put(list, tile);
         }

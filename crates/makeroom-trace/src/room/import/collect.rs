@@ -11,14 +11,15 @@ use super::Clock;
 use super::definitions::{Asker, Definitions};
 use super::rows::Rows;
 use super::segments::is_tensor;
+use crate::MOST_DEVICES;
 use crate::error::Error;
 use crate::room::{
     ContextHandle, DeviceDefinition, DeviceSample, End, Event, EventKind, Note, Record, Sample, Severity,
     StackNumber, ThreadNumber,
 };
 
-/// Maximum number of devices; files with more are crafted to exhaust memory.
-const MOST_DEVICES: usize = 1024;
+/// Maximum number of environment variables; a recorder writes a handful.
+const MOST_VARIABLES: usize = 1024;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 pub(super) const OUT_OF_MEMORY: u32 = 2;
 /// Value of `extra` for physical memory on the host.
@@ -102,6 +103,8 @@ pub(super) struct Collected {
     pub(super) remarks: Vec<(i64, Remark)>,
     pub(super) end: Option<End>,
     pub(super) limit: Option<Bytes>,
+    /// Environment variables, the first value of each.
+    pub(super) environment: BTreeMap<String, String>,
     /// Successful and failed calls, by kind.
     pub(super) calls: BTreeMap<u8, (u64, u64)>,
     pub(super) dropped: u64,
@@ -132,6 +135,7 @@ impl Collected {
             remarks: Vec::new(),
             end: None,
             limit: None,
+            environment: BTreeMap::new(),
             calls: BTreeMap::new(),
             dropped: 0,
             last_ns: 0,
@@ -176,6 +180,7 @@ impl Collected {
             Record::Note(note) => self.add_note(&note),
             Record::End(end) => self.end = Some(end),
             Record::Limit(limit) => self.limit = Some(limit),
+            Record::Variable { name, value } => self.add_variable(&name, &value),
             Record::Unknown { .. } => self.unknown += 1,
         }
         Ok(())
@@ -189,6 +194,13 @@ impl Collected {
             let time_us = self.clock.date_us(since_ns);
             let measured = HostSample { time_us, resident, cgroup_usage, cgroup_limit, pinned };
             self.host_samples.push((since_ns, measured));
+        }
+    }
+
+    fn add_variable(&mut self, name: &[u8], value: &[u8]) {
+        if self.environment.len() < MOST_VARIABLES {
+            let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+            self.environment.entry(text(name)).or_insert_with(|| text(value));
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use makeroom_core::{
     Action, Address, Bytes, DeviceIndex, DeviceTrace, Event, FastHasher, FastMap, PoolUse, ProcessRecord,
-    StackId, StreamId, Trace,
+    StreamId, Trace,
 };
 
 use super::Clock;
@@ -396,14 +396,8 @@ impl<'import> Device<'import> {
     }
 
     fn push_at(&mut self, since_ns: i64, action: Action, address: u64, size: u64) {
-        self.trace.events.push(Event {
-            action,
-            address: Address(address),
-            size: Bytes::new(size),
-            stream: StreamId(0),
-            time_us: self.clock.date_us(since_ns),
-            stack: StackId::NONE,
-        });
+        let time_us = self.clock.date_us(since_ns);
+        self.trace.events.push(Event { time_us, ..Event::new(action, address, size) });
     }
 
     /// Records a request that finally failed.

@@ -31,6 +31,7 @@ mod refusals;
 mod rows;
 mod segments;
 
+use std::collections::BTreeMap;
 use std::io::Read;
 
 use makeroom_core::{Bytes, Trace, TraceKind};
@@ -38,6 +39,9 @@ use makeroom_core::{Bytes, Trace, TraceKind};
 use self::collect::Collected;
 use super::{Frame, Header, Reader};
 use crate::error::Error;
+
+/// The variables that PyTorch's allocator reads, the newer one first.
+const TORCH_SETTINGS: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
 
 /// Reads a file up to its last complete frame.
 pub(crate) fn read(stream: impl Read) -> Result<Trace, Error> {
@@ -64,8 +68,17 @@ pub(crate) fn read(stream: impl Read) -> Result<Trace, Error> {
     process.unread = reader.unread().map_or(Bytes::ZERO, |unread| unread.bytes);
     devices::assemble(&mut trace, clock, &mut collected, &ended, &mut process);
     trace.notes.extend(notes(&collected, &process));
+    trace.settings.text = torch_settings(&process.identity.environment);
     trace.process = Some(process);
     Ok(trace)
+}
+
+/// The settings of PyTorch's allocator. `None` also if its two variables contradict each other: which of them applies
+/// depends on PyTorch's version.
+fn torch_settings(environment: &BTreeMap<String, String>) -> Option<String> {
+    let mut given = TORCH_SETTINGS.iter().filter_map(|&name| environment.get(name));
+    let first = given.next()?;
+    given.all(|other| other == first).then(|| first.clone())
 }
 
 /// Notes for the readers of a result about the recording.
@@ -82,7 +95,10 @@ fn notes(collected: &Collected, process: &makeroom_core::ProcessRecord) -> Vec<S
     count("events that the recorder dropped", process.dropped);
     count("events whose stack is missing from the file", collected.undefined);
     count("records of a later version of makeroom, skipped", collected.unknown);
-    count("driver allocations that failed at first and succeeded when retried", process.refused_then_served);
+    count(
+        "other driver allocations that failed and succeeded on retry (no action needed)",
+        process.refused_then_served,
+    );
     if let Some((kind, error)) = collected.first_failed {
         notes.push(format!(
             "calls that failed for a reason other than memory: {}; the first: {} with error {error}",

@@ -60,6 +60,7 @@ pub(super) fn assemble(
     record.dropped = collected.dropped;
     record.recorded_us = u64::try_from(collected.last_ns).unwrap_or(0) / 1000;
     record.limit = collected.limit;
+    record.identity.environment = std::mem::take(&mut collected.environment);
     record.calls = collected
         .calls
         .iter()
@@ -88,6 +89,7 @@ fn identity(header: &Header, clock: Clock) -> ProcessIdentity {
         executable: text(&header.executable),
         working_directory: (!header.working_directory.is_empty()).then(|| text(&header.working_directory)),
         command_line: header.command_line.iter().map(|word| text(word)).collect(),
+        environment: BTreeMap::new(),
         began_us: clock.date_us(0),
     }
 }

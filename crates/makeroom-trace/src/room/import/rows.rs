@@ -162,11 +162,11 @@ impl Rows {
 
     /// Sorts rows by time. The sort is stable.
     pub(super) fn sort(&mut self) {
-        let time = |position: &u32| self.packed(*position as usize).since_ns;
-        let mut order: Vec<u32> = (0..self.len as u32).collect();
-        if order.is_sorted_by_key(time) {
+        if self.chunks.iter().flatten().is_sorted_by_key(|row| row.since_ns) {
             return;
         }
+        let time = |position: &u32| self.packed(*position as usize).since_ns;
+        let mut order: Vec<u32> = (0..self.len as u32).collect();
         order.sort_unstable_by_key(|position| (time(position), *position));
         // Rows are moved along the cycles of the permutation; an entry that refers to itself is done.
         for start in 0..order.len() {

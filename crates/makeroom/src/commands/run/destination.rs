@@ -7,14 +7,15 @@
 //! The system releases the lock however this command ends, and the next run removes stale lock files.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use makeroom_trace::room::{MAGIC, Reader};
+use makeroom_trace::room::Reader;
 use rustix::fs::{Access, OFlags, access};
 
+use crate::commands::Kind;
 use crate::commands::new_file::flags;
 use crate::failure::Failure;
 
@@ -54,7 +55,7 @@ impl Destination {
         if names_process(&path) {
             return Ok(Self { pattern: path, taken: None, _lock: None });
         }
-        check_replaceable(&path)?;
+        Kind::Recording.check(&path)?;
         remove_left_locks(folder);
         let lock = Lock::take(&path);
         if matches!(lock, Taking::OfAnotherRun) || is_being_written(&path) {
@@ -68,16 +69,8 @@ impl Destination {
 
 /// Removes a recording or an empty file, so that a new one can be created.
 pub(crate) fn make_way(path: &Path) -> Result<(), Failure> {
-    check_replaceable(path)?;
+    Kind::Recording.check(path)?;
     remove(path).map_err(|error| Failure::Write { name: path.display().to_string(), error })
-}
-
-fn check_replaceable(path: &Path) -> Result<(), Failure> {
-    let name = || path.display().to_string();
-    if is_replaceable(path).map_err(|error| Failure::Write { name: name(), error })? {
-        return Ok(());
-    }
-    Err(Failure::NotReplaced { name: name() })
 }
 
 fn remove(path: &Path) -> io::Result<()> {
@@ -85,27 +78,6 @@ fn remove(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
     }
-}
-
-/// Whether the path does not exist, is a recording, or is an empty file. Anything that is not a file, such as a device,
-/// is an error: this command must not remove it.
-fn is_replaceable(path: &Path) -> io::Result<bool> {
-    let file = match File::options().read(true).custom_flags(flags(OFlags::NONBLOCK)).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
-        // The content of an unreadable file is unknown: keep it.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(false),
-        opened => opened?,
-    };
-    let found = file.metadata()?;
-    if found.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
-    }
-    if !found.is_file() {
-        return Err(io::Error::other("this is not a regular file"));
-    }
-    let mut start = Vec::new();
-    file.take(MAGIC.len() as u64).read_to_end(&mut start)?;
-    Ok(start.is_empty() || start == MAGIC)
 }
 
 fn names_process(path: &Path) -> bool {
@@ -217,6 +189,8 @@ fn remove_left_locks(folder: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use makeroom_trace::room::MAGIC;
+
     use super::*;
 
     fn folder(test: &str) -> PathBuf {

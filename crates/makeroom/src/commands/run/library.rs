@@ -2,9 +2,17 @@
 //!
 //! File names contain a hash of the content, so several versions can coexist and an existing file is reused. The
 //! directory is private to the user (`folders`).
+//!
+//! The recorder is loaded through a link whose name ends in `libasan.so`. A program that is built with
+//! `AddressSanitizer` and inherits the recorder from its parent would otherwise not start: the sanitizer's shared runtime
+//! ends a process whose first library does not have this in its name. (Its option that turns the check off is lost when
+//! a script sets `ASAN_OPTIONS`.) The file behind the link has another name: a runtime that is linked statically
+//! searches the mapped files for the shared one, and ends a process that has both.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write as _};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::StatVfsMountFlags;
@@ -12,11 +20,14 @@ use rustix::fs::StatVfsMountFlags;
 use super::folders;
 use crate::commands::new_file;
 
+/// The ending of the link's name.
+const PASSES_CHECK: &str = "-before-libasan.so";
+
 static CONTENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libmakeroom_preload.so"));
 static DRIVER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libmakeroom_simgpu.so"));
 static MANAGEMENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libmakeroom_simnvml.so"));
 
-/// The path of the recorder.
+/// The path of the recorder: the link.
 pub(crate) fn place() -> io::Result<PathBuf> {
     if CONTENT.is_empty() {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "the recorder works on Linux only"));
@@ -45,18 +56,35 @@ pub(crate) fn place_software_gpu() -> io::Result<PathBuf> {
 
 fn place_in(folder: &Path) -> io::Result<PathBuf> {
     executable(folder)?;
-    let path = folder.join(format!("libmakeroom_preload-{:016x}.so", hash(CONTENT)));
-    if fs::read(&path).is_ok_and(|content| content == CONTENT) {
-        return Ok(path);
+    let name = format!("libmakeroom_preload-{:016x}", hash(CONTENT));
+    let file = format!("{name}.so");
+    place_file(&folder.join(&file))?;
+    let link = folder.join(name + PASSES_CHECK);
+    place_link(&link, OsStr::new(&file))?;
+    Ok(link)
+}
+
+fn place_file(path: &Path) -> io::Result<()> {
+    if fs::read(path).is_ok_and(|content| content == CONTENT) {
+        return Ok(());
     }
     // Write and rename, so that no process sees a partial file.
-    let (draft, mut file) = new_file::beside(&path, 0o700)?;
-    let written = file.write_all(CONTENT).and_then(|()| fs::rename(&draft, &path));
+    let (draft, mut file) = new_file::beside(path, 0o700)?;
+    let written = file.write_all(CONTENT).and_then(|()| fs::rename(&draft, path));
     if written.is_err() {
         // A leftover file is in the user's private temporary directory.
         let _ = fs::remove_file(&draft);
     }
-    written.map(|()| path)
+    written
+}
+
+fn place_link(path: &Path, target: &OsStr) -> io::Result<()> {
+    let is_there = || fs::read_link(path).is_ok_and(|found| found == Path::new(target));
+    match symlink(target, path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ if is_there() => Ok(()),
+        _ => Err(io::Error::other(format!("{} is not a link to the recorder", path.display()))),
+    }
 }
 
 /// Returns an error for a directory from which no library can be loaded.

@@ -61,10 +61,14 @@ enum Message {
 pub(crate) struct Recorded {
     pub(crate) process: u32,
     pub(crate) file: PathBuf,
-    /// The process's report, if it could not write the whole file.
+    /// The process's report that it could not write the whole file.
     pub(crate) stop: Option<EarlyStop>,
     /// The cause of its first failure, if that was explained on the screen.
     pub(crate) explained: Option<Cause>,
+    /// The allocations that failed before that, which the file should contain.
+    pub(crate) refused: u64,
+    /// The first of them, and its device; `None` is the host.
+    pub(crate) first_refused: Option<(Bytes, Option<u32>)>,
 }
 
 /// All reports of a run.
@@ -82,7 +86,8 @@ impl Heard {
     fn begin(&mut self, process: u32, file: PathBuf) {
         let is_known = self.of(process).is_some_and(|known| known.file == file);
         if !is_known && self.recordings.len() < MOST_RECORDINGS {
-            self.recordings.push(Recorded { process, file, stop: None, explained: None });
+            let (stop, explained, first_refused) = (None, None, None);
+            self.recordings.push(Recorded { process, file, stop, explained, refused: 0, first_refused });
         }
     }
 
@@ -93,10 +98,14 @@ impl Heard {
 
     /// Records a failed allocation. Returns whether the recording should contain it.
     fn refuse(&mut self, process: u32, bytes: Bytes, device: Option<u32>) -> bool {
-        let Some(stop) = self.of(process).and_then(|known| known.stop.as_mut()) else { return true };
-        stop.refused += 1;
-        stop.first_refused.get_or_insert((bytes, device));
-        false
+        let Some(known) = self.of(process) else { return true };
+        let (refused, first) = match &mut known.stop {
+            Some(stop) => (&mut stop.refused, &mut stop.first_refused),
+            None => (&mut known.refused, &mut known.first_refused),
+        };
+        *refused += 1;
+        first.get_or_insert((bytes, device));
+        known.stop.is_none()
     }
 }
 

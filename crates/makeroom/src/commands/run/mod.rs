@@ -22,10 +22,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use makeroom_report::{process_unrecorded_text, sanitized_text, unprepared_text};
+use makeroom_report::{process_unrecorded_text, sanitized_child_text, sanitized_text, unprepared_text};
 
 use crate::cli::Run;
-use crate::commands::place;
+use crate::commands::{Kind, place};
 use crate::failure::Failure;
 use crate::output;
 use destination::Destination;
@@ -60,8 +60,9 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
         let program = obstacle::search(program);
         let files: Vec<PathBuf> = program.into_iter().chain(words.iter().map(PathBuf::from)).collect();
         spare(path, &files)?;
+        Kind::Summary.check(path)?;
     }
-    // The program itself is no recording, so `-o` does not replace it.
+    // The program itself is not a recording, so `-o` does not replace it.
     if let Some(path) = &arguments.output {
         let files: Vec<PathBuf> = words.iter().map(PathBuf::from).collect();
         spare(path, &files)?;
@@ -98,10 +99,10 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
         output::remark(CHANGED_SETTINGS);
     }
     if let Some(path) = &arguments.summary
-        && let Err(error) = write_summary(path, &recordings)
+        && let Err(failure) = write_summary(path, &recordings)
     {
         // The status is the program's, even if the summary fails.
-        output::error(&format!("{}: {error}", path.display()), None);
+        failure.report();
     }
     Ok(end.repeat())
 }
@@ -149,6 +150,9 @@ impl Recorder {
             for (process, reason) in &heard.unrecorded {
                 output::remark(&process_unrecorded_text(*process, reason));
             }
+            if let Some(name) = &heard.sanitizer {
+                output::remark(&sanitized_child_text(program, name, false));
+            }
         }
         // Helper processes that loaded CUDA without using the GPU get a summary only if there is no other.
         let has_used = recordings.iter().any(|recording| !recording.is_idle());
@@ -173,10 +177,11 @@ fn spare(output: &Path, files: &[PathBuf]) -> Result<(), Failure> {
     place::beside(output, files).map_err(failure)
 }
 
-fn write_summary(path: &Path, recordings: &[Ended]) -> io::Result<()> {
+fn write_summary(path: &Path, recordings: &[Ended]) -> Result<(), Failure> {
     let all: Vec<_> = recordings.iter().map(Ended::json).collect();
     let text = serde_json::to_vec_pretty(&all)?;
-    place::write(path, |file| io::Write::write_all(file, &text))
+    let failed = |error| Failure::Write { name: path.display().to_string(), error };
+    place::write(path, Kind::Summary, |file| io::Write::write_all(file, &text).map_err(failed))
 }
 
 /// The environment variables that the pool needs, if `--pool` is given.
@@ -193,7 +198,6 @@ fn environment(arguments: &Run, recorder: &Recorder) -> Vec<(&'static str, OsStr
         ("MAKEROOM_FILE", recorder.destination.pattern.clone().into()),
         ("MAKEROOM_SOCKET", recorder.listener.path().into()),
         ("MAKEROOM_RUN_ID", recorder.run.clone().into()),
-        ("ASAN_OPTIONS", sanitizer::options_of_children()),
     ];
     if let Some(limit) = arguments.limit {
         variables.push(("MAKEROOM_LIMIT", limit.get().to_string().into()));

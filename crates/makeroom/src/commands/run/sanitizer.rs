@@ -3,11 +3,11 @@
 //!
 //! A runtime is recognized by its library or its initializer, whose names are in the string tables of the program's
 //! file. A user may also preload one, for an instrumented extension module of an interpreter that is not instrumented
-//! itself. Child processes recognize it themselves (`makeroom-preload`), except that `AddressSanitizer` does not start
-//! after any other library; one of its own options turns that check off.
+//! itself. Child processes recognize it themselves (`makeroom-preload`), after the recorder was loaded before it. Only
+//! `AddressSanitizer` checks that order, by the name of the first library (`library`).
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
@@ -59,17 +59,6 @@ const SANITIZERS: [Sanitizer; 4] = [
 pub(crate) fn find(program: &OsStr) -> Option<&'static str> {
     let preloads = env::var_os("LD_PRELOAD").unwrap_or_default();
     of_preloads(&preloads).or_else(|| of_file(&executed(obstacle::search(program)?)))
-}
-
-/// `ASAN_OPTIONS` for child processes: the user's options, without the check that its runtime comes first, unless the
-/// user turns it on.
-pub(crate) fn options_of_children() -> OsString {
-    let mut options = OsString::from("verify_asan_link_order=0");
-    if let Some(own) = env::var_os("ASAN_OPTIONS").filter(|own| !own.is_empty()) {
-        options.push(":");
-        options.push(own);
-    }
-    options
 }
 
 /// The runtime in a list in the dynamic linker's format.

@@ -1,13 +1,14 @@
 //! Reads, explains and renders a recording when its program has ended or an allocation has failed.
 
 use std::path::Path;
+use std::time::Duration;
 
 use makeroom_core::{Action, Bytes, ProcessEnd, Trace};
 use makeroom_explain::{Cause, Explanation, TraceQuestion, explain_running, explain_trace};
 use makeroom_report::{
-    EarlyStop, explanation_json, explanation_text, lost_recording_text, nothing_recorded_text, others_text,
-    refused_text, run_summary_text, sanitized_child_text, stepped_aside_text, still_recorded_text,
-    switched_off_text, unrecorded_text,
+    EarlyStop, explanation_json, explanation_text, lost_recording_text, missing_reason,
+    nothing_recorded_text, others_text, refused_text, run_summary_text, sanitized_child_text,
+    stepped_aside_text, still_recorded_text, switched_off_text, unrecorded_text,
 };
 use makeroom_trace::Input;
 use serde_json::{Value, json};
@@ -22,7 +23,7 @@ use crate::output;
 pub(crate) fn nothing(program: &str, is_off: bool, heard: &Heard) -> String {
     match (heard.unrecorded.first(), &heard.sanitizer) {
         (Some((_, reason)), _) => unrecorded_text(reason),
-        (None, Some(name)) => sanitized_child_text(program, name),
+        (None, Some(name)) => sanitized_child_text(program, name, true),
         (None, None) if is_off => switched_off_text(program),
         (None, None) => nothing_recorded_text(program),
     }
@@ -89,6 +90,22 @@ fn takes_fixed_segments(trace: &Trace) -> bool {
         && trace.devices.iter().any(|device| device.events.actions().contains(&Action::SegmentAlloc))
 }
 
+/// The failures that a process reported and that its recording lacks, because the file is damaged or has no end.
+fn lost(recorded: &Recorded, explanation: &Result<Explanation, Failure>) -> Option<EarlyStop> {
+    let (after, reason, found) = match explanation {
+        Ok(explanation) => {
+            let run = explanation.run.as_ref()?;
+            let after = Duration::from_micros(run.recorded_us);
+            (after, missing_reason(run.missing?), run.refusals.saturating_add(run.pinned_refusals))
+        }
+        Err(failure) => (Duration::ZERO, failure.to_string(), 0),
+    };
+    let refused = recorded.refused.checked_sub(found).filter(|refused| *refused > 0)?;
+    // With others in the recording, the first of those that are not is unknown.
+    let first_refused = recorded.first_refused.filter(|_| found == 0);
+    Some(EarlyStop { after, reason, refused, first_refused })
+}
+
 /// A recording whose program has ended.
 pub(crate) struct Ended {
     file: String,
@@ -119,12 +136,13 @@ impl Ended {
                 let _ = lines::keep(path);
             }
             let explanation = explain_trace(&trace, &TraceQuestion::default());
-            has_fixed_segments &= explanation.run.as_ref().is_some_and(|run| run.expandable.is_empty());
+            has_fixed_segments &=
+                explanation.run.as_ref().is_some_and(|run| run.expandable.iter().all(|torch| !torch.is_on));
             explanation
         });
         Self {
             file: path.display().to_string(),
-            stop: recorded.stop.clone(),
+            stop: recorded.stop.clone().or_else(|| lost(recorded, &explanation)),
             explained: recorded.explained,
             still_runs,
             explanation,

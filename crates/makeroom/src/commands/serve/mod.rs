@@ -60,7 +60,8 @@ impl Web {
 /// Runs `makeroom serve` until SIGTERM or SIGINT.
 pub(crate) fn run(arguments: &Serve) -> Result<ExitCode, Failure> {
     let web = Web::of(arguments.web_config.as_deref())?;
-    let sampler = Arc::new(Sampler::new(looking::often(&arguments.looking)?));
+    let good_for = if arguments.always_sample { Duration::ZERO } else { sampler::GOOD_FOR };
+    let sampler = Arc::new(Sampler::new(looking::often(&arguments.looking)?, good_for));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = TcpListener::bind(arguments.listen)

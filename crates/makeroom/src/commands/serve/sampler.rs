@@ -1,4 +1,4 @@
-//! Takes samples on demand. Concurrent requests share one sample, which is reused for 0.9 s.
+//! Takes samples on demand. Concurrent requests share one sample, which is reused for a while.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use makeroom_holders::{Account, Watcher};
 
 /// Maximum age of a sample that is reused.
-const GOOD_FOR: Duration = Duration::from_millis(900);
+pub(crate) const GOOD_FOR: Duration = Duration::from_millis(900);
 
 /// An account and the time it took.
 pub(crate) struct Sample {
@@ -22,18 +22,20 @@ pub(crate) struct Sampler {
 
 struct State {
     watcher: Watcher,
+    good_for: Duration,
     last: Option<Arc<Sample>>,
 }
 
 impl Sampler {
-    pub(crate) fn new(watcher: Watcher) -> Self {
-        Self { state: Mutex::new(State { watcher, last: None }) }
+    /// A sampler that reuses a sample up to this age.
+    pub(crate) fn new(watcher: Watcher, good_for: Duration) -> Self {
+        Self { state: Mutex::new(State { watcher, good_for, last: None }) }
     }
 
     /// The current sample. Blocks until the driver responds or times out.
     fn take(&self) -> Arc<Sample> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(last) = state.last.as_ref().filter(|last| last.taken.elapsed() < GOOD_FOR) {
+        if let Some(last) = state.last.as_ref().filter(|last| last.taken.elapsed() < state.good_for) {
             return Arc::clone(last);
         }
         let began = Instant::now();

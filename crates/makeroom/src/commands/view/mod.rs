@@ -26,7 +26,7 @@ use tokio::net::TcpListener;
 
 use crate::cli::View;
 use crate::commands::accept::{self, Ends, Limits};
-use crate::commands::place;
+use crate::commands::{Kind, place};
 use crate::failure::Failure;
 use crate::output;
 use files::Files;
@@ -35,7 +35,7 @@ use launch::Launch;
 /// Runs `makeroom view`: writes the file, or serves until SIGTERM or SIGINT.
 pub(crate) fn run(arguments: &View) -> Result<(), Failure> {
     if let Some(path) = &arguments.output {
-        place::beside(path, &arguments.inputs)?;
+        place::check(path, Kind::Page, &arguments.inputs)?;
     }
     let files = Files::open(arguments)?;
     say_verdicts(&files.viewer())?;
@@ -55,7 +55,7 @@ fn say_verdicts(viewer: &Viewer) -> Result<(), Failure> {
 fn write_report(viewer: &Viewer, path: &Path, with_what_if: bool) -> Result<(), Failure> {
     let report = report(viewer, with_what_if).map_err(Failure::View)?;
     let failed = |error| Failure::Write { name: path.display().to_string(), error };
-    place::write(path, |file| file.write_all(report.html.as_bytes())).map_err(failed)?;
+    place::write(path, Kind::Page, |file| file.write_all(report.html.as_bytes()).map_err(failed))?;
     let size = makeroom_core::Bytes::new(report.html.len() as u64);
     output::remark(&format!("makeroom: wrote {} ({size})\n", path.display()));
     if let Some(reduced) = report.reduced {

@@ -122,7 +122,7 @@ pub(super) const ROWS: &[Phrase] = &[
         r"CUDA allocation failed.*pipeline object|CUDA runtime API error cudaErrorMemoryAllocation|NVJPEG_STATUS_ALLOCATOR_FAILURE",
     )
     .spanning_lines(),
-    // A person tells that JAX took the GPU from another framework.
+    // A person reports that JAX took the GPU from another framework.
     Phrase::device(
         "jax",
         &["reserves most", "reserves all", "allocates most", "allocates all", "grabs most", "grabs all", "takes most", "takes all"],

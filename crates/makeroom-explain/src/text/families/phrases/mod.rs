@@ -4,9 +4,9 @@
 //! A pattern ignores case. Its named groups are figures: `request`, `free`, `total`, `live`, `limit`, `held` and the
 //! like are sizes, each with a unit in a group of the same name with `_unit` (bytes without one), `device` is a
 //! GPU's number; any other group is text. A summary may contain `{group}`; where the group did not match, the row
-//! states nothing. The first row that fits a line is taken, so rows with figures stand before those without.
+//! states nothing. The first row that fits a line is taken, so rows with figures come before those without.
 //!
-//! Formats that need more than that are files of their own.
+//! Formats that need more than that have their own files.
 
 pub(in crate::text) mod graphics;
 pub(in crate::text) mod host;

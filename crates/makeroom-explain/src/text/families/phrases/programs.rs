@@ -1,4 +1,4 @@
-//! Simulation, cryo-EM, photogrammetry and other programs with a wording of their own for device memory.
+//! Simulation, cryo-EM, photogrammetry and other programs with their own wording for device memory.
 
 use super::{Phrase, family};
 use crate::Cause::{

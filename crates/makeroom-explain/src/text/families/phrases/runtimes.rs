@@ -48,6 +48,8 @@ pub(super) const ROWS: &[Phrase] = &[
         ],
         r"java\.lang\.OutOfMemoryError|JavaScript heap out of memory|GC overhead limit exceeded|insufficient memory for the Java Runtime",
     )
+    // A library on the GPU throws the same exception.
+    .unless(r"(?i)RMM failure|\bcuda|\bgpu\b|\bdevice memory\b|\brmm\b|\bcudf\b")
     .certain(
         HostMemory,
         "The heap of the language runtime is full: host memory, often under a limit of its own (-Xmx, --max-old-space-size).",
@@ -190,5 +192,13 @@ mod tests {
             assert_eq!((stated.cause, stated.certainty), (Cause::HostMemory, certainty), "{text}");
         }
         assert!(facts_in("CUDA fatal error: out of memory").unwrap().statements.is_empty());
+        for text in [
+            "java.lang.OutOfMemoryError: Could not allocate native memory: std::bad_alloc: RMM failure at:/rmm/arena.hpp:90: Maximum pool size exceeded",
+            "java.lang.OutOfMemoryError: Could not allocate native memory: std::bad_alloc: out_of_memory: CUDA error at: /rmm/cuda_memory_resource.hpp: cudaErrorMemoryAllocation out of memory",
+        ] {
+            let facts = facts_in(text).unwrap();
+            let is_host = |stated: &crate::text::facts::Statement| stated.cause == Cause::HostMemory;
+            assert!(!facts.statements.iter().any(is_host), "{text}");
+        }
     }
 }

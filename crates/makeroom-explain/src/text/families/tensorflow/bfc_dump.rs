@@ -170,7 +170,7 @@ pub(super) struct Dump {
 }
 
 impl Dump {
-    /// The dump that follows a complaint. The next complaint has a dump of its own.
+    /// The dump that follows a complaint. The next complaint has its own dump.
     fn below(passage: &Passage<'_>) -> Self {
         let is_own = |(index, line): &(usize, &str)| *index == 0 || !COMPLAINT.is_match(line);
         Self::read(passage.onward().enumerate().take_while(is_own).map(|(_, line)| line))

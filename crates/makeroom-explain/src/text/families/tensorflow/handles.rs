@@ -36,7 +36,7 @@ pub(crate) const FAMILY: Family = Family {
 
 /// JAX leaves a quarter of the card by default, TensorFlow less.
 const LEFT_BY_POOL: f64 = 0.25;
-/// With this much free the libraries did not fail for want of memory.
+/// With this much free, the libraries did not fail because of memory.
 const PLENTY: f64 = 0.5;
 
 static START: LazyLock<Regex> = LazyLock::new(|| {

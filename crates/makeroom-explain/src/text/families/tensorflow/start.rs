@@ -2,12 +2,12 @@
 //!
 //! | versions | wording |
 //! |---|---|
-//! | – 1.3 | `Total memory: 7.92GiB`, `Free memory: 7.81GiB`, each on a line of its own |
+//! | – 1.3 | `Total memory: 7.92GiB`, `Free memory: 7.81GiB`, each on a separate line |
 //! | 1.4 – 1.13 | `totalMemory: 11.17GiB freeMemory: 11.10GiB` |
 //! | 1.5 – 2.3 | `Created TensorFlow device (/job:localhost/…/device:GPU:0 with 10410 MB memory)` |
 //! | 2.4 – | `Created device /job:localhost/…/device:GPU:0 with 10410 MB memory` |
 //!
-//! No failure stands here, so this is no family; the families of TensorFlow look here for what their own lines do
+//! These lines are not failures, so this is not a family; the families of TensorFlow look here for what their own lines do
 //! not say. `MB` is 2²⁰ bytes.
 
 use std::sync::LazyLock;

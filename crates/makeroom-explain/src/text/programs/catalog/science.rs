@@ -1,4 +1,4 @@
-//! Biology, chemistry, physics, rendering: programs with a few settings of their own.
+//! Biology, chemistry, physics, rendering: programs that need only a few settings.
 
 use super::{Program, program};
 use crate::text::programs::Work;
@@ -43,7 +43,7 @@ program!(
     &[
         Lever::new(
             "sort in shorter batches (Kilosort 4: half of the default 60000 samples)",
-            "run_kilosort(settings={'n_chan_bin': 385, 'batch_size': 30000}, clear_cache=True)"
+            "settings['batch_size'] = 30000; run_kilosort(settings, clear_cache=True)"
         )
         .only(|situation| situation.language.is_python()),
         Lever::new(

@@ -107,7 +107,7 @@ impl Dialect {
     }
 
     /// A shorter context.
-    pub(super) fn context(self, now: Option<u64>, tokens: u64) -> Fix {
+    pub(super) fn context(self, now: Option<u64>, tokens: u64) -> Option<Fix> {
         let unset = match self {
             Self::Ollama => "shorten the context (default 4096 tokens, more on GPUs from 24 GiB on)",
             Self::Kobold => "shorten the context (default 4096 or 8192 tokens, by version)",
@@ -116,7 +116,7 @@ impl Dialect {
         let action = now.map_or(unset.to_owned(), |now| {
             format!("halve the context from {now} tokens: the KV cache shrinks with it")
         });
-        Fix::new(action).command(match self {
+        Some(Fix::new(action).command(match self {
             Self::Ollama => format!("/set parameter num_ctx {tokens}"),
             Self::Kobold => format!("--contextsize {tokens}"),
             Self::Python => format!("n_ctx={tokens}"),
@@ -124,8 +124,9 @@ impl Dialect {
             Self::LocalAi => format!("context_size: {tokens}   (YAML of the model)"),
             Self::Jan => format!("Context Size: {tokens}"),
             Self::WebUi => format!("--ctx-size {tokens}"),
-            _ => format!("-c {tokens}"),
-        })
+            Self::LlamaCpp => format!("-c {tokens}"),
+            Self::Whisper | Self::StableDiffusion => return None,
+        }))
     }
 
     /// An 8-bit KV cache.
@@ -239,17 +240,26 @@ impl Dialect {
             }
             Self::StableDiffusion => {
                 let mut fixes = Vec::new();
+                // The VAE makes the largest single buffer.
                 for (option, action) in [
                     ("--vae-tiling", "decode the image in tiles"),
+                    ("--vae-conv-direct", "convolve without unfolding the image: a smaller VAE buffer"),
                     ("--diffusion-fa", "turn on flash attention"),
                     ("--clip-on-cpu", "keep the text encoder in RAM"),
                     ("--offload-to-cpu", "keep weights in RAM until they are used"),
                 ] {
-                    if !settings.is_on(&[option]) {
+                    // A buffer above the driver's cap is not about free memory.
+                    let is_about_free_memory = option.ends_with("cpu")
+                        && settings.mentions("exceeds device memory allocation limit");
+                    if !settings.is_on(&[option]) && !is_about_free_memory {
                         fixes.push(Fix::new(action).command(option));
                     }
                 }
-                fixes.push(Fix::new("make a smaller image").command("-W 512 -H 512"));
+                let side = settings
+                    .number(&["-W", "--width"])
+                    .filter(|&side| (128.0..=16384.0).contains(&side))
+                    .map_or(512, |side| (side as u64 * 3 / 4).next_multiple_of(64));
+                fixes.push(Fix::new("make a smaller image").command(format!("-W {side} -H {side}")));
                 Some(fixes)
             }
             _ => None,
