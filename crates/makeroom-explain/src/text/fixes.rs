@@ -109,7 +109,11 @@ fn proposed(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
             };
             first.into_iter().chain(then).collect()
         }
-        Cause::RequestExceedsDevice => own.into_iter().take(3).chain(general(cause, situation)).collect(),
+        // Words without an option are for programs of which nothing is known.
+        Cause::RequestExceedsDevice => {
+            let general = general(cause, situation).into_iter().filter(|fix| fix.command.is_some());
+            own.into_iter().take(3).chain(general).collect()
+        }
         // What the system can give comes after what the program can do without.
         Cause::HostMemory => {
             own.into_iter().take(3).chain(general(cause, situation).into_iter().take(2)).collect()
