@@ -5,7 +5,7 @@ use makeroom_core::Bytes;
 
 use super::super::{Program, Work};
 use super::{count, half, has_fp8, more_devices};
-use crate::text::families::vllm_budget::{Budget, DEFAULT_SHARE, LARGEST_SHARE};
+use crate::text::families::vllm_budget::{Budget, DEFAULT_SHARE, LARGEST_SHARE, LEAST_FREE};
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 
@@ -31,8 +31,6 @@ pub(super) const VLLM: Program = Program {
 const BLOCK_TOKENS: u64 = 16;
 /// A share below this holds no model.
 const LEAST_SHARE: f64 = 0.05;
-/// Less free memory than this holds no model with its KV cache.
-const LEAST_FREE: Bytes = Bytes::gib(4);
 /// Memory for CUDA graphs, NCCL and contexts outside the share.
 const OUTSIDE: f64 = 0.05;
 
