@@ -20,6 +20,8 @@ use crate::text::settings::Settings;
 pub(crate) const LARGEST_SHARE: f64 = 0.95;
 /// vLLM's share unless it is set.
 pub(crate) const DEFAULT_SHARE: f64 = 0.9;
+/// Less free memory than this holds no model with its KV cache.
+pub(crate) const LEAST_FREE: Bytes = Bytes::gib(4);
 /// A KV cache smaller than this serves next to nothing.
 const LEAST_CACHE: Bytes = Bytes::gib(1);
 
