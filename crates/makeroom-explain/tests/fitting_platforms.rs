@@ -6,7 +6,8 @@ use makeroom_explain::{Cause, Certainty, Explanation, explain_text};
 /// All steps of an answer, one per line.
 fn steps(explanation: &Explanation) -> String {
     let fixes = explanation.causes.iter().flat_map(|finding| &finding.fixes);
-    fixes.map(|fix| format!("{} | {}\n", fix.action, fix.command.as_deref().unwrap_or(""))).collect()
+    let lines = fixes.map(|fix| format!("{} | {}", fix.action, fix.command.as_deref().unwrap_or("")));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 fn answer(text: &str) -> (Explanation, String) {
