@@ -6,7 +6,8 @@ use makeroom_explain::{Cause, Certainty, Explanation, explain_text};
 /// All steps of an answer, one per line.
 fn steps(explanation: &Explanation) -> String {
     let fixes = explanation.causes.iter().flat_map(|finding| &finding.fixes);
-    fixes.map(|fix| format!("{} | {}\n", fix.action, fix.command.as_deref().unwrap_or(""))).collect()
+    let lines = fixes.map(|fix| format!("{} | {}", fix.action, fix.command.as_deref().unwrap_or("")));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 fn answer(text: &str) -> (Explanation, String) {
@@ -197,6 +198,9 @@ fn a_share_that_holds_no_model_is_not_advised() {
     };
     assert!(!answer(&text("2.90")).1.contains("--gpu-memory-utilization"));
     assert!(answer(&text("23.90")).1.contains("--gpu-memory-utilization 0.50"));
+    // On a small GPU the model is small too.
+    let small = text("3.00").replace("47.40", "4.00").replace("42.66", "3.60");
+    assert!(answer(&small).1.contains("--gpu-memory-utilization 0.75"));
 }
 
 #[test]

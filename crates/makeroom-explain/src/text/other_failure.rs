@@ -254,7 +254,7 @@ fn allocator_options(log: &Log, line: &str) -> Option<Fix> {
             .map(|found| (found[1].to_owned(), found[2].to_owned()))
     });
     let (variable, options) = found?;
-    let is_expandable = |option: &&str| option.to_ascii_lowercase() == "expandable_segments:true";
+    let is_expandable = |option: &&str| option.eq_ignore_ascii_case("expandable_segments:true");
     let options: Vec<&str> = options.split(',').map(str::trim).filter(|option| !option.is_empty()).collect();
     let expandable = options.iter().copied().find(is_expandable);
     let others: Vec<&str> = options.iter().copied().filter(|option| !is_expandable(option)).collect();

@@ -21,7 +21,7 @@ use std::sync::LazyLock;
 use makeroom_core::{Bytes, DeviceIndex};
 use regex::Regex;
 
-use super::vllm_budget::{Budget, LEAST_FREE};
+use super::vllm_budget::{Budget, is_worth_a_share};
 use super::vllm_running::{read_filled_budget, read_profiling, read_sleep_mode, read_swap, read_warm_up};
 use crate::advice::{self, Maker};
 use crate::text::facts::{Facts, Resource, Severity, Statement};
@@ -148,7 +148,7 @@ fn read_startup(mut facts: Facts, text: &str) -> Option<Facts> {
 fn at_start(free: Bytes, total: Bytes, device: Option<DeviceIndex>) -> Vec<Fix> {
     let mut fixes = vec![advice::list_holders(Maker::Nvidia).frees((total - free) - CONTEXT_TYPICAL)];
     let share = (free.share_of(total) * 100.0).floor() / 100.0;
-    if share >= LEAST_SHARE && free >= LEAST_FREE {
+    if share >= LEAST_SHARE && is_worth_a_share(free, total) {
         fixes.push(
             Fix::new(format!("or limit vLLM to the {free} that is free, if the model fits"))
                 .command(format!("--gpu-memory-utilization {share:.2}")),

@@ -20,8 +20,6 @@ use crate::text::settings::Settings;
 pub(crate) const LARGEST_SHARE: f64 = 0.95;
 /// vLLM's share unless it is set.
 pub(crate) const DEFAULT_SHARE: f64 = 0.9;
-/// Less free memory than this holds no model with its KV cache.
-pub(crate) const LEAST_FREE: Bytes = Bytes::gib(4);
 /// A KV cache smaller than this serves next to nothing.
 const LEAST_CACHE: Bytes = Bytes::gib(1);
 
@@ -35,6 +33,12 @@ static FIGURE: LazyLock<Regex> = LazyLock::new(|| {
 static SUGGESTION: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i)\b(?:try|e\.g\.|set|setting|increas\w+|decreas\w+|lower\w*|rais\w+)\b[^.:;]{0,24}$")
 });
+
+/// Whether the free memory of a GPU is worth a share: with less than 4 GiB only where that is most of a small GPU, whose
+/// owner chose the model for it.
+pub(crate) fn is_worth_a_share(free: Bytes, total: Bytes) -> bool {
+    free >= Bytes::gib(4) || free.share_of(total) >= 0.5
+}
 
 /// vLLM's budget, as far as the log prints it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -5,7 +5,7 @@ use makeroom_core::Bytes;
 
 use super::super::{Program, Work};
 use super::{count, half, has_fp8, more_devices};
-use crate::text::families::vllm_budget::{Budget, DEFAULT_SHARE, LARGEST_SHARE, LEAST_FREE};
+use crate::text::families::vllm_budget::{Budget, DEFAULT_SHARE, LARGEST_SHARE, is_worth_a_share};
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 
@@ -136,7 +136,7 @@ fn smaller_share(situation: &Situation<'_>, budget: &Budget, unset: f64) -> Fix 
 fn share_of_free(situation: &Situation<'_>) -> Option<Fix> {
     let (free, total) = (situation.facts.free?, situation.facts.total?);
     let share = (free.share_of(total) * 100.0).floor() / 100.0;
-    ((LEAST_SHARE..1.0).contains(&share) && free >= LEAST_FREE).then(|| {
+    ((LEAST_SHARE..1.0).contains(&share) && is_worth_a_share(free, total)).then(|| {
         Fix::new(format!("or limit vLLM to the {free} that is free, if the model fits"))
             .command(format!("--gpu-memory-utilization {share:.2}"))
     })
