@@ -1,5 +1,5 @@
 // Counts the signals it receives: writes its parent's process id to "ready", waits for "go", then writes the counts to
-// "got". Until then, "heard" has the number of signals so far. The first argument picks what else it does: "stop" leaves the stop signals at their default action, "group"
+// "got". Until then, "heard" has the counts so far. The first argument picks what else it does: "stop" leaves the stop signals at their default action, "group"
 // sends SIGUSR1 to its own process group, "parent" sends SIGUSR1 to its parent.
 #define _GNU_SOURCE
 #include <signal.h>
@@ -16,6 +16,13 @@ static void write_file(const char *name, const char *text) {
     fputs(text, file);
     fclose(file);
     rename("draft", name);
+}
+static void list(char *text) {
+    *text = 0;
+    for (int signal = 1; signal <= 64; signal++) {
+        if (counts[signal]) text += sprintf(text, "%d:%d ", signal, counts[signal]);
+        if (values[signal]) text += sprintf(text, "value %d ", values[signal]);
+    }
 }
 int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "";
@@ -34,18 +41,13 @@ int main(int argc, char **argv) {
         int heard = 0;
         for (int signal = 1; signal <= 64; signal++) heard += counts[signal];
         if (heard != written) {
-            sprintf(text, "%d", heard);
+            list(text);
             write_file("heard", text);
             written = heard;
         }
         usleep(2000);
     }
-    int length = 0;
-    for (int signal = 1; signal <= 64; signal++) {
-        if (counts[signal]) length += sprintf(text + length, "%d:%d ", signal, counts[signal]);
-        if (values[signal]) length += sprintf(text + length, "value %d ", values[signal]);
-    }
-    text[length] = 0;
+    list(text);
     write_file("got", text);
     return 0;
 }

@@ -31,10 +31,11 @@ static int shell(char **argv) {
     int status;
     while (waitpid(job, &status, WUNTRACED) == job) {
         if (!WIFSTOPPED(status)) return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        // Before anyone learns that the job has stopped, and continues it.
+        tcsetpgrp(2, getpgrp());
         FILE *file = fopen("stopped", "w");
         fprintf(file, "%d", WSTOPSIG(status));
         fclose(file);
-        tcsetpgrp(2, getpgrp());
     }
     return 95;
 }

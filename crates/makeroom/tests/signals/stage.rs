@@ -93,10 +93,25 @@ impl Stage {
 
     /// Waits until `ears` has received this many signals.
     pub(crate) fn hears(&self, count: usize) {
+        let counts = |heard: &str| -> usize {
+            heard.split_whitespace().filter_map(|word| word.split_once(':')?.1.parse::<usize>().ok()).sum()
+        };
+        self.wait_for_signals(|heard| counts(heard) >= count);
+    }
+
+    /// Waits until `ears` has received a signal.
+    pub(crate) fn hears_signal(&self, signal: i32) {
+        self.wait_for_signals(|heard| heard.split_whitespace().any(|word| word == format!("{signal}:1")));
+    }
+
+    fn wait_for_signals(&self, is_enough: impl Fn(&str) -> bool) {
         let end = Instant::now() + Duration::from_secs(60);
-        let heard = || fs::read_to_string(self.folder.join("heard")).ok()?.parse().ok();
-        while heard().unwrap_or(0) < count {
-            assert!(Instant::now() < end, "ears received {:?} of {count} signals", heard());
+        loop {
+            let heard = fs::read_to_string(self.folder.join("heard")).unwrap_or_default();
+            if is_enough(&heard) {
+                return;
+            }
+            assert!(Instant::now() < end, "ears received only {heard:?}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }

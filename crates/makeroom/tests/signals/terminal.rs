@@ -50,7 +50,7 @@ fn a_lost_terminal_is_passed_on() {
     stage.ready();
     run.kill().unwrap();
     run.wait().unwrap();
-    stage.hears(1);
+    stage.hears_signal(1);
     let got = stage.end();
     assert_eq!(got.first().map(String::as_str), Some("1:1"), "{got:?}");
 }
