@@ -55,14 +55,21 @@ fn a_full_pool_of_pinned_memory_gets_a_larger_limit() {
 }
 
 #[test]
-fn a_killed_container_may_have_run_out_of_memory() {
+fn a_container_that_was_killed_for_another_reason_did_not_run_out_of_memory() {
+    // Kubernetes reports OOMKilled where memory ran out.
     for text in [
         "    Last State:     Terminated\n      Reason:       Error\n      Exit Code:    137\n",
         "    Last State: Terminated\n      Reason: Error\n      Exit Code: 137\n",
     ] {
         let (explanation, _) = answer(text);
+        assert_eq!(explanation.verdict.cause, Cause::None, "{text}");
+        assert!(
+            explanation.verdict.summary.contains("killed from outside"),
+            "{}",
+            explanation.verdict.summary
+        );
+        let (explanation, _) = answer(&text.replace("Error", "OOMKilled"));
         assert_eq!(explanation.verdict.cause, Cause::HostMemory, "{text}");
-        assert_eq!(explanation.verdict.certainty, Certainty::Possible, "{text}");
     }
     let (explanation, _) = answer("      Reason:       Completed\n      Exit Code:    0\n");
     assert_eq!(explanation.verdict.cause, Cause::None);
@@ -137,10 +144,12 @@ fn intels_cap_on_one_allocation_is_named() {
         )
     };
     let (explanation, steps) = answer(&text("7.00 GiB"));
-    assert_eq!(explanation.verdict.cause, Cause::ArtificialLimit);
+    // Intel's newer drivers have no such cap, so the cause is open.
+    assert_eq!(explanation.verdict.cause, Cause::Undetermined);
+    assert_eq!(explanation.causes[1].cause, Cause::ArtificialLimit);
     assert!(steps.contains("RELAXED_ALLOCATION_LIMITS=1"), "{steps}");
     assert!(explanation.ledger.is_none());
-    assert_ne!(answer(&text("2.00 GiB")).0.verdict.cause, Cause::ArtificialLimit);
+    assert_ne!(answer(&text("2.00 GiB")).0.causes[1].cause, Cause::ArtificialLimit);
 }
 
 #[test]

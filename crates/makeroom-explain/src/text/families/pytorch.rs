@@ -14,12 +14,12 @@ use std::sync::LazyLock;
 use makeroom_core::{Bytes, DeviceIndex};
 use regex::Regex;
 
-use crate::Cause;
 use crate::text::facts::{Allocator, Facts, ListedProcess, Resource};
 use crate::text::family::Family;
 use crate::text::figures::{binary_size, captured_number, captured_size, find_size, pattern};
 use crate::text::log::Passage;
 use crate::text::searched::contains_ignoring_case;
+use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {
     anchors: &[
@@ -127,7 +127,7 @@ fn state_cap(facts: &mut Facts) {
         let summary = format!(
             "The request is {request} in one piece; Intel's driver allows 4 GB in one allocation by default, and the GPU itself has room."
         );
-        facts.lead(Cause::ArtificialLimit, summary);
+        facts.state(Cause::ArtificialLimit, Certainty::Possible, summary);
     }
 }
 

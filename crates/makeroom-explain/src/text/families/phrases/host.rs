@@ -446,7 +446,7 @@ pub(super) const ROWS: &[Phrase] = &[
         r"exit\w* due to 137\b|(?:code|status|errno)\W{0,6}(?:is |of )?(?:137|-9)\b|\bsignal:? 9\b|SIGKILL",
     )
     .unless(r"\b(?:SIGTERM|sends?|sending|sent|trap|handler)\b.*SIGKILL|cumem|kill -s|kill -9|potential root causes|\b(?:drained|maintenance|preempt\w*|cancel\w*|time ?limit|timed out)\b")
-    .not_near(r"Reason: +(?:Completed|Evicted)\b|\b(?:no|without|not (?:see|find|any))\b[^.;]{0,40}\boom[ -]?kill\w*|\boom[ -]?kill\w*[^.;]{0,20}\bnot\b")
+    .not_near(r"Reason: +(?:Error|Completed|Evicted)\b|\b(?:no|without|not (?:see|find|any))\b[^.;]{0,40}\boom[ -]?kill\w*|\boom[ -]?kill\w*[^.;]{0,20}\bnot\b")
     .leads(HostMemory, KILLED),
     Phrase::host("host", &["[code=9]", "[code=137]", "[code=-9]"], r"^FAILED: \[code=(?:9|137|-9)\]")
         .leads(HostMemory, KILLED),
@@ -585,8 +585,6 @@ mod tests {
             "LLVM ERROR: out of memory",
             "clCreateContext(): CL_OUT_OF_HOST_MEMORY",
             "pyopencl._cl.RuntimeError: clEnqueueReadBuffer failed: OUT_OF_HOST_MEMORY",
-            "      Reason:       Error\n      Exit Code:    137",
-            "    Reason: Error\n    Exit Code: 137",
             "train.sh: line 12:  4242 Killed                  python train.py",
             "**Killed**",
             "zsh: killed     python train.py",
@@ -611,7 +609,10 @@ mod tests {
 
     #[test]
     fn a_crash_with_137_is_not_about_memory() {
-        assert!(facts_in("      Reason:       Evicted\n      Exit Code:    137").is_none());
+        for reason in ["Error", "Evicted"] {
+            assert!(facts_in(&format!("      Reason:       {reason}\n      Exit Code:    137")).is_none());
+            assert!(facts_in(&format!("    Reason: {reason}\n    Exit Code: 137")).is_none());
+        }
         let (_, certainty, _) = stated("      Reason:       OOMKilled\n      Exit Code:    137");
         assert_eq!(certainty, Certainty::Certain);
         assert!(facts_in("exit code 1379").is_none());
