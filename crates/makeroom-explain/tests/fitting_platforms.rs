@@ -1,7 +1,7 @@
 //! Answers that depend on the platform, the card and the program: which figures count, whose terms are used, and which
 //! steps can help there.
 
-use makeroom_explain::{Cause, Certainty, Explanation, explain_text};
+use makeroom_explain::{Cause, Explanation, explain_text};
 
 /// All steps of an answer, one per line.
 fn steps(explanation: &Explanation) -> String {
