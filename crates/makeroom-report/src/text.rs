@@ -70,12 +70,6 @@ pub(crate) fn title(explanation: &Explanation) -> &'static str {
     match (explanation.verdict.cause, explanation.input.kind) {
         // A text without an out-of-memory error may show another failure.
         (Cause::None, InputKind::ErrorText) => "NO OUT-OF-MEMORY ERROR",
-        // The GPU itself may have room.
-        (Cause::LiveDataFillsDevice, _)
-            if explanation.run.as_ref().is_some_and(|run| run.limit.is_some()) =>
-        {
-            "LIVE DATA FILLS THE LIMIT"
-        }
         (cause, _) => cause.title(),
     }
 }
