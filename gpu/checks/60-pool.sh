@@ -57,7 +57,7 @@ text="$(ask "'%.2f %% of %.1f s: %d calls of %.0f ns' % ($inside_ns / 1e7 / $tim
 if holds "$inside_ns / 1e9 <= 0.01 * $timed" "${inside[@]}"; then status=ok; else status=FAILED; fi
 report $status inside "$text" figures="$(ask "at(run, 'end', 'pool')" "${inside[@]}")"
 # The line is wrapped to the width of the terminal.
-summary=$(tr -s ' \n' ' ' <"$WORK/pool_pool_1.run.err" | grep -o 'expandable segments saved [^)]* would have reserved [^)]*)')
+summary=$(tr -s ' \n' ' ' <"$WORK/pool_pool_1.run.err" | grep -o 'expandable segments saved .* would have reserved [^)]*)')
 if [ -n "$summary" ]; then
     report ok summary "$summary"
 else

@@ -32,7 +32,7 @@ for name in "${WORKLOADS[@]}"; do
     files=("plain=$LOGS/$name.plain.json" "expandable=$LOGS/$name.expandable.json" "pool=$LOGS/$name.pool.json")
     ratio=$(ask "$(whole pool) / max($(whole expandable), 1)" "${files[@]}")
     numbers=$(ask "'%8.2f %11.2f %8.2f %8.4f' % ($(whole plain) / 1e9, $(whole expandable) / 1e9, $(whole pool) / 1e9, $ratio)" "${files[@]}")
-    line=$(tr -s ' \n' ' ' <"$LOGS/$name.pool.err" | grep -oE '(this program does not fragment: |expandable segments [a-z0-9 .]*[GM]?i?B?[a-z ]*: )?PyTorch reserved [^()]*(\([^)]*\))?' | head -1 | cut -c1-170)
+    line=$(tr -s ' \n' ' ' <"$LOGS/$name.pool.err" | grep -oE '(this program does not fragment: |expandable segments [a-z0-9 .]*[GM]?i?B?[a-z ]*: )?PyTorch reserved [^()]*(\([^)]*\)[^()]*\(simulated\))?' | head -1 | cut -c1-220)
     printf '  %-10s %s  %s\n' "$name" "$numbers" "$line" | tee -a "$LOGS/table.txt"
     figures=(plain="$(ask "$(whole plain)" "${files[@]}")" expandable="$(ask "$(whole expandable)" "${files[@]}")" pool="$(ask "$(whole pool)" "${files[@]}")" ratio="$ratio")
     why=

@@ -64,10 +64,13 @@ impl Shortage {
     }
 
     /// Bytes that had to be free in addition. A nearly full device fails requests that seem to fit, because the
-    /// driver rounds and keeps pages of its own; then the whole request is missing.
+    /// driver rounds and keeps pages of its own; then the whole request is missing. Live memory beyond the device's size
+    /// has to go as well.
     pub(crate) fn missing(&self) -> Option<Bytes> {
         let free = self.free?;
-        Some(if free < self.request { self.request - free } else { self.request })
+        let short = if free < self.request { self.request - free } else { self.request };
+        let beyond = self.live.zip(self.total).map_or(Bytes::ZERO, |(live, total)| live - total);
+        Some(short + beyond)
     }
 
     /// `fragmentation`: free and cached memory together suffice, and the cached part is larger than both what is
@@ -142,6 +145,16 @@ mod tests {
         // Together with free memory the cache would do, alone it would not.
         assert!(shortage(460, 455, 3500, 330).is_fragmented_in_text());
         assert!(!shortage(460, 455, 3500, 330).is_cache_enough());
+    }
+
+    #[test]
+    fn live_memory_beyond_the_device_is_missing_too() {
+        let mut full = shortage(6 << 10, 0, 16 << 10, 0);
+        assert_eq!(full.missing(), Some(Bytes::gib(6)));
+        full.live = Some(Bytes::gib(20));
+        assert_eq!(full.missing(), Some(Bytes::gib(10)));
+        full.free = Some(Bytes::gib(2));
+        assert_eq!(full.missing(), Some(Bytes::gib(8)));
     }
 
     #[test]

@@ -257,7 +257,7 @@ fn a_write_after_the_free_is_found_with_both_sites() {
     }
     let heard = heard.lock().unwrap();
     assert_eq!(heard.len(), 1, "{heard:?}");
-    assert!(heard[0].contains("2500000 bytes from its beginning"), "{heard:?}");
+    assert!(heard[0].contains("2500000 bytes from its start"), "{heard:?}");
     assert_eq!(heard[0].matches("tests/layers.rs:").count(), 2, "{heard:?}");
     drop(layer);
 }

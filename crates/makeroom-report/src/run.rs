@@ -166,7 +166,9 @@ fn healthy(out: &mut String, run: &RunSummary, columns: usize) {
         ([gain], _) => paragraph(out, &format!("no allocation failed; {gain}"), columns),
         (gains, _) => {
             paragraph(out, "no allocation failed", columns);
-            gains.iter().for_each(|gain| paragraph(out, gain, columns));
+            for gain in gains {
+                paragraph(out, gain, columns);
+            }
         }
     }
     if !run.freed_with_contexts.is_zero() {

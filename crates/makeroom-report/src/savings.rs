@@ -69,7 +69,7 @@ fn with_expandable_segments(torch: &ExpandableSummary, has_several: bool) -> Str
     } else if is_plausible(torch) && native.max(peak_reserved).get() <= most {
         ("this program does not fragment".to_owned(), "expandable segments")
     } else {
-        ("expandable segments saved nothing".to_owned(), "them")
+        ("expandable segments made little difference".to_owned(), "them")
     };
     format!("{finding}: {reserved}, and would have reserved {native} without {them} (simulated)")
 }
@@ -192,7 +192,10 @@ mod tests {
         let small = ExpandableSummary { peak_live: Bytes::mib(64), ..torch(182, Some(166)) };
         for torch in [wasteful, small] {
             let text = with_expandable_segments(&torch, false);
-            assert!(text.starts_with("expandable segments saved nothing: PyTorch reserved "), "{text}");
+            assert!(
+                text.starts_with("expandable segments made little difference: PyTorch reserved "),
+                "{text}"
+            );
         }
         let text = with_expandable_segments(&torch(5120, None), false);
         assert_eq!(

@@ -17,7 +17,7 @@ use super::growth;
 use super::hypotheses;
 use super::job;
 use super::judge::{Account, judge};
-use super::lines::{is_own_failure, is_report, is_told_by_person};
+use super::lines::{is_own_failure, is_report, is_told_by_person, says_handled};
 use super::log::Log;
 use super::other_failure::{self, OtherFailure};
 use super::placement;
@@ -182,8 +182,11 @@ fn request_beside(log: &Log, index: usize) -> Option<Bytes> {
         )
     });
     let end = (index + LINES_NEAR + 1).min(log.len());
-    let mut requests =
-        (index.saturating_sub(LINES_NEAR)..end).filter_map(|near| find_size(&REQUEST, log.line(near)));
+    // A line that says that its own request was no failure is not about this error.
+    let mut requests = (index.saturating_sub(LINES_NEAR)..end)
+        .map(|near| log.line(near))
+        .filter(|line| !says_handled(line))
+        .filter_map(|line| find_size(&REQUEST, line));
     let request = requests.next()?;
     requests.all(|other| other == request).then_some(request)
 }
@@ -245,7 +248,7 @@ fn ledger(facts: &Facts, cause: Cause) -> Option<Ledger> {
         lines.push(LedgerLine::new("free", free));
     }
     // A card of which nothing is known to be used has no account.
-    if lines.is_empty() {
+    if lines.iter().all(|line| line.bytes().is_zero()) && facts.free.is_none() {
         return None;
     }
     let name = facts.device.map_or_else(|| "GPU".to_owned(), |device| format!("GPU {device}"));
@@ -281,6 +284,7 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, 
     let facts = found.first;
     let framework = Some(facts.framework).filter(|framework| !framework.is_empty());
     let summary = match facts.severity {
+        Severity::Warning if let Some(aftermath) = &facts.aftermath => aftermath.summary.clone(),
         Severity::Warning => {
             let request = facts.request.map_or(String::new(), |request| format!(" of {request}"));
             format!(
@@ -299,6 +303,9 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, 
     let is_certain = !found.is_prose && !is_large_for_host(&facts);
     let certainty = if is_certain { Certainty::Certain } else { Certainty::Likely };
     let mut explanation = none(framework, certainty, summary);
+    if let Some(aftermath) = facts.aftermath.as_ref().filter(|_| is_handled) {
+        explanation.causes[0].fixes.clone_from(&aftermath.fixes);
+    }
     // A list of processes alone is pasted to ask who holds the memory, and answers it.
     if let Some(holder) = facts.statements.first().filter(|statement| {
         facts.severity == Severity::Observation

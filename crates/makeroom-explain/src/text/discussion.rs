@@ -96,7 +96,11 @@ pub(crate) fn is_request(title: &str) -> bool {
     static BUG: LazyLock<Regex> = LazyLock::new(|| {
         pattern(r"(?i)^\W{0,6}describe the (?:bug|issue|problem|error|current behaviou?r)\b")
     });
+    // An error's name and message look like the type and title of a commit.
+    static NAMED: LazyLock<Regex> =
+        LazyLock::new(|| pattern(r"(?i)^\W{0,6}[\w.]*(?:error|exception|fatal|abort(?:ed)?|panic): "));
     !LEAK.is_match(title)
+        && !NAMED.is_match(title)
         && !HELP.is_match(title)
         && !BUG.is_match(title)
         && (CHANGE.is_match(title) || TALK.is_match(title))
@@ -155,6 +159,8 @@ mod tests {
             "# CUDA out of memory when training the large model\nloading weights",
             "# How to avoid this?\n2025-01-02 10:11:12 out of memory",
             "# Crash while loading\nI get CUDA out of memory",
+            "valueerror: free memory on device (10.00/24.00 gib) on startup is less than desired gpu memory utilization (0.9, 21.60 gib)",
+            "fatal: release build ran out of memory",
             "Describe the bug\nWorker exceeded 95% memory budget. Restarting",
             "I applied this patch and still get CUDA out of memory",
             "training gets OOM on the second GPU, after this change too",

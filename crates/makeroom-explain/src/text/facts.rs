@@ -147,6 +147,10 @@ pub(crate) struct Facts {
     pub(crate) evidence: Vec<String>,
     /// What the text says the largest free piece is.
     pub(crate) largest_free: Option<Bytes>,
+    /// The figure for free memory wrapped below zero; `free` is zero instead.
+    pub(crate) is_free_wrapped: bool,
+    /// What a warning means in the program's own terms, for a text in which nothing failed.
+    pub(crate) aftermath: Option<Statement>,
 }
 
 impl Facts {
@@ -204,6 +208,7 @@ impl Facts {
         let is_wrapped = self.free.is_some_and(|free| free >= ABSURD);
         if is_wrapped {
             self.free = Some(Bytes::ZERO);
+            self.is_free_wrapped = true;
             self.evidence
                 .push("The log's figure for free memory wrapped below zero, so nothing was free".to_owned());
         }

@@ -17,6 +17,7 @@ use super::lines::{
 };
 use super::log::Log;
 use super::other_failure;
+use super::site::source_line;
 use crate::{Cause, Certainty};
 
 /// A log can hold millions of failures (a retry loop); this many are read, the others are only counted.
@@ -131,7 +132,8 @@ pub(crate) fn failures(log: &Log) -> Option<Found> {
         .map_or(deciding, |(index, _)| index);
     // Failures that the program survived come before the deciding one.
     let from = survived.map_or(0, |last| last + 1);
-    let later = later_failures(&readings[from..], best - from) + unread;
+    let is_counted = |reading: &Reading| is_deciding_prose || !is_prose(reading);
+    let later = later_failures(log, &readings[from..], best - from, is_counted) + unread;
     let failures = readings.iter().filter(|reading| reading.2.is_failure() && !is_prose(reading));
     Some(Found {
         first: readings[best].2.clone(),
@@ -326,20 +328,39 @@ impl Reader {
 }
 
 /// How many failures there are besides the chosen one: readings far from all counted so far, or readings with
-/// another device or request.
-fn later_failures(readings: &[Reading], chosen: usize) -> usize {
+/// another device, request or place.
+fn later_failures(
+    log: &Log,
+    readings: &[Reading],
+    chosen: usize,
+    is_counted: impl Fn(&Reading) -> bool,
+) -> usize {
     let mut counted: Vec<&Reading> = vec![&readings[chosen]];
     for (index, reading) in readings.iter().enumerate() {
         let (line, _, facts) = reading;
-        if index == chosen || facts.severity != Severity::Failure {
+        if index == chosen || facts.severity != Severity::Failure || !is_counted(reading) {
             continue;
         }
-        let is_known = |known: &&Reading| is_near(*line, known.0) && !contradicts(&known.2, facts);
+        let is_known = |known: &&Reading| {
+            is_near(*line, known.0)
+                && !contradicts(&known.2, facts)
+                && !is_elsewhere(log.line(known.0), log.line(*line))
+        };
         if !counted.iter().rev().take(64).any(is_known) {
             counted.push(reading);
         }
     }
     counted.len() - 1
+}
+
+/// Whether two lines are the same message from two places in the program's source.
+fn is_elsewhere(one: &str, other: &str) -> bool {
+    let (Some(here), Some(there)) = (source_line(one), source_line(other)) else { return false };
+    let without = |line: &str, site: &str| {
+        let (file, number) = site.rsplit_once(':').unwrap_or((site, ""));
+        line.replace(file, "").replace(number, "")
+    };
+    here != there && without(one, &here) == without(other, &there)
 }
 
 fn is_near(line: usize, other: usize) -> bool {
@@ -426,6 +447,16 @@ mod tests {
         assert_eq!(failures(&Log::new(&apart)).unwrap().later, 2);
         let together = format!("{}{}{}", error(0), error(1), error(0));
         assert_eq!(failures(&Log::new(&together)).unwrap().later, 1);
+    }
+
+    #[test]
+    fn the_same_message_from_other_places_counts_and_sentences_do_not() {
+        let text = "CUDA error 2 at mesh.cu:31: out of memory\nCUDA error 2 at wave.cu:77: out of memory\nCUDA error 2 at src/flux.cu:102: out of memory\nCUDA error 2 at wave.cu:77: out of memory\n";
+        assert_eq!(failures(&Log::new(text)).unwrap().later, 2);
+        let passed_on = "CUDA error 2 at mesh.cu:31: out of memory\nsolver failed in wave.cu:77: CUDA error 2: out of memory\n";
+        assert_eq!(failures(&Log::new(passed_on)).unwrap().later, 0);
+        let told = "It looks as if the trainer tried to allocate 9000 MB on my card.\nError: Out of memory. Requested 9500 MB; Free 7000.5 MB";
+        assert_eq!(failures(&Log::new(told)).unwrap().later, 0);
     }
 
     #[test]

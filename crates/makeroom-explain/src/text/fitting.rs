@@ -220,6 +220,10 @@ mod tests {
         let old = format!("python 3.6, tensorflow gpu 1.13.1\n{oom}");
         assert!(!is_kept(&old, "export TF_GPU_ALLOCATOR=cuda_malloc_async"));
         assert!(is_kept(&format!("{oom} [Op:Conv2D]"), "export TF_GPU_ALLOCATOR=cuda_malloc_async"));
+        let advised = format!(
+            "If the cause is memory fragmentation maybe the environment variable 'TF_GPU_ALLOCATOR=cuda_malloc_async' will improve the situation.\n{oom}"
+        );
+        assert!(is_kept(&advised, "export TF_GPU_ALLOCATOR=cuda_malloc_async"));
     }
 
     #[test]

@@ -50,7 +50,18 @@ pub(crate) fn attach(findings: &mut [Finding], situation: &Situation<'_>) {
             programs::add_unified_memory(&mut finding.fixes, situation);
         }
         fitting::keep(&mut finding.fixes, situation);
+        drop_futile(finding, situation);
         tidy(&mut finding.fixes);
+    }
+}
+
+/// Takes out a step that the same answer says will not help.
+fn drop_futile(finding: &mut Finding, situation: &Situation<'_>) {
+    const RELEASE: &str = "torch.cuda.empty_cache()";
+    let is_futile =
+        wont_help(finding.cause, situation).iter().any(|attempt| attempt.contains("empty_cache()"));
+    if is_futile {
+        finding.fixes.retain(|fix| fix.command.as_deref().is_none_or(|command| command.trim() != RELEASE));
     }
 }
 
@@ -103,19 +114,27 @@ fn proposed(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
         Cause::RequestExceedsDevice if is_many_times_the_device(situation.facts) => {
             let is_application = situation.program.work == Work::Inference;
             let (first, then) = if is_application {
-                (own.into_iter().take(2).collect(), general(cause, situation))
+                (own.into_iter().take(2).collect(), with_commands(general(cause, situation)))
             } else {
                 (general(cause, situation), own.into_iter().take(2).collect::<Vec<_>>())
             };
             first.into_iter().chain(then).collect()
         }
-        Cause::RequestExceedsDevice => own.into_iter().take(3).chain(general(cause, situation)).collect(),
+        Cause::RequestExceedsDevice => {
+            own.into_iter().take(3).chain(with_commands(general(cause, situation))).collect()
+        }
         // What the system can give comes after what the program can do without.
         Cause::HostMemory => {
             own.into_iter().take(3).chain(general(cause, situation).into_iter().take(2)).collect()
         }
         _ => own,
     }
+}
+
+/// Steps without an option are for programs of which nothing is known.
+fn with_commands(mut fixes: Vec<Fix>) -> Vec<Fix> {
+    fixes.retain(|fix| fix.command.is_some());
+    fixes
 }
 
 /// Adds the setting that the text itself shows to the steps of a known program, behind the best of them.

@@ -45,7 +45,7 @@ static PERSON: LazyLock<Regex> = LazyLock::new(|| {
 /// Accounts of runs other than the one at hand: in general, at other times, of other people.
 static ACCOUNT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?ix) \b(?:sometimes|often|occasionally|usually|rarely|previously|formerly|in \s the \s past|used \s to|are \s rare|(?:many|some|other|most) \s (?:people|users)|users \s (?:run|get|hit|see|report)|the \s (?:paper|authors?|docs?|documentation) | baselines? | first \s thought | someone | they \s (?:got|get|had) | by \s the \s way | along \s the \s lines \s of | (?:days|weeks|months) \s ago | benchmarks? | (?:solved|resolved|fixed) \s (?:the|my|this|it) | (?:error|problem|issue) \s is \s gone | you \s are \s (?:running|probably|just) | what \s happens \s (?:if|when) | for \s now | until \s (?:the \s)? (?:update|now)) \b
+        r"(?ix) \b(?:sometimes|often|occasionally|usually|rarely|previously|formerly|in \s the \s past|used \s to|are \s rare|(?:many|some|other|most) \s (?:people|users)|users \s (?:run|get|hit|see|report)|the \s (?:paper|authors?|docs?|documentation) | baselines? | first \s (?:thought|guess(?:ed)?|suspect(?:ed)?|suspicion|assum(?:ed|ption)|idea) | someone | they \s (?:got|get|had) | by \s the \s way | along \s the \s lines \s of | (?:days|weeks|months) \s ago | benchmarks? | (?:solved|resolved|fixed) \s (?:the|my|this|it) | (?:error|problem|issue) \s is \s gone | you \s are \s (?:running|probably|just) | what \s happens \s (?:if|when) | for \s now | until \s (?:the \s)? (?:update|now)) \b
       | \b(?:when|if|once|whenever) \s (?:the \s | your \s)? (?:(?:gpu|device|card|video) \s)? (?:gpu|memory|device|card|vram) \s (?:is|becomes|gets|runs|fills)\b | \b(?:does|did) \s not \s (?:fail|crash|happen)\b
       | \b(?:out[\s-]of[\s-]memory|oom) \s (?:handling|detection|protection|checks?|precheck|killer \s settings)\b",
     )
@@ -99,7 +99,7 @@ static REPORT: LazyLock<Regex> = LazyLock::new(|| {
 static HANDLED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?ix)
-        \bretrying\b | \bretried\b | \brecovering \s from\b | \bcaught \s (?:an? \s)? (?:error|exception|oom|out)\b | \b(?:do \s not|don['’]t) \s worry\b | \bwill \s (?:retry|try \s again|continue|skip|fall \s back) | \bfalling \s back\b | \bfell \s back\b | \bfallback \s to\b | \bas \s (?:a \s)? fallback\b
+        \bretrying\b | \bretried\b | \brecovering \s from\b | \b(?:do \s not|don['’]t) \s worry\b | \bwill \s (?:retry|try \s again|continue|skip|fall \s back) | \bfalling \s back\b | \bfell \s back\b | \bfallback \s to\b | \bas \s (?:a \s)? fallback\b
       | \bskipp(?:ing|ed) \s (?:this |the |that |current |over |tactic|batch|sample|image|step|file|frame|it\b) | \bskipping \s batch
       | \btrying \s (?:again|with \s (?:a \s)?(?:smaller|lower|less|reduced)|to \s recover|smaller|a \s smaller|lower) | \battempting \s to \s recover | \brecovered \s from\b
       | \breduc(?:ing|ed) \s (?:the \s)? (?:\w+ \s)? (?:batch|chunk|tile|resolution) (?:[\s_] size)? \s (?:to|from|by)\b | \bswitching \s to \s (?:tiled|cpu|slow|low|smaller)
@@ -226,12 +226,23 @@ pub(crate) fn is_told_by_person(log: &Log) -> bool {
         .any(|line| PERSON.is_match(line) || ADVICE.is_match(line))
 }
 
+/// Whether a line itself says that the program goes on without the memory.
+pub(crate) fn says_handled(line: &str) -> bool {
+    HANDLED.is_match(line)
+}
+
 /// Whether the words around an error say that the program went on without the memory.
 pub(crate) fn is_handled(log: &Log, index: usize) -> bool {
     static OWN_REQUEST: LazyLock<Regex> =
         LazyLock::new(|| pattern(r"(?i)\b(?:trying|tried|failed) to allocate \d"));
     let line = log.line(index);
-    if HANDLED.is_match(line) || passes_test(log, index) || is_survival_told(log, index) {
+    if passes_test(log, index) {
+        return true;
+    }
+    if is_last_word(log, index) {
+        return false;
+    }
+    if says_handled(line) || is_caught(log, index) || is_survival_told(log, index) {
         return true;
     }
     // The sentence that says so may stand below the error, before any traceback.
@@ -242,6 +253,46 @@ pub(crate) fn is_handled(log: &Log, index: usize) -> bool {
             kind(line) == LineKind::Error && HANDLED.is_match(line) && !OWN_REQUEST.is_match(line)
         },
     )
+}
+
+/// Whether a program ends with an error: the message of an exception that nothing caught, or one with an abort right
+/// below it. Whatever the message says about retries, they did not help.
+fn is_last_word(log: &Log, index: usize) -> bool {
+    /// The shell reports the abort this near below.
+    const LINES_BELOW: usize = 3;
+    static ABORT: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"(?i)^\W*(?:\S+: line \d+:\W*)?(?:\[\d+\]\W*)?(?:\d+ +)?abort(?:ed)?\b(?: {2,}|\W*(?:\(core dumped\))?\W*$)|\bcore dumped\b|\bSIGABRT\b|\bterminate called\b",
+        )
+    });
+    log.line(index).contains("what():")
+        || (index + 1..(index + 1 + LINES_BELOW).min(log.len())).any(|next| ABORT.is_match(log.line(next)))
+}
+
+/// Whether a program prints that it caught the error, and goes on. Without a line below, or with one that says that
+/// it stops, the handler only reports the error; inside an exception's message the words are a library's.
+fn is_caught(log: &Log, index: usize) -> bool {
+    /// A program says this near below that it stops.
+    const LINES_BELOW: usize = 3;
+    static CAUGHT: LazyLock<Regex> =
+        LazyLock::new(|| pattern(r"(?i)\bcaught (?:an? )?(?:error|exception|oom|out)\b"));
+    static MESSAGE: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"(?i)^\s*(?:[\w.]+\.)?\w*(?:Error|Exception): .*\bcaught (?:an? )?(?:error|exception|oom|out)\b",
+        )
+    });
+    static STOPS: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"(?i)\bshut(?:ting|s)? ?down\b|\b(?:exiting|terminating|aborting|quitting|giving up)\b|\bexit(?:ed|s)? (?:with )?(?:code|status) [1-9]|\b(?:stopped|terminated) (?:with|by|due)\b",
+        )
+    });
+    let line = log.line(index);
+    if !CAUGHT.is_match(line) || MESSAGE.is_match(line) || STOPS.is_match(line) {
+        return false;
+    }
+    let below = || (index + 1..log.len()).map(|next| log.line(next)).filter(|line| !line.trim().is_empty());
+    let is_end = |line: &str| STOPS.is_match(line) || line.contains("Traceback (most recent call last)");
+    below().next().is_some() && !below().take(LINES_BELOW).any(is_end)
 }
 
 /// Whether a person says in the same line behind an error, or a little below it, that the program went on.
@@ -411,6 +462,8 @@ mod tests {
             "Many users get CUDA out of memory with this model",
             "When the GPU memory is full, pages move to the CPU",
             "I first thought it ran out of memory",
+            "I was running the second script. Out of GPU memory was my first guess.",
+            "Running out of memory was our first suspicion on that machine.",
         ] {
             assert!(kind(line) == LineKind::Prose && !is_report(line), "{line}");
         }
@@ -440,6 +493,35 @@ mod tests {
         let advice = "In case of out of memory you can lower your batch size";
         assert_eq!(kind_of_known(advice, false), LineKind::Prose);
         assert!(is_report("Your GPU memory is full. Try a lower timeline resolution."));
+    }
+
+    #[test]
+    fn an_error_that_ends_the_program_is_not_handled() {
+        for (text, index) in [
+            (
+                "terminate called after throwing an instance of 'std::logic_error'\n  what():  caught exception: CUDA error: out of memory\nAborted",
+                1,
+            ),
+            (
+                "  what():  Function \"_rtBufferCreate\" caught exception: Encountered a CUDA error: Out of memory",
+                0,
+            ),
+            ("Caught exception: CUDA out of memory\nworker 3 is shutting down", 0),
+            ("caught an error: cudaMalloc failed: out of memory", 0),
+            (
+                "CUDA out of memory, retrying with half the batch\n./run.sh: line 4:  812 Aborted                 ./solver",
+                0,
+            ),
+            ("RuntimeError: kernel caught exception: CUDA out of memory\nstep 3", 0),
+        ] {
+            assert!(!is_handled(&Log::new(text), index), "{text}");
+        }
+        for text in [
+            "Caught error: CUDA out of memory. Tried to allocate 1.00 GiB\nepoch 3 loss 0.2",
+            "caught an OOM: CUDA out of memory\n\nnext trial with 2 layers",
+        ] {
+            assert!(is_handled(&Log::new(text), 0), "{text}");
+        }
     }
 
     #[test]

@@ -36,7 +36,13 @@ struct Known {
 
 const KNOWN: &[Known] = &[
     Known {
-        words: r"illegal memory access|IllegalAddress|ILLEGAL_ADDRESS|\bmisaligned address|MISALIGNED_ADDRESS",
+        words: r"\b(?i:misaligned address)|MISALIGNED_ADDRESS|MisalignedAddress",
+        what: "a kernel accessed memory at an address that is not aligned to the size of the access (misaligned address)",
+        action: "find the kernel and the access: a pointer that was offset or cast to a wider type, such as float4, must be a multiple of that type's size",
+        command: Some("compute-sanitizer python …   (first: export CUDA_LAUNCH_BLOCKING=1)"),
+    },
+    Known {
+        words: r"illegal memory access|IllegalAddress|ILLEGAL_ADDRESS",
         what: "a kernel accessed memory that it does not own (illegal memory access)",
         action: "find the kernel that reads or writes out of bounds",
         command: Some("compute-sanitizer python …   (first: export CUDA_LAUNCH_BLOCKING=1)"),
@@ -206,11 +212,12 @@ pub(crate) fn find(log: &Log) -> Option<OtherFailure> {
         let known = &KNOWN[row];
         let mut fix = Fix::new(known.action);
         fix.command = known.command.map(str::to_owned);
+        let fixes = allocator_options(log, log.line(index)).into_iter().chain([fix]).collect();
         return Some(OtherFailure {
             what: known.what.to_owned(),
             line: log.number(index),
             quote: log.line(index).to_owned(),
-            fixes: vec![fix],
+            fixes,
             is_definite: true,
         });
     }
@@ -225,6 +232,43 @@ pub(crate) fn find(log: &Log) -> Option<OtherFailure> {
     })
 }
 
+/// An assertion of PyTorch's allocator where the text sets the allocator's options: several of them do not work together
+/// with expandable segments.
+fn allocator_options(log: &Log, line: &str) -> Option<Fix> {
+    static ALLOCATOR: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"expandable_segment|CUDACachingAllocator|HIPCachingAllocator|CUDAMallocAsync|AllocatorConfig",
+        )
+    });
+    static OPTIONS: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r#"\b(PYTORCH_(?:CUDA_|HIP_)?ALLOC_CONF)["'\]]*(?:\s?=\s?|\s*:\s*|,\s*)["']?((?:[a-z_]+:(?:\[[^\]\s]*\]|[\w.]+),?)+)"#,
+        )
+    });
+    if !line.contains("INTERNAL ASSERT") || !ALLOCATOR.is_match(line) {
+        return None;
+    }
+    let found = (0..log.len().min(LINES_SEARCHED)).find_map(|index| {
+        OPTIONS
+            .captures(clipped(log.line(index), LONGEST_LINE))
+            .map(|found| (found[1].to_owned(), found[2].to_owned()))
+    });
+    let (variable, options) = found?;
+    let is_expandable = |option: &&str| option.eq_ignore_ascii_case("expandable_segments:true");
+    let options: Vec<&str> = options.split(',').map(str::trim).filter(|option| !option.is_empty()).collect();
+    let expandable = options.iter().copied().find(is_expandable);
+    let others: Vec<&str> = options.iter().copied().filter(|option| !is_expandable(option)).collect();
+    Some(match expandable {
+        Some(expandable) if !others.is_empty() => Fix::new(format!(
+            "drop one of the allocator's options: {} does not work together with expandable segments in this version",
+            others.join(", ")
+        ))
+        .command(format!("export {variable}={expandable}   (or: {variable}={})", others.join(","))),
+        _ => Fix::new(format!("run without the allocator's option {}, which this code path does not support", options.join(", ")))
+            .command(format!("unset {variable}")),
+    })
+}
+
 /// A failure that says little by itself, for a text in which no memory ran out: a library that was not set up, an
 /// exception that follows from another one, or a kill.
 pub(crate) fn minor(log: &Log) -> Option<OtherFailure> {
@@ -235,7 +279,7 @@ pub(crate) fn minor(log: &Log) -> Option<OtherFailure> {
         LazyLock::new(|| pattern(r"\bCU(?:DNN|BLAS|SOLVER|SPARSE)_STATUS_NOT_INITIALIZED\b"));
     static KILLED: LazyLock<Regex> = LazyLock::new(|| {
         pattern(
-            r"(?i)\b(?:exit\w*|status)\b\W{0,3}(?:with )?(?:code|status)?\W{0,3}137\b|\bSIGKILL\b|^\W*Killed\W*$",
+            r"(?i)\b(?:exit\w*|status)\b\W{0,3}(?:with )?(?:code|status)?\W{0,8}137\b|\bSIGKILL\b|^\W*Killed\W*$",
         )
     });
     static ABOUT_MEMORY: LazyLock<Regex> =
@@ -291,6 +335,8 @@ mod tests {
     fn definite_failures_are_named() {
         for (text, words) in [
             ("RuntimeError: CUDA error: an illegal memory access was encountered", "illegal"),
+            ("RuntimeError: CUDA error: misaligned address", "not aligned"),
+            ("cuLaunchKernel returned CUDA_ERROR_MISALIGNED_ADDRESS", "not aligned"),
             ("RuntimeError: CUDA error: device-side assert triggered", "assertion"),
             ("CUDA error: no kernel image is available for execution on the device", "architecture"),
             ("RuntimeError: !block INTERNAL ASSERT FAILED at \"x.cpp\":12", "assertions"),
@@ -309,6 +355,30 @@ mod tests {
         }
         assert!(find(&Log::new("RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB")).is_none());
         assert!(find(&Log::new("torch.OutOfMemoryError: CUDA out of memory.")).is_none());
+    }
+
+    #[test]
+    fn an_assertion_of_the_allocator_blames_its_options() {
+        let assertion = "RuntimeError: !block->expandable_segment_ INTERNAL ASSERT FAILED at \"../c10/cuda/CUDACachingAllocator.cpp\":2401, please report a bug to PyTorch.";
+        let command =
+            |text: &str| find(&Log::new(text)).unwrap().fixes[0].command.clone().unwrap_or_default();
+        for (setting, first) in [
+            (
+                "export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64,expandable_segments:True",
+                "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True   (or: PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64)",
+            ),
+            (
+                "os.environ[\"PYTORCH_CUDA_ALLOC_CONF\"] = \"expandable_segments:True,garbage_collection_threshold:0.8\"",
+                "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True   (or: PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8)",
+            ),
+            ("PYTORCH_ALLOC_CONF=expandable_segments:True python run.py", "unset PYTORCH_ALLOC_CONF"),
+            ("python run.py", "pip install --upgrade torch"),
+        ] {
+            assert_eq!(command(&format!("{setting}\n{assertion}")), first);
+        }
+        // Another assertion has nothing to do with the allocator.
+        let text = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\nRuntimeError: ready INTERNAL ASSERT FAILED at \"reducer.cpp\":9";
+        assert_eq!(command(text), "pip install --upgrade torch");
     }
 
     #[test]

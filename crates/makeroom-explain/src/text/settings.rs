@@ -40,7 +40,7 @@ const QUOTES: [char; 4] = ['"', '\'', '`', ']'];
 /// Words that make an option a suggestion, at the end of the text before it.
 static SUGGESTION: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r#"(?i)(?:\btry(?:ing)?(?: to)?(?: (?:set|setting|use|using|increas\w+|decreas\w+|reduc\w+|lower\w*|rais\w+|add\w*|pass\w*|with))?|\b(?:consider|recommend|suggest)\w*(?: \w+){0,3}|\brerunning with|\be\.g\.,?|\bfor example|\blike|\bset(?:ting)?|\buse|\byou can|\bshould|\bplease \w+|\bor|\bincreas(?:e|ing)|\bdecreas(?:e|ing)|\breduc(?:e|ing)|\blower(?:ing)?)(?: the)? *[`'"(*-]*$"#,
+        r#"(?i)(?:\btry(?:ing)?(?: to)?(?: (?:set|setting|use|using|increas\w+|decreas\w+|reduc\w+|lower\w*|rais\w+|add\w*|pass\w*|with))?|\b(?:consider|recommend|suggest)\w*(?: \w+){0,3}|\brerunning with|\bmaybe the environment variable|\be\.g\.,?|\bfor example|\blike|\bset(?:ting)?|\buse|\byou can|\bshould|\bplease \w+|\bor|\bincreas(?:e|ing)|\bdecreas(?:e|ing)|\breduc(?:e|ing)|\blower(?:ing)?)(?: the)? *[`'"(*-]*$"#,
     )
 });
 /// Words that make "set" a report: the option has the value.
@@ -247,6 +247,7 @@ mod tests {
             "try setting gpu_memory_utilization=0.95",
             "Use gpu_memory_utilization=0.5 to leave room",
             "you can lower --gpu-memory-utilization 0.8",
+            "maybe the environment variable 'gpu_memory_utilization=0.5' will improve the situation",
         ] {
             assert_eq!(settings(text).number(&["gpu_memory_utilization"]), None, "{text}");
         }

@@ -146,8 +146,11 @@ pub(crate) fn spill(situation: &Situation<'_>) -> Option<Fix> {
         && !environment.is_hosted
         && !situation.account.is_contradictory()
         && !is_without_cuda(situation.facts);
-    let missing = situation.account.missing().unwrap_or_default().get().div_ceil(1 << 30) * 2;
-    let size = missing.max(4).next_power_of_two();
+    let gib = |bytes: Bytes| bytes.get().div_ceil(1 << 30);
+    // Without the device's size, the whole request may have to spill.
+    let request = situation.facts.request.filter(|_| situation.facts.total.is_none()).unwrap_or_default();
+    let missing = situation.account.missing().map_or(gib(request), |missing| gib(missing) * 2);
+    let size = missing.clamp(4, MOST_SPILLED + 1).next_power_of_two();
     (is_here && size <= MOST_SPILLED).then(|| {
         Fix::new(
             "or let the part that does not fit spill to host memory, slowly, without a change to the program",

@@ -16,10 +16,7 @@ pub(crate) fn fragmentation(situation: &Situation<'_>) -> Vec<Fix> {
     let mut fixes = Vec::new();
     if situation.is_early_torch() {
         fixes.extend(smaller::less_data(situation).into_iter().take(2));
-        fixes.push(
-            Fix::new("release the cache where sizes change, as between training and validation")
-                .command("torch.cuda.empty_cache()"),
-        );
+        fixes.push(fixed_sizes(situation));
         return fixes;
     }
     match situation.facts.allocator {
@@ -33,13 +30,18 @@ pub(crate) fn fragmentation(situation: &Situation<'_>) -> Vec<Fix> {
         ),
         _ => {}
     }
-    fixes.push(if situation.is_inference() {
-        Fix::new("release the cache between requests, and keep input sizes to a few fixed shapes")
-            .command("torch.cuda.empty_cache()")
-    } else {
-        Fix::new("pad batches to a few fixed lengths or image sizes, so that freed blocks fit again")
-    });
+    fixes.push(fixed_sizes(situation));
     fixes
+}
+
+/// Few sizes of input, whose blocks fit again. PyTorch releases its cache before it fails, so releasing it earlier
+/// changes nothing.
+fn fixed_sizes(situation: &Situation<'_>) -> Fix {
+    Fix::new(if situation.is_inference() {
+        "pad inputs to a few fixed lengths or image sizes, so that freed blocks fit the next request"
+    } else {
+        "pad batches to a few fixed lengths or image sizes, so that freed blocks fit again"
+    })
 }
 
 /// PyTorch's remedies for a fragmented cache, as far as the platform and the version have them.

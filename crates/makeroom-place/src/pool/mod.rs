@@ -17,7 +17,7 @@
 //! 1. memory that is free on its stream, or on every stream;
 //! 2. memory freed on other streams, if the GPU has passed the free;
 //! 3. entirely free pages, moved to make a contiguous block, once the GPU has finished using them: the pool waits
-//!   briefly for pages of the request's own stream, and not at all for pages of others;
+//!    briefly for pages of the request's own stream, and not at all for pages of others;
 //! 4. new handles;
 //! 5. if creating these fails: the pool waits for pending frees and tries everything again.
 //!

@@ -59,7 +59,7 @@ static void addresses_of_nobody(makeroom_pool pool) {
     CHECK(makeroom_record_stream(pool, &block, NULL) == MAKEROOM_WRONG_ADDRESS);
     OK(makeroom_free(pool, block, NULL));
     CHECK(makeroom_free(pool, block, NULL) == MAKEROOM_WRONG_ADDRESS);
-    CHECK(strstr(makeroom_last_error(), "freed before") != NULL);
+    CHECK(strstr(makeroom_last_error(), "already freed") != NULL);
     CHECK(makeroom_alloc(pool, SIZE_MAX, NULL, &block) == MAKEROOM_OUT_OF_MEMORY);
     CHECK(makeroom_alloc(pool, (size_t)1 << 40, NULL, &block) == MAKEROOM_OUT_OF_MEMORY);
 }

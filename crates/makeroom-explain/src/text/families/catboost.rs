@@ -78,11 +78,24 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         );
     }
     match cards.iter().max() {
-        Some((card, _)) => facts.state(
-            Cause::Preallocation,
-            Certainty::Likely,
-            format!("CatBoost requested {request} on a GPU with {card}: that is its pool, 95 % of the GPU by default (gpu_ram_part)."),
-        ),
+        Some(&(card, used)) => {
+            // A table that shows less in use than the pool has left was printed before the pool was there.
+            let is_of_others = used < free && request + used > card && used.share_of(card) >= USED_SHARE;
+            let of_others =
+                if is_of_others { format!("; {used} of it was already in use") } else { String::new() };
+            facts.state(
+                Cause::Preallocation,
+                Certainty::Likely,
+                format!("CatBoost requested {request} on a GPU with {card}{of_others}: that is its pool, 95 % of the GPU by default (gpu_ram_part)."),
+            );
+            if is_of_others && shared.is_none() {
+                facts.state(
+                    Cause::OtherProcesses,
+                    Certainty::Possible,
+                    format!("{used} of the GPU's {card} was in use before CatBoost took its pool; without it the pool fits."),
+                );
+            }
+        }
         None => facts.state(
             Cause::LiveDataFillsDevice,
             certainty_of_data(request, free),
@@ -132,6 +145,11 @@ mod tests {
             (facts.statements[0].cause, facts.statements[0].certainty),
             (Cause::Preallocation, Certainty::Likely)
         );
+        assert!(facts.statements[0].summary.contains("1.95 GiB of it was already in use"), "{facts:?}");
+        assert_eq!(facts.statements[1].cause, Cause::OtherProcesses);
+        // A table with the pool in it shows nothing about others.
+        let full = facts_in(&text.replace(" 2000MiB", " 9400MiB")).unwrap();
+        assert!(full.statements.iter().all(|stated| !stated.summary.contains("in use")), "{full:?}");
     }
 
     #[test]

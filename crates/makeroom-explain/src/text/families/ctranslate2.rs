@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `RuntimeError: CUDA failed with error out of memory` | an allocation failed |
 //! | `RuntimeError: cuBLAS failed with status CUBLAS_STATUS_ALLOC_FAILED` | cuBLAS got no workspace |
+//!
+//! Other programs put the error's number before the string (`cuda failed with error 2 out of memory`).
 
 use crate::Cause;
 use crate::Certainty;
@@ -17,7 +19,7 @@ pub(crate) const FAMILY: Family =
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let has = |words: &str| contains_ignoring_case(passage.line(), words);
-    if !has("out of memory") && !has("ALLOC_FAILED") {
+    if !has("failed with error out of memory") && !has("ALLOC_FAILED") {
         return None;
     }
     let mut facts = Facts::new("ctranslate2", Resource::Device, passage);
@@ -40,6 +42,12 @@ mod tests {
             "RuntimeError: cuBLAS failed with status CUBLAS_STATUS_ALLOC_FAILED",
         ] {
             assert_eq!(facts_in(text).unwrap().framework, "ctranslate2", "{text}");
+        }
+        for text in [
+            "voxel/core.cc 31\ncuda failed with error 2 out of memory. use CUDA_LAUNCH_BLOCKING=1 to get correct traceback.",
+            "CUDA failed with error 2: out of memory",
+        ] {
+            assert_ne!(facts_in(text).unwrap().framework, "ctranslate2", "{text}");
         }
         assert!(facts_in("RuntimeError: CUDA failed with error no kernel image is available").is_none());
         assert!(facts_in("RuntimeError: cuBLAS failed with status CUBLAS_STATUS_NOT_SUPPORTED").is_none());

@@ -15,6 +15,7 @@ use regex::Regex;
 use crate::text::facts::Facts;
 use crate::text::figures::{captured_number, captured_size, pattern};
 use crate::text::log::Passage;
+use crate::thresholds::LARGEST_GPU;
 use crate::{Cause, Certainty};
 
 /// Few GPUs have more; a buffer of this size is rather a mistake in the options.
@@ -80,8 +81,8 @@ pub(super) fn state_buffer(facts: &mut Facts, passage: &Passage<'_>) {
     let live = facts.live.unwrap_or(Bytes::ZERO);
     if let Some(request) = facts.request.filter(|&request| request >= LARGE && facts.total.is_none()) {
         let is_out_of_proportion = live.is_zero() || request.share_of(live) > 10.0;
-        let summary =
-            format!("One buffer of {request} on one device: only the largest GPUs have that much memory.");
+        let who = if request > LARGEST_GPU { "no GPU has" } else { "only the largest GPUs have" };
+        let summary = format!("One buffer of {request} on one device: {who} that much memory.");
         if request >= LARGER_THAN_NEARLY_ALL && is_out_of_proportion {
             facts.state(Cause::RequestExceedsDevice, Certainty::Likely, summary);
             return;

@@ -46,7 +46,7 @@ static TABLE: LazyLock<Regex> = LazyLock::new(|| {
 });
 static TOTAL: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"Memory ?: +([\d.]+) ?(GB|MB)|with (\d+) (bytes) of GPU memory|([\d.]+) ?(GB|MB) total, [\d.]+ ?(?:GB|MB) free|(\d+) +(bytes) of memory found",
+        r"Memory ?: +([\d.]+) ?(GB|MB)|with (\d+) (bytes) of GPU memory|([\d.]+) ?(GB|MB) total, [\d.]+ ?(?:GB|MB) free|(\d+) +(bytes) of memory found|CL_DEVICE_GLOBAL_MEM_SIZE\W{1,20}(\d+)( ?)|Global memory size\W+(\d+)( ?)",
     )
 });
 static LIMIT: LazyLock<Regex> =

@@ -19,6 +19,7 @@ use crate::text::family::Family;
 use crate::text::figures::{binary_size, captured_number, captured_size, find_size, pattern};
 use crate::text::log::Passage;
 use crate::text::searched::contains_ignoring_case;
+use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {
     anchors: &[
@@ -76,8 +77,8 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     }
     let total =
         TOTAL.captures(text).and_then(|found| captured_size(&found, 1).or_else(|| captured_size(&found, 3)));
-    let facts = Facts {
-        framework: framework(text),
+    let mut facts = Facts {
+        framework: framework(passage, text),
         allocator: if contains_ignoring_case(text, "is allocated by PyTorch")
             || contains_ignoring_case(text, "has a total capac")
         {
@@ -110,7 +111,24 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             .collect(),
         ..Facts::default()
     };
+    state_cap(&mut facts);
     (facts.request.is_some() || facts.total.is_some() || facts.reserved.is_some()).then_some(facts)
+}
+
+/// Intel's driver fails a single allocation above 4 GB by default, whatever is free.
+fn state_cap(facts: &mut Facts) {
+    const CAP: Bytes = Bytes::gib(4);
+    let used = facts.reserved_bytes().or(facts.live).unwrap_or(Bytes::ZERO);
+    let Some(request) = facts.request.filter(|&request| facts.framework == "pytorch-xpu" && request > CAP)
+    else {
+        return;
+    };
+    if facts.total.is_some_and(|total| used + request <= total) {
+        let summary = format!(
+            "The request is {request} in one piece; Intel's driver allows 4 GB in one allocation by default, and the GPU itself has room."
+        );
+        facts.state(Cause::ArtificialLimit, Certainty::Possible, summary);
+    }
 }
 
 /// The text up to where the next error begins.
@@ -125,13 +143,15 @@ fn first_error(flat: &str) -> &str {
     &flat[..end]
 }
 
-fn framework(text: &str) -> &'static str {
-    if text.contains("HIP out of memory") {
-        "pytorch-rocm"
-    } else if text.contains("XPU out of memory") {
-        "pytorch-xpu"
-    } else {
-        "pytorch"
+/// Who ran out: `HIP out of memory`, which may stand on the line above the figures, whole or in part.
+fn framework(passage: &Passage<'_>, text: &str) -> &'static str {
+    static WHO: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\b(CUDA|HIP|XPU) out of memory"));
+    let above = passage.before().next().map_or("", str::trim);
+    let joined = || WHO.captures(&format!("{above} {text}")).map(|found| found[1].to_ascii_uppercase());
+    match WHO.captures(text).map(|found| found[1].to_ascii_uppercase()).or_else(joined).as_deref() {
+        Some("HIP") => "pytorch-rocm",
+        Some("XPU") => "pytorch-xpu",
+        _ => "pytorch",
     }
 }
 

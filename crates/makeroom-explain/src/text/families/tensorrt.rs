@@ -22,12 +22,12 @@ use std::sync::LazyLock;
 use makeroom_core::Bytes;
 use regex::Regex;
 
-use crate::text::facts::{Facts, Resource, Severity};
+use crate::text::facts::{Facts, Resource, Severity, Statement};
 use crate::text::family::Family;
 use crate::text::figures::{binary_size, captured_number, captured_size, find_size, pattern, size};
 use crate::text::log::Passage;
 use crate::text::searched::contains_ignoring_case;
-use crate::{Cause, Certainty};
+use crate::{Cause, Certainty, Fix};
 
 pub(crate) const FAMILY: Family = Family {
     anchors: &[
@@ -93,6 +93,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if let Some(found) = TACTIC.captures(line) {
         facts.severity = Severity::Warning;
         (facts.request, facts.free) = (binary_size(&found[1], &found[2]), binary_size(&found[3], &found[4]));
+        skip_tactic(&mut facts);
         return Some(facts);
     }
     // The paste lost the figures; the builder continues all the same.
@@ -118,6 +119,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if SKIPPED.is_match(line) {
         facts.severity = Severity::Warning;
         facts.request = SKIPPED.captures(line).and_then(|found| captured_number(&found, 1)).map(skipped_size);
+        skip_tactic(&mut facts);
         return Some(facts);
     }
     // The allocator's error and the size that it could not get stand on neighboring lines.
@@ -131,6 +133,20 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.free = captured_size(&found, 3);
     }
     Some(facts)
+}
+
+/// The builder goes on with another tactic, which may be slower.
+fn skip_tactic(facts: &mut Facts) {
+    let needs = facts.request.map_or(String::new(), |request| format!(" that needs {request}"));
+    let summary = format!(
+        "TensorRT skipped a tactic{needs} for lack of memory on line {} and went on with another, perhaps slower one; nothing else failed.",
+        facts.line
+    );
+    let fix = Fix::new(
+        "to try all tactics, free GPU memory before the build; to skip the large ones without a warning, cap the workspace",
+    )
+    .command("config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, 1 << 30)   (C++: setMemoryPoolLimit)");
+    facts.aftermath = Some(Statement::new(Cause::None, Certainty::Certain, summary).mended_by(vec![fix]));
 }
 
 fn is_about_memory(line: &str) -> bool {
@@ -158,6 +174,7 @@ fn state_workspace(facts: &mut Facts, request: Bytes, workspace: Bytes) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::answer::explain_text;
     use crate::text::find::facts_in;
 
     #[test]
@@ -185,6 +202,16 @@ mod tests {
         let text = "[W] [TRT] Tactic Device request: 4096MB Available: 3072MB. Device memory is insufficient to use tactic.\n[W] [TRT] UNSUPPORTED_STATESkipping tactic 3 due to insufficient memory on requested size of 4096 detected for tactic 0x4.";
         let facts = facts_in(text).unwrap();
         assert_eq!((facts.request, facts.free), (Some(Bytes::gib(4)), Some(Bytes::gib(3))));
+        for text in [
+            "[W] [TRT] Skipping tactic 1 due to insufficient memory on requested size of 5368709120 detected for tactic 0x2.\n[I] Engine built in 12.5 sec.",
+            "[W] [TRT] Tactic Device request: 5120MB Available: 3072MB. Device memory is insufficient to use tactic.",
+        ] {
+            let explanation = explain_text(text);
+            assert_eq!(explanation.verdict.cause, Cause::None, "{text}");
+            assert!(explanation.verdict.summary.contains("skipped a tactic that needs 5.00 GiB"), "{text}");
+            let command = explanation.causes[0].fixes[0].command.as_deref();
+            assert!(command.is_some_and(|command| command.contains("setMemoryPoolLimit")), "{text}");
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ use std::sync::LazyLock;
 use makeroom_core::{Bytes, DeviceIndex};
 use regex::Regex;
 
-use super::vllm_budget::Budget;
+use super::vllm_budget::{Budget, is_worth_a_share};
 use super::vllm_running::{read_filled_budget, read_profiling, read_sleep_mode, read_swap, read_warm_up};
 use crate::advice::{self, Maker};
 use crate::text::facts::{Facts, Resource, Severity, Statement};
@@ -71,7 +71,7 @@ static STARTUP: LazyLock<Regex> = LazyLock::new(|| {
 });
 static KV_NEEDED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)\(?([\d.]+) ?(GiB) KV cache is needed, which is larger than the available KV cache memory \((-?[\d.]+) ?(GiB)",
+        r"(?i)\(?([\d.]+) ?(GiB) KV cache is needed, which is larger than the available KV cache memory \((-?[\d.]+)(?: ?(?:GiB)? ?(?:[–~-]|to) ?[\d.]+)? ?(GiB)",
     )
 });
 static KV_TOKENS: LazyLock<Regex> = LazyLock::new(|| {
@@ -148,7 +148,7 @@ fn read_startup(mut facts: Facts, text: &str) -> Option<Facts> {
 fn at_start(free: Bytes, total: Bytes, device: Option<DeviceIndex>) -> Vec<Fix> {
     let mut fixes = vec![advice::list_holders(Maker::Nvidia).frees((total - free) - CONTEXT_TYPICAL)];
     let share = (free.share_of(total) * 100.0).floor() / 100.0;
-    if share >= LEAST_SHARE {
+    if share >= LEAST_SHARE && is_worth_a_share(free, total) {
         fixes.push(
             Fix::new(format!("or limit vLLM to the {free} that is free, if the model fits"))
                 .command(format!("--gpu-memory-utilization {share:.2}")),
@@ -206,8 +206,15 @@ fn read_sequence_length(mut facts: Facts, text: &str, budget: &Budget) -> Option
         facts.state(cause, Certainty::Likely, summary);
         return Some(facts);
     }
-    let found = KV_NEEDED.captures(text)?;
-    let needed = captured_size(&found, 1)?;
+    let figures = KV_NEEDED.captures(text).and_then(|found| Some((captured_size(&found, 1)?, found)));
+    let Some((needed, found)) = figures else {
+        // The check has failed, whatever became of its figures when somebody shortened the message.
+        return contains_ignoring_case(text, "KV cache is needed").then(|| {
+            let summary = "One request of full length needs more KV cache than there is.".to_owned();
+            facts.state(Cause::LiveDataFillsDevice, Certainty::Likely, summary);
+            facts
+        });
+    };
     let available = captured_size(&found, 3).unwrap_or(Bytes::ZERO);
     facts.request = Some(needed);
     facts.total = budget.total;
@@ -288,6 +295,12 @@ pub(super) mod tests {
             "the current vLLM instance can use total_gpu_memory (24.00GiB) x gpu_memory_utilization (0.80) = 19.20GiB\n{text}"
         );
         assert_eq!(conclusion(&text), (Cause::ArtificialLimit, Certainty::Likely));
+        for rest in ["(8.82–9.66 GiB per rank)", "(8.82 to 9.66 GiB)", "(…)", ""] {
+            let text = format!(
+                "ValueError: To serve at least one request with the model's max seq len (65536),\n14.6 GiB KV cache is needed, which is larger than the available KV cache memory\n{rest}."
+            );
+            assert_eq!(conclusion(&text), (Cause::LiveDataFillsDevice, Certainty::Likely), "{text}");
+        }
         let tokens = "ValueError: The model's max seq len (8192) is larger than the maximum number of tokens that can be stored in KV cache (5136). Try increasing `gpu_memory_utilization` or decreasing `max_model_len`";
         assert_eq!(conclusion(tokens), (Cause::LiveDataFillsDevice, Certainty::Likely));
     }

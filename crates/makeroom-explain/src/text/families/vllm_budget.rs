@@ -34,6 +34,12 @@ static SUGGESTION: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i)\b(?:try|e\.g\.|set|setting|increas\w+|decreas\w+|lower\w*|rais\w+)\b[^.:;]{0,24}$")
 });
 
+/// Whether the free memory of a GPU is worth a share: with less than 4 GiB only where that is most of a small GPU, whose
+/// owner chose the model for it.
+pub(crate) fn is_worth_a_share(free: Bytes, total: Bytes) -> bool {
+    free >= Bytes::gib(4) || free.share_of(total) >= 0.5
+}
+
 /// vLLM's budget, as far as the log prints it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Budget {

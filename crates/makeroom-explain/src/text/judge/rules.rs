@@ -6,6 +6,7 @@
 use makeroom_core::Bytes;
 
 use super::account::Account;
+use crate::advice::Maker;
 use crate::text::facts::{Allocator, Facts, Resource};
 use crate::thresholds::{
     ABSURD, ABSURD_ON_HOST, CONTEXT_CEILING, CONTEXT_TYPICAL, Shortage, private_pools_decide,
@@ -197,8 +198,13 @@ pub(super) fn live_data_fills_device(account: &Account<'_>) -> Option<Finding> {
     // On Apple's GPUs the total is the limit that PyTorch sets itself.
     let whole = if facts.framework == "pytorch-mps" { "PyTorch's limit of" } else { "the GPU's" };
     if account.is_oversubscribed() && live > total {
+        let wrapped = if facts.is_free_wrapped {
+            " The log's figure for free memory wrapped below zero, so nothing was free."
+        } else {
+            ""
+        };
         let summary = format!(
-            "{live} is live on a GPU with {total}: the driver placed the rest in system memory, and {request} more did not fit there either."
+            "{live} is live on a GPU with {total}: the driver placed the rest in system memory, and {request} more did not fit there either.{wrapped}"
         );
         return Some(Finding::new(Cause::LiveDataFillsDevice, Certainty::Certain, summary).bytes(live));
     }
@@ -252,9 +258,13 @@ pub(super) fn non_framework_overhead(account: &Account<'_>) -> Option<Finding> {
         && overhead - CONTEXT_TYPICAL >= missing
         && overhead.share_of(total) >= UNLISTED_SHARE
     {
-        let summary = format!(
-            "{overhead} of this process's memory is outside the framework: libraries (NCCL, cuBLAS, a second framework), contexts, or direct allocations."
-        );
+        let what = match Maker::of(facts.framework) {
+            Maker::Nvidia => "libraries (NCCL, cuBLAS, a second framework), contexts, or direct allocations",
+            Maker::Amd => "libraries (RCCL, rocBLAS, a second framework), contexts, or direct allocations",
+            Maker::Intel => "libraries (oneCCL, oneDNN, a second framework), contexts, or direct allocations",
+            Maker::Apple => "Metal's and MPSGraph's own buffers",
+        };
+        let summary = format!("{overhead} of this process's memory is outside the framework: {what}.");
         return Some(Finding::new(Cause::NonFrameworkOverhead, Certainty::Likely, summary).bytes(overhead));
     }
     let unlisted = account.unlisted()?;
@@ -273,8 +283,14 @@ pub(super) fn contradiction(account: &Account<'_>) -> Option<Finding> {
         return None;
     }
     let (request, free) = (account.facts.request?, account.facts.free?);
+    let limits = match Maker::of(account.facts.framework) {
+        Maker::Nvidia => "container, MIG, driver",
+        Maker::Amd => "container, partition, driver",
+        Maker::Intel => "container, driver",
+        Maker::Apple => "Metal's on one buffer, or the system's on wired memory",
+    };
     let summary = format!(
-        "{request} failed although the log reports {free} free, so size alone does not explain it: another process may have held the memory for a moment, a limit may apply (container, MIG, driver), or the failure is not about memory."
+        "{request} failed although the log reports {free} free, so size alone does not explain it: another process may have held the memory for a moment, a limit may apply ({limits}), or the failure is not about memory."
     );
     Some(Finding::new(Cause::Undetermined, Certainty::Undetermined, summary))
 }

@@ -236,8 +236,21 @@ const DIFFUSERS_TRAINING_LEVERS: &[Lever] = &[
         &["--enable_xformers_memory_efficient_attention"],
     ),
     Lever::side("lower the resolution{from}", "--resolution={to}", &["--resolution"], 512, (256, 64)),
-    Lever::new("train a LoRA instead of the whole model", "train_dreambooth_lora.py --rank=4")
-        .only(|situation| !situation.settings.mentions("lora")),
+    Lever::new("train a LoRA instead of the whole model", "train_text_to_image_lora_sdxl.py --rank=4").only(
+        |situation| {
+            situation.settings.mentions("train_text_to_image_sdxl") && !situation.settings.mentions("lora")
+        },
+    ),
+    Lever::new("train a LoRA instead of the whole model", "train_text_to_image_lora.py --rank=4").only(
+        |situation| {
+            situation.settings.mentions("train_text_to_image.py") && !situation.settings.mentions("lora")
+        },
+    ),
+    Lever::new("train a LoRA instead of the whole model", "train_dreambooth_lora.py --rank=4").only(
+        |situation| {
+            !situation.settings.mentions("train_text_to_image") && !situation.settings.mentions("lora")
+        },
+    ),
 ];
 
 #[cfg(test)]

@@ -50,6 +50,8 @@ const CONTEXT: &[&str] =
 /// The options that set the KV cache's type.
 const KV_TYPE: &[&str] =
     &["-ctk", "--cache-type-k", "cache_type", "OLLAMA_KV_CACHE_TYPE", "quantkv", "type_k"];
+/// Weights that one of the usual large GPUs holds, with room for the context.
+const ONE_GPU: Bytes = Bytes::gib(72);
 /// A context below this is not worth halving.
 const SHORT_CONTEXT: u64 = 2048;
 
@@ -249,6 +251,12 @@ fn split(situation: &Situation<'_>, dialect: Dialect) -> Option<Fix> {
         return None;
     }
     let device = situation.facts.device?.0 as usize;
+    if let Some(request) =
+        situation.facts.request.filter(|&request| request >= ONE_GPU && is_weights(situation))
+    {
+        let devices = request.get().div_ceil(ONE_GPU.get()).clamp(2, 8) as usize;
+        return dialect.spread(&vec!["1"; devices].join(","));
+    }
     let listed = (0..16).take_while(|index| settings.mentions(&format!("CUDA{index} "))).count();
     let devices = settings
         .number(&["found"])

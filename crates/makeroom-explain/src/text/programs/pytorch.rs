@@ -33,6 +33,9 @@ const PYTORCH: Program = Program {
 };
 
 fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
+    if cause == Cause::ArtificialLimit {
+        return relaxed_limits(situation).into_iter().collect();
+    }
     if !matches!(cause, Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice) {
         return Vec::new();
     }
@@ -55,17 +58,7 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             .command(format!("{command}   (ComfyUI: python main.py --disable-cuda-malloc --lowvram)")),
         );
     }
-    // Level Zero caps one allocation, whatever is free.
-    if situation.environment.maker == Maker::Intel
-        && situation.facts.request.is_some_and(|request| request >= Bytes::gib(4))
-        && !situation.settings.mentions("RELAXED_ALLOCATION_LIMITS=1")
-    {
-        fixes.insert(
-            0,
-            Fix::new("allow single allocations above the driver's default of 4 GB")
-                .command(situation.environment.export("UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1")),
-        );
-    }
+    fixes.splice(0..0, relaxed_limits(situation).into_iter().chain(larger_frame_buffer(situation)));
     if situation.is_training() {
         fixes.extend(torch_fixes::training_steps(situation));
         fixes.extend(knobs::steps(situation));
@@ -77,6 +70,31 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         fixes.extend(smaller::spill(situation));
     }
     fixes
+}
+
+/// Level Zero caps one allocation, whatever is free.
+fn relaxed_limits(situation: &Situation<'_>) -> Option<Fix> {
+    let is_capped = situation.environment.maker == Maker::Intel
+        && situation.facts.request.is_some_and(|request| request >= Bytes::gib(4))
+        && !situation.settings.mentions("RELAXED_ALLOCATION_LIMITS=1");
+    is_capped.then(|| {
+        Fix::new("allow single allocations above the driver's default of 4 GB")
+            .command(situation.environment.export("UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1"))
+    })
+}
+
+/// The part of the machine's memory that the firmware gives to AMD's integrated GPUs.
+fn larger_frame_buffer(situation: &Situation<'_>) -> Option<Fix> {
+    /// No discrete card that ROCm runs on has less.
+    const LARGEST_INTEGRATED: Bytes = Bytes::gib(3);
+    let total = situation.facts.total.filter(|&total| total <= LARGEST_INTEGRATED)?;
+    let larger = (total.get().div_ceil(1 << 30) * 4).next_power_of_two().max(4);
+    (situation.environment.maker == Maker::Amd).then(|| {
+        Fix::new(format!(
+            "enlarge the memory that the BIOS reserves for the integrated GPU, now {total} (UMA frame buffer size)"
+        ))
+        .command(format!("UMA Frame Buffer Size = {larger}G"))
+    })
 }
 
 /// Where nothing shows whether the program trains.

@@ -231,14 +231,23 @@ fn has_large_vocabulary(situation: &Situation<'_>) -> bool {
 static VOCABULARY: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"allocating tensor (?:with )?(?:of )?shape ?\[(?:\d+, ?)*[1-9]\d{5,}\]"));
 
+/// Limits of the pinned pool are multiples of this.
+const POOL_STEP: Bytes = Bytes::gib(8);
+
 /// Host memory, most of it pinned for copies to the GPU in a pool that grows by doubling.
 fn host(situation: &Situation<'_>) -> Vec<Fix> {
     let (facts, environment) = (situation.facts, situation.environment);
     let mut fixes = Vec::new();
-    if facts.limit.is_some_and(|limit| limit >= Bytes::gib(64)) {
+    if let Some(limit) = facts.limit {
+        let needed =
+            facts.live.map_or(limit.scaled(2.0), |live| live + facts.request.unwrap_or(limit.scaled(0.25)));
+        let gib =
+            needed.max(limit).get() / POOL_STEP.get() * (POOL_STEP.get() >> 30) + (POOL_STEP.get() >> 30);
         fixes.push(
-            Fix::new("raise the limit of TensorFlow's pinned pool (64 GiB by default)")
-                .command(environment.export("TF_CUDA_HOST_MEM_LIMIT_IN_MB=131072")),
+            Fix::new(format!(
+                "raise the limit of TensorFlow's pinned pool from {limit}, if the machine has more than {gib} GiB of RAM"
+            ))
+            .command(environment.export(&format!("TF_CUDA_HOST_MEM_LIMIT_IN_MB={}", gib << 10))),
         );
     } else if let Some(request) = facts.request.filter(|&request| request >= Bytes::gib(2)) {
         let limit = request.get() >> 21;

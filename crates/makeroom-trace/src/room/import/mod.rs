@@ -95,10 +95,13 @@ fn notes(collected: &Collected, process: &makeroom_core::ProcessRecord) -> Vec<S
     count("events that the recorder dropped", process.dropped);
     count("events whose stack is missing from the file", collected.undefined);
     count("records of a later version of makeroom, skipped", collected.unknown);
-    count(
-        "other driver allocations that failed and succeeded on retry (no action needed)",
-        process.refused_then_served,
-    );
+    let retried = process.refused_then_served;
+    if retried > 0 {
+        let allocations = if retried == 1 { "allocation" } else { "allocations" };
+        notes.push(format!(
+            "{retried} other driver {allocations} failed, then succeeded on retry (no action needed)"
+        ));
+    }
     if let Some((kind, error)) = collected.first_failed {
         notes.push(format!(
             "calls that failed for a reason other than memory: {}; the first: {} with error {error}",

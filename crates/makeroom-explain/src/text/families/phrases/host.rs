@@ -461,7 +461,7 @@ pub(super) const ROWS: &[Phrase] = &[
     Phrase::either(
         "host",
         &["OUT_OF_HOST_MEMORY", "OutOfHostMemory", "\"out of host memory\"", "vkAllocateMemory failed -1"],
-        r"(?:CL|VK_ERROR|PI_ERROR|UR_RESULT_ERROR|ZE_RESULT_ERROR)_OUT_OF_HOST_MEMORY|OutOfHostMemory|.out of host memory|vkAllocateMemory failed -1\b",
+        r"(?:CL|VK_ERROR|PI_ERROR|UR_RESULT_ERROR|ZE_RESULT_ERROR)_OUT_OF_HOST_MEMORY|(?:^|[^\w])OUT_OF_HOST_MEMORY\b|OutOfHostMemory|.out of host memory|vkAllocateMemory failed -1\b",
     )
     .unless(r"\bis returned\b|\bif there is a failure\b|\bspecification\b")
     .leads(
@@ -584,6 +584,7 @@ mod tests {
             "MemoryError",
             "LLVM ERROR: out of memory",
             "clCreateContext(): CL_OUT_OF_HOST_MEMORY",
+            "pyopencl._cl.RuntimeError: clEnqueueReadBuffer failed: OUT_OF_HOST_MEMORY",
             "train.sh: line 12:  4242 Killed                  python train.py",
             "**Killed**",
             "zsh: killed     python train.py",
@@ -608,7 +609,10 @@ mod tests {
 
     #[test]
     fn a_crash_with_137_is_not_about_memory() {
-        assert!(facts_in("      Reason:       Error\n      Exit Code:    137").is_none());
+        for reason in ["Error", "Evicted"] {
+            assert!(facts_in(&format!("      Reason:       {reason}\n      Exit Code:    137")).is_none());
+            assert!(facts_in(&format!("    Reason: {reason}\n    Exit Code: 137")).is_none());
+        }
         let (_, certainty, _) = stated("      Reason:       OOMKilled\n      Exit Code:    137");
         assert_eq!(certainty, Certainty::Certain);
         assert!(facts_in("exit code 1379").is_none());

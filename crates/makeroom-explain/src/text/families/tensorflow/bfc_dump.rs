@@ -92,6 +92,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             Certainty::Certain,
             format!("The allocator that ran out, {allocator}, is the one for pinned host memory. The GPU's memory is not involved."),
         );
+        Dump::below(passage).fill(&mut facts);
         return Some(facts);
     }
     // A dump does not name its allocator; where the text names only the one for host memory, it is that one's.
@@ -103,6 +104,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             Certainty::Likely,
             "TensorFlow's pool of pinned host memory is full (TF_GPU_HOST_MEM_LIMIT_IN_MB, 64 GiB by default). The GPU's memory is not involved.",
         );
+        Dump::below(passage).fill(&mut facts);
         return Some(facts);
     }
     let own = complaint.as_ref().and_then(|found| found.get(0)).map_or("", |own| &passage.flat[own.end()..]);
@@ -205,6 +207,12 @@ impl Dump {
             dump.is_empty |= line.contains("<allocator contains no memory>");
         }
         dump
+    }
+
+    /// Puts the figures of a pool of host memory into the facts.
+    fn fill(&self, facts: &mut Facts) {
+        facts.limit = self.limit;
+        facts.live = self.in_use;
     }
 
     /// Puts the dump's figures into the facts, and what they decide about the pool.

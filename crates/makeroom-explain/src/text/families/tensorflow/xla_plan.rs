@@ -23,6 +23,9 @@ use crate::text::figures::{captured_size, pattern};
 use crate::text::log::Passage;
 use crate::{Cause, Certainty, Fix};
 
+/// A plan below this fits any device.
+const SMALL: Bytes = Bytes::mib(256);
+
 static PART: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"\b(parameter|constant|maybe_live_out|(?:preallocated )?temp|total) allocation: *([\d.,]+) ?([KMGT]?i?B|bytes)\b",
@@ -76,6 +79,8 @@ impl Plan {
                 (Certainty::Likely, format!("{parts}. There is {there_is} for it on this device."))
             }
             Some(_) => return,
+            // It fits any device that is not full already.
+            None if total < SMALL => return,
             None => {
                 (Certainty::Possible, format!("{parts}; the log does not say what the device has for it."))
             }
@@ -140,6 +145,21 @@ mod tests {
         assert_eq!((stated.cause, stated.certainty), (Cause::LiveDataFillsDevice, Certainty::Possible));
         assert!(stated.fixes[0].action.contains("10.00 GiB"), "{:?}", stated.fixes);
         assert!(stated.fixes.iter().any(|fix| fix.frees == Some(Bytes::gib(2))), "{:?}", stated.fixes);
+    }
+
+    #[test]
+    fn a_small_plan_is_not_what_fills_the_device() {
+        let text = |unit: &str| {
+            format!(
+                "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 524288 bytes.\n{}",
+                STATS.replace("GiB", unit)
+            )
+        };
+        for (unit, count) in [("KiB", 0), ("MiB", 0), ("GiB", 1)] {
+            let facts = facts_in(&text(unit)).unwrap();
+            assert_eq!(facts.statements.len(), count, "{unit}: {:?}", facts.statements);
+            assert!(facts.evidence[0].starts_with("XLA planned"), "{:?}", facts.evidence);
+        }
     }
 
     #[test]

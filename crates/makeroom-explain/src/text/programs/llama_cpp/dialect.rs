@@ -193,7 +193,16 @@ impl Dialect {
 
     /// A smaller part for the device that failed.
     pub(super) fn split(self, device: usize, parts: &str) -> Option<Fix> {
-        let fix = Fix::new(format!("give GPU {device} a smaller part of the model"));
+        self.parts(Fix::new(format!("give GPU {device} a smaller part of the model")), parts)
+    }
+
+    /// Spreads weights that no usual GPU holds.
+    pub(super) fn spread(self, parts: &str) -> Option<Fix> {
+        let count = parts.split(',').count();
+        self.parts(Fix::new(format!("spread the weights over {count} GPUs, if the machine has them")), parts)
+    }
+
+    fn parts(self, fix: Fix, parts: &str) -> Option<Fix> {
         Some(fix.command(match self {
             Self::LlamaCpp | Self::WebUi => format!("--tensor-split {parts}"),
             Self::Kobold => format!("--tensor_split {}", parts.replace(',', " ")),

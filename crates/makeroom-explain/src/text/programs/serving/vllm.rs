@@ -5,7 +5,7 @@ use makeroom_core::Bytes;
 
 use super::super::{Program, Work};
 use super::{count, half, has_fp8, more_devices};
-use crate::text::families::vllm_budget::{Budget, DEFAULT_SHARE, LARGEST_SHARE};
+use crate::text::families::vllm_budget::{Budget, DEFAULT_SHARE, LARGEST_SHARE, is_worth_a_share};
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 
@@ -136,7 +136,7 @@ fn smaller_share(situation: &Situation<'_>, budget: &Budget, unset: f64) -> Fix 
 fn share_of_free(situation: &Situation<'_>) -> Option<Fix> {
     let (free, total) = (situation.facts.free?, situation.facts.total?);
     let share = (free.share_of(total) * 100.0).floor() / 100.0;
-    (LEAST_SHARE..1.0).contains(&share).then(|| {
+    ((LEAST_SHARE..1.0).contains(&share) && is_worth_a_share(free, total)).then(|| {
         Fix::new(format!("or limit vLLM to the {free} that is free, if the model fits"))
             .command(format!("--gpu-memory-utilization {share:.2}"))
     })
@@ -223,6 +223,9 @@ fn smaller_model(situation: &Situation<'_>, budget: &Budget) -> Vec<Fix> {
     fixes
 }
 
+/// GPUs before Turing, for which vLLM has no AWQ kernels.
+const WITHOUT_AWQ: [&str; 6] = ["V100", "P100", "P40", "GTX 10", "TITAN V", "capability 7.0"];
+
 /// Weights in fewer bits, unless they are quantized already.
 fn smaller_weights(situation: &Situation<'_>) -> Option<Fix> {
     let settings = situation.settings;
@@ -234,6 +237,9 @@ fn smaller_weights(situation: &Situation<'_>) -> Option<Fix> {
     }
     Some(if has_fp8(situation) {
         Fix::new("load the weights in 8-bit, half their size").command("--quantization fp8")
+    } else if WITHOUT_AWQ.iter().any(|name| settings.mentions(name)) {
+        Fix::new("load a 4-bit GPTQ checkpoint of the model, a quarter of its size (vLLM's AWQ kernels need compute capability 7.5)")
+            .command("--quantization gptq --model …-GPTQ-Int4")
     } else {
         Fix::new("load a 4-bit checkpoint of the model, a quarter of its size")
             .command("--quantization awq --model …-AWQ")
