@@ -160,6 +160,11 @@ impl Done {
         if is_read { structure } else { std::ptr::null() }
     }
 
+    /// The first of a list of launches that failed; null for an empty list, which the driver rejects without reading it.
+    pub(crate) fn first_launched(self, list: *const c_void, count: u32) -> *const c_void {
+        if count == 0 { std::ptr::null() } else { self.launched(list) }
+    }
+
     /// Whether a structure's location is a device, and which one.
     ///
     /// # Safety

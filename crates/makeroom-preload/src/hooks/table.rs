@@ -833,8 +833,8 @@ hooks! {
 
     cuLaunchCooperativeKernelMultiDevice(launches: *mut c_void, count: u32, flags: u32) {
         failed |done| code::launch(
-            field::<u64>(done.launched(launches), 0) as Handle,
-            field(done.launched(launches), LAUNCH_SHARED),
+            field::<u64>(done.first_launched(launches, count), 0) as Handle,
+            field(done.first_launched(launches, count), LAUNCH_SHARED),
             std::ptr::null_mut()
         )
     }
