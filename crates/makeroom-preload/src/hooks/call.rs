@@ -190,9 +190,9 @@ pub(crate) fn record(event: RawEvent, result: CuResult, moment: Moment) {
     let is_in_use = matches!(result, SUCCESS | OUT_OF_MEMORY);
     let mut event = event;
     event.result = u16::try_from(result).unwrap_or(u16::MAX);
+    // A limit, and the state kept for contexts, apply without a recording too.
+    limit::book(&event);
     if !(state::is_recording() || is_in_use && state::start()) {
-        // A limit, and the state kept for contexts, apply without a recording too.
-        limit::book(&event);
         forget_context(&event);
         return;
     }
@@ -219,7 +219,6 @@ pub(crate) fn record(event: RawEvent, result: CuResult, moment: Moment) {
         }
     }
     devices::meet(event.device);
-    limit::book(&event);
     threads::send(&event);
     forget_context(&event);
     let kind = EventKind::from_number(event.kind);
