@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use makeroom_core::{Address, StreamId};
-use makeroom_place::pool::{Backing, Handle, Mark, Patience, Piece, Policy, Refused, Settings};
+use makeroom_place::pool::{Backing, Fence, Handle, Piece, Policy, Refused, Settings, Timeout};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -140,15 +140,15 @@ impl Backing for Granting {
         Ok(())
     }
 
-    fn mark(&mut self, _stream: StreamId) -> Result<Mark, Refused> {
-        Ok(Mark(self.name()))
+    fn fence(&mut self, _stream: StreamId) -> Result<Fence, Refused> {
+        Ok(Fence(self.name()))
     }
 
-    fn passed(&mut self, _stream: StreamId) -> Mark {
-        Mark(self.names)
+    fn passed(&mut self, _stream: StreamId) -> Fence {
+        Fence(self.names)
     }
 
-    fn wait(&mut self, _stream: StreamId, _mark: Mark, _patience: Patience) -> Result<(), Refused> {
+    fn wait(&mut self, _stream: StreamId, _mark: Fence, _patience: Timeout) -> Result<(), Refused> {
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use makeroom_core::{Address, StreamId};
 use makeroom_place::pool::{
-    Allocated, BlockState, Cause, Counters, EVERY_STREAM, FreeError, PAGE, Patience, Policy, Settings,
+    Allocated, BlockState, Cause, Counters, EVERY_STREAM, FreeError, PAGE, Policy, Settings, Timeout,
 };
 use proptest::prelude::*;
 
@@ -150,7 +150,7 @@ impl Program {
             self.free(last);
         }
         self.card.finish();
-        self.pool.trim(&mut self.card, 0, Patience::Wait);
+        self.pool.trim(&mut self.card, 0, Timeout::Wait);
         self.check();
         assert_eq!((self.card.taken(), self.pool.stats().live), (0, 0), "{:?}", self.pool.stats());
         assert!(self.card.mapped.is_empty());
@@ -184,11 +184,11 @@ fn step(program: &mut Program, random: &mut Random, streams: u64, live: u64, lar
         }
         2 if random.below(40) == 0 => {
             let keep = random.below(2) * program.pool.stats().reserved / 2;
-            let patience = [Patience::Wait, Patience::DoNotWait][random.below(2) as usize];
-            program.pool.trim(&mut program.card, keep, patience);
+            let timeout = [Timeout::Wait, Timeout::DoNotWait][random.below(2) as usize];
+            program.pool.trim(&mut program.card, keep, timeout);
         }
         3 if random.below(200) == 0 => {
-            program.pool.collect(&mut program.card, Patience::DoNotWait);
+            program.pool.collect(&mut program.card, Timeout::DoNotWait);
         }
         _ if program.held.len() as u64 > random.below(2 * live) => {
             let index = random.below(program.held.len() as u64) as usize;
@@ -345,9 +345,9 @@ fn a_block_that_waits_cannot_be_freed_again() {
     pool.free(&mut card, block.address, StreamId(0)).expect("a block in use");
     assert_eq!(pool.stats().pending, 4 * MIB);
     assert_eq!(pool.free(&mut card, block.address, StreamId(0)), Err(FreeError::NotInUse(block.address)));
-    assert_eq!(pool.collect(&mut card, Patience::DoNotWait), 0);
+    assert_eq!(pool.collect(&mut card, Timeout::DoNotWait), 0);
     card.advance(StreamId(1), 1);
-    assert_eq!(pool.collect(&mut card, Patience::DoNotWait), 4 * MIB);
+    assert_eq!(pool.collect(&mut card, Timeout::DoNotWait), 4 * MIB);
     assert_eq!((pool.stats().pending, pool.stats().live), (0, 0));
 }
 
@@ -396,7 +396,7 @@ fn a_loop_that_gives_its_memory_back_now_and_then_stays_small() {
             pool.free(&mut card, address, StreamId(0)).expect("a block in use");
         }
         if step % 100 == 99 {
-            pool.trim(&mut card, 0, Patience::Wait);
+            pool.trim(&mut card, 0, Timeout::Wait);
         }
     }
     let stats = pool.stats();
@@ -458,7 +458,7 @@ fn what_was_freed_last_is_free_whoever_asks() {
     pool.free(&mut card, kept.address, first).expect("in use");
     pool.free(&mut card, other.address, second).expect("in use");
     card.finish();
-    pool.trim(&mut card, 0, Patience::Wait);
+    pool.trim(&mut card, 0, Timeout::Wait);
     assert_eq!(pool.stats().reserved, 0, "what rests keeps no page");
 }
 
@@ -506,12 +506,12 @@ fn trimming_gives_back_what_no_block_shares() {
     for _ in 0..4 {
         program.free(4);
     }
-    assert_eq!(program.pool.trim(&mut program.card, 0, Patience::DoNotWait), 0, "the GPU is not done");
+    assert_eq!(program.pool.trim(&mut program.card, 0, Timeout::DoNotWait), 0, "the GPU is not done");
     program.card.finish();
-    assert_eq!(program.pool.trim(&mut program.card, 96 * MIB, Patience::DoNotWait), 32 * MIB);
+    assert_eq!(program.pool.trim(&mut program.card, 96 * MIB, Timeout::DoNotWait), 32 * MIB);
     assert_eq!(program.pool.snapshot().unmapped, [], "what is kept stays where it is");
     program.check();
-    assert_eq!(program.pool.trim(&mut program.card, 0, Patience::Wait), 32 * MIB);
+    assert_eq!(program.pool.trim(&mut program.card, 0, Timeout::Wait), 32 * MIB);
     program.check();
     program.end();
 }

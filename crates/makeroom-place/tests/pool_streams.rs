@@ -4,7 +4,7 @@
 mod support;
 
 use makeroom_core::{Address, StreamId};
-use makeroom_place::pool::{BlockState, Cause, EVERY_STREAM, PAGE, Patience, Policy, Settings};
+use makeroom_place::pool::{BlockState, Cause, EVERY_STREAM, PAGE, Policy, Settings, Timeout};
 
 use support::Card;
 
@@ -19,10 +19,10 @@ fn memory_of_another_stream_is_used_only_after_a_mark() {
     card.submit(StreamId(1));
     card.given_back(block.address, &[StreamId(1)]);
     pool.free(&mut card, block.address, StreamId(1)).expect("a block in use");
-    assert_eq!(pool.stats().done.marks, 0, "a free costs no mark");
+    assert_eq!(pool.stats().done.fences, 0, "a free costs no fence");
     let other = pool.allocate(&mut card, 60 * MIB, StreamId(2)).expect("the same memory");
     card.handed_out(other.address, other.size, StreamId(2));
-    assert_eq!((pool.stats().done.marks, pool.stats().done.waits), (1, 1));
+    assert_eq!((pool.stats().done.fences, pool.stats().done.waits), (1, 1));
     assert_eq!(pool.stats().reserved, 60 * MIB);
 }
 
@@ -33,15 +33,15 @@ fn a_retired_stream_leaves_its_memory_to_all() {
     let block = pool.allocate(&mut card, 8 * MIB, StreamId(5)).expect("memory");
     card.submit(StreamId(5));
     pool.free(&mut card, block.address, StreamId(5)).expect("a block in use");
-    pool.retire_stream(&mut card, StreamId(5), Patience::WaitBriefly);
-    let marks = pool.stats().done.marks;
+    pool.retire_stream(&mut card, StreamId(5), Timeout::WaitBriefly);
+    let fences = pool.stats().done.fences;
     // A new stream with the same ID is not the old one.
     pool.allocate(&mut card, 8 * MIB, StreamId(5)).expect("the same memory");
-    assert_eq!((pool.stats().reserved, pool.stats().done.marks), (8 * MIB, marks));
+    assert_eq!((pool.stats().reserved, pool.stats().done.fences), (8 * MIB, fences));
 }
 
 #[test]
-fn the_marks_of_a_stream_that_is_gone_say_nothing_of_another_with_its_handle() {
+fn the_fences_of_a_stream_that_is_gone_say_nothing_of_another_with_its_handle() {
     let mut card = Card::new(None);
     let mut pool = Policy::new(Settings::default());
     for _ in 0..3 {
@@ -54,7 +54,7 @@ fn the_marks_of_a_stream_that_is_gone_say_nothing_of_another_with_its_handle() {
         card.handed_out(other.address, other.size, StreamId(2));
         card.given_back(other.address, &[StreamId(2)]);
         pool.free(&mut card, other.address, StreamId(2)).expect("a block in use");
-        pool.retire_stream(&mut card, StreamId(5), Patience::WaitBriefly);
+        pool.retire_stream(&mut card, StreamId(5), Timeout::WaitBriefly);
     }
 }
 
@@ -65,9 +65,9 @@ fn a_block_that_a_gone_stream_used_comes_back() {
     let block = pool.allocate(&mut card, 8 * MIB, StreamId(1)).expect("memory");
     pool.record_stream(block.address, StreamId(7)).expect("a block in use");
     card.submit(StreamId(7));
-    pool.retire_stream(&mut card, StreamId(7), Patience::WaitBriefly);
+    pool.retire_stream(&mut card, StreamId(7), Timeout::WaitBriefly);
     pool.free(&mut card, block.address, StreamId(1)).expect("a block in use");
-    pool.collect(&mut card, Patience::Wait);
+    pool.collect(&mut card, Timeout::Wait);
     assert_eq!((pool.stats().live, pool.stats().pending), (0, 0));
 }
 
@@ -85,7 +85,7 @@ fn another_stream_is_waited_for_only_when_new_memory_was_refused() {
     assert_eq!(pool.stats().reserved, 120 * MIB);
     let shortage = pool.allocate(&mut card, 60 * MIB, StreamId(2)).expect_err("no memory");
     assert_eq!(shortage.cause, Cause::Device);
-    assert!(card.waited.contains(&(StreamId(1), Patience::Wait)), "{:?}", card.waited);
+    assert!(card.waited.contains(&(StreamId(1), Timeout::Wait)), "{:?}", card.waited);
     // The pool waited for it once; from now on, it only checks whether the stream has made progress.
     let waits = card.waited.len();
     pool.allocate(&mut card, 60 * MIB, StreamId(2)).expect_err("still no memory");
@@ -108,7 +108,7 @@ fn memory_for_every_stream_is_worth_a_moment() {
     pool.free(&mut card, block.address, StreamId(1)).expect("a block in use");
     let found = pool.allocate(&mut card, 30 * MIB, EVERY_STREAM).expect("the stream's memory");
     card.handed_out(found.address, found.size, EVERY_STREAM);
-    assert_eq!(card.waited, [(StreamId(1), Patience::WaitBriefly)]);
+    assert_eq!(card.waited, [(StreamId(1), Timeout::WaitBriefly)]);
     assert_eq!((found.address, pool.stats().reserved), (block.address, 60 * MIB));
     // After a wait that timed out, the next request does not wait.
     card.submit(StreamId(1));
@@ -152,7 +152,7 @@ fn a_late_stream_of_its_own_is_waited_for_once_and_then_the_pool_grows() {
     card.stuck.insert(StreamId(1));
     pool.allocate(&mut card, 60 * MIB, StreamId(1)).expect("new memory");
     pool.allocate(&mut card, 60 * MIB, StreamId(1)).expect("new memory");
-    assert_eq!(card.waited, [(StreamId(1), Patience::WaitBriefly)]);
+    assert_eq!(card.waited, [(StreamId(1), Timeout::WaitBriefly)]);
     // Once the GPU makes progress, pages move again.
     card.stuck.clear();
     card.finish();
@@ -177,7 +177,7 @@ fn the_places_of_streams_that_are_gone_are_used_again() {
             let block = pool.allocate(&mut card, 4096, stream).expect("memory");
             kept.push((block.address, stream));
         }
-        pool.retire_stream(&mut card, stream, Patience::WaitBriefly);
+        pool.retire_stream(&mut card, stream, Timeout::WaitBriefly);
     }
     assert!(pool.streams() < 100, "{} places", pool.streams());
     assert_eq!(pool.stats().reserved, 10 * MIB);

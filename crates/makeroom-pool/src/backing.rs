@@ -11,9 +11,9 @@ use makeroom_core::{Address, Bytes, StreamId};
 use makeroom_cuda::{
     Access, AddressRange, CaptureModeGuard, Code, Context, Driver, Error, Location, PhysicalMemory,
 };
-use makeroom_place::pool::{Backing, Handle, Mark, Patience, Piece, Refused, SegmentView};
+use makeroom_place::pool::{Backing, Fence, Handle, Piece, Refused, SegmentView, Timeout};
 
-use crate::marks::Marks;
+use crate::fences::Fences;
 
 /// How long to wait for the GPU if new memory could be allocated instead. Beyond this, the one-time cost of new
 /// memory is lower.
@@ -74,7 +74,7 @@ pub(crate) struct MappedMemory {
     vacant: Vec<u64>,
     ranges: Vec<Arc<AddressRange>>,
     source: Source,
-    marks: Marks,
+    fences: Fences,
     refusal: Option<Error>,
     spent: Duration,
     longest_wait: Duration,
@@ -101,7 +101,7 @@ impl MappedMemory {
             vacant: Vec::new(),
             ranges: Vec::new(),
             source: Source::Driver,
-            marks: Marks::new(driver),
+            fences: Fences::new(driver),
             refusal: None,
             spent: Duration::ZERO,
             longest_wait,
@@ -131,7 +131,7 @@ impl MappedMemory {
             vacant: Vec::new(),
             ranges: vec![range],
             source: Source::Part(part.0, part.1),
-            marks: Marks::new(self.driver),
+            fences: Fences::new(self.driver),
             refusal: None,
             spent: Duration::ZERO,
             longest_wait: self.longest_wait,
@@ -169,7 +169,7 @@ impl MappedMemory {
 
     /// Drops all fences: their streams and events are gone, or about to be.
     pub(crate) fn forget_time(&mut self) {
-        self.marks = Marks::new(self.driver);
+        self.fences = Fences::new(self.driver);
     }
 
     /// Waits for all work submitted in its context. Returns whether none can still be running: also true after other
@@ -336,22 +336,22 @@ impl Backing for MappedMemory {
         })
     }
 
-    fn mark(&mut self, stream: StreamId) -> Result<Mark, Refused> {
-        self.marks.mark(&self.context, stream)
+    fn fence(&mut self, stream: StreamId) -> Result<Fence, Refused> {
+        self.fences.fence(&self.context, stream)
     }
 
-    fn passed(&mut self, stream: StreamId) -> Mark {
-        self.marks.passed(&self.context, stream)
+    fn passed(&mut self, stream: StreamId) -> Fence {
+        self.fences.passed(&self.context, stream)
     }
 
-    fn wait(&mut self, stream: StreamId, mark: Mark, patience: Patience) -> Result<(), Refused> {
-        let longest = match patience {
-            Patience::DoNotWait => Duration::ZERO,
-            Patience::WaitBriefly => self.longest_wait.min(BRIEFLY),
-            Patience::Wait => self.longest_wait,
+    fn wait(&mut self, stream: StreamId, fence: Fence, timeout: Timeout) -> Result<(), Refused> {
+        let longest = match timeout {
+            Timeout::DoNotWait => Duration::ZERO,
+            Timeout::WaitBriefly => self.longest_wait.min(BRIEFLY),
+            Timeout::Wait => self.longest_wait,
         };
         let start = Instant::now();
-        let answer = self.marks.wait(&self.context, stream, mark, longest);
+        let answer = self.fences.wait(&self.context, stream, fence, longest);
         self.spent += start.elapsed();
         answer
     }

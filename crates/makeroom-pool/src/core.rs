@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use makeroom_core::{Address, StreamId};
 use makeroom_cuda::AddressRange;
-use makeroom_place::pool::{Backing as _, FreeError, Means, Patience, Policy, Settings, Stats};
+use makeroom_place::pool::{Backing as _, FreeError, Means, Policy, Settings, Stats, Timeout};
 
 use crate::allocator::EVERY_STREAM;
 use crate::backing::MappedMemory;
@@ -85,14 +85,14 @@ impl Core {
         let Self { policy, memory, .. } = self;
         let stats = policy.stats();
         if stats.cached > most {
-            policy.trim(memory, stats.reserved.saturating_sub(taken), Patience::DoNotWait);
+            policy.trim(memory, stats.reserved.saturating_sub(taken), Timeout::DoNotWait);
         }
     }
 
     /// Statistics of the whole pool, given those of its arenas, with the pool's own peaks.
-    pub(crate) fn with_sides(&mut self, sides: &Stats) -> Stats {
+    pub(crate) fn with_arenas(&mut self, arenas: &Stats) -> Stats {
         let own = self.policy.stats();
-        let mut all = own.beside(sides);
+        let mut all = own.beside(arenas);
         // A request that an arena cannot serve is not a failure.
         all.done.refusals = own.done.refusals;
         let peaks = &mut self.beside;

@@ -4,13 +4,13 @@ use std::sync::{Arc, MutexGuard};
 
 use makeroom_core::{Address, StreamId};
 use makeroom_cuda::{Context, Driver};
-use makeroom_place::pool::{Cause, Means, Patience, Shortage, Stats};
+use makeroom_place::pool::{Cause, Means, Shortage, Stats, Timeout};
 
+use crate::arenas::{Arenas, takes};
+use crate::contention;
 use crate::core::Core;
 use crate::error::{OutOfMemory, PoolError, Result};
 use crate::fork::Lock;
-use crate::meetings;
-use crate::sides::{Sides, takes};
 use crate::site::Site;
 
 /// A pool, shared by its clones.
@@ -21,13 +21,13 @@ pub(crate) struct Inner {
     pub(crate) context: Arc<Context>,
     core: Lock<Core>,
     /// `None` if sites are kept: those are looked up in the core.
-    pub(crate) sides: Option<Sides>,
+    pub(crate) arenas: Option<Arenas>,
 }
 
 impl Inner {
     pub(crate) fn new(driver: &'static Driver, device: i32, context: Arc<Context>, core: Core) -> Self {
-        let sides = core.sites.is_none().then(Sides::new);
-        Self { driver, device, context, core: Lock::new(core), sides }
+        let arenas = core.sites.is_none().then(Arenas::new);
+        Self { driver, device, context, core: Lock::new(core), arenas }
     }
 
     /// Locks the core. Counts contention.
@@ -41,7 +41,7 @@ impl Inner {
 
     #[cold]
     fn wait(&self) -> Result<MutexGuard<'_, Core>> {
-        meetings::met_another();
+        contention::met_another();
         self.core.lock()
     }
 
@@ -54,7 +54,7 @@ impl Inner {
     pub(crate) fn with_all(&self, mut work: impl FnMut(&mut Core)) -> Result<()> {
         let mut core = self.lock()?;
         work(&mut core);
-        self.sides.as_ref().map_or(Ok(()), |sides| sides.each(&core, work))
+        self.arenas.as_ref().map_or(Ok(()), |arenas| arenas.each(&core, work))
     }
 
     /// Runs `work` on the arena or core that contains an address.
@@ -65,29 +65,29 @@ impl Inner {
         site: Site,
         work: impl FnOnce(&mut Core) -> Result<T> + Copy,
     ) -> Result<T> {
-        let beside = self.sides.as_ref().and_then(|sides| sides.with(address, site, work));
+        let beside = self.arenas.as_ref().and_then(|arenas| arenas.with(address, site, work));
         beside.unwrap_or_else(|| work(&mut *self.lock()?))
     }
 
     /// Statistics of the whole pool.
     pub(crate) fn stats(&self, core: &mut Core) -> Result<Stats> {
-        match &self.sides {
-            Some(sides) => sides.stats(core),
+        match &self.arenas {
+            Some(arenas) => arenas.stats(core),
             None => Ok(core.policy.stats()),
         }
     }
 
     #[inline]
     pub(crate) fn allocate(&self, bytes: u64, stream: StreamId, site: Site) -> Result<Address> {
-        if let Some(sides) = &self.sides
+        if let Some(arenas) = &self.arenas
             && takes(bytes, stream)
-            && let Some(number) = meetings::side()
+            && let Some(number) = contention::arena()
         {
-            if let Some(address) = sides.allocate_at_once(number, bytes, stream)? {
+            if let Some(address) = arenas.allocate_at_once(number, bytes, stream)? {
                 return Ok(address);
             }
             let mut core = self.lock()?;
-            if let Some(address) = sides.allocate_new(&mut core, number, bytes, stream)? {
+            if let Some(address) = arenas.allocate_new(&mut core, number, bytes, stream)? {
                 return Ok(address);
             }
             return self.allocate_in(core, bytes, stream, site);
@@ -103,9 +103,9 @@ impl Inner {
         stream: StreamId,
         site: Site,
     ) -> Result<Address> {
-        let sides = self.sides.as_ref().filter(|_| core.beside.reserved > 0);
-        if let Some(sides) = sides
-            && let Some(address) = Self::allocate_beside(sides, &mut core, bytes, stream)?
+        let arenas = self.arenas.as_ref().filter(|_| core.beside.reserved > 0);
+        if let Some(arenas) = arenas
+            && let Some(address) = Self::allocate_beside(arenas, &mut core, bytes, stream)?
         {
             return Ok(address);
         }
@@ -115,8 +115,8 @@ impl Inner {
                 if let Some(sites) = sites {
                     sites.allocated(allocated.block, allocated.address, site);
                 }
-                if let Some(sides) = sides {
-                    sides.stats(&mut core)?;
+                if let Some(arenas) = arenas {
+                    arenas.stats(&mut core)?;
                 }
                 Ok(allocated.address)
             }
@@ -128,7 +128,7 @@ impl Inner {
     /// fails. Each arena would wait for its streams separately, so those waits are brief.
     #[cold]
     fn allocate_beside(
-        sides: &Sides,
+        arenas: &Arenas,
         core: &mut Core,
         bytes: u64,
         stream: StreamId,
@@ -136,15 +136,15 @@ impl Inner {
         if let Some(address) = core.allocate_at_once(bytes, stream) {
             return Ok(Some(address));
         }
-        sides.make_way(core)?;
-        for patience in [Patience::DoNotWait, Patience::WaitBriefly] {
+        arenas.make_way(core)?;
+        for timeout in [Timeout::DoNotWait, Timeout::WaitBriefly] {
             let Core { policy, memory, .. } = core;
             if let Ok(allocated) = policy.allocate_by(Means::Brief, memory, bytes, stream) {
-                sides.stats(core)?;
+                arenas.stats(core)?;
                 return Ok(Some(allocated.address));
             }
-            sides.trim(core, patience)?;
-            if let Some(address) = sides.allocate_anywhere(core, bytes, stream)? {
+            arenas.trim(core, timeout)?;
+            if let Some(address) = arenas.allocate_anywhere(core, bytes, stream)? {
                 return Ok(Some(address));
             }
         }

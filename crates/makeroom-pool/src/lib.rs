@@ -21,30 +21,30 @@
 //! ```text
 //! pool.rs inner.rs core.rs  the policy on memory    allocator.rs  the trait of the pool and of every layer
 //! backing.rs    the policy's requests as driver calls  layers/     limit, track, spill, check, failure callback
-//! marks.rs      fences: the GPU's progress          stream.rs  buffer.rs  slice.rs   typed, owned memory
+//! fences.rs      fences: the GPU's progress          stream.rs  buffer.rs  slice.rs   typed, owned memory
 //! fork.rs       protection in forked children       site.rs  drop_site.rs  error.rs   call sites and errors
 //! host/         host memory that the device reaches  torch_snapshot/   a pool as PyTorch's memory snapshot
 //! with_cudarc.rs   cudarc's streams and views on the pool's memory (feature `cudarc`)
-//! sides.rs  meetings.rs  lately.rs  blocks.rs   many threads   chunked/   data larger than the device, in pieces
+//! arenas.rs  contention.rs  recent_use.rs  blocks.rs   many threads   chunked/   data larger than the device, in pieces
 //! ```
 
 mod allocator;
+mod arenas;
 mod backing;
 mod blocks;
 mod buffer;
 mod chunked;
+mod contention;
 mod core;
 mod drop_site;
 mod error;
+mod fences;
 mod fork;
 mod host;
 mod inner;
-mod lately;
 pub mod layers;
-mod marks;
-mod meetings;
 mod pool;
-mod sides;
+mod recent_use;
 mod site;
 mod slice;
 mod stream;

@@ -2,14 +2,14 @@
 //!
 //! One lock protects policy and memory. It is held during driver calls and while waiting for the GPU: briefly, if
 //! that saves new memory, and longer if there is none. Under contention threads take small blocks from arenas
-//! (`sides.rs`).
+//! (`arenas.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use makeroom_core::{Address, Bytes, StreamId};
 use makeroom_cuda::{Attribute, CaptureModeGuard, Context, Driver, Location, Stream};
-use makeroom_place::pool::{Patience, Settings, Snapshot, Stats};
+use makeroom_place::pool::{Settings, Snapshot, Stats, Timeout};
 
 use crate::allocator::Allocator;
 use crate::backing::{MappedMemory, Watcher};
@@ -136,7 +136,7 @@ impl Pool {
     pub fn collect(&self) {
         // Fails in a forked child, which has nothing to collect.
         let _ = self.inner.with_all(|Core { policy, memory, .. }| {
-            policy.collect(memory, Patience::DoNotWait);
+            policy.collect(memory, Timeout::DoNotWait);
         });
     }
 
@@ -171,7 +171,7 @@ impl Pool {
         if !core.abandon() {
             return Ok(());
         }
-        self.inner.sides.as_ref().map_or(Ok(()), |sides| sides.abandon(&mut core))
+        self.inner.arenas.as_ref().map_or(Ok(()), |arenas| arenas.abandon(&mut core))
     }
 
     /// The requested size of the live block at an address.
@@ -231,11 +231,11 @@ impl Allocator for Pool {
 
     fn retire_stream(&self, stream: StreamId) {
         // It is the same stream everywhere, so one wait suffices.
-        let mut patience = Patience::WaitBriefly;
+        let mut timeout = Timeout::WaitBriefly;
         // Fails in a forked child, which has no streams.
         let _ = self.inner.with_all(|Core { policy, memory, .. }| {
-            if policy.retire_stream(memory, stream, patience) {
-                patience = Patience::DoNotWait;
+            if policy.retire_stream(memory, stream, timeout) {
+                timeout = Timeout::DoNotWait;
             }
         });
     }
@@ -248,10 +248,10 @@ impl Allocator for Pool {
             return 0;
         }
         let beside =
-            self.inner.sides.as_ref().map_or(Ok(0), |sides| sides.trim(&mut core, Patience::WaitBriefly));
+            self.inner.arenas.as_ref().map_or(Ok(0), |arenas| arenas.trim(&mut core, Timeout::WaitBriefly));
         let beside = beside.unwrap_or(0);
         let Core { policy, memory, .. } = &mut *core;
-        beside + policy.trim(memory, own.saturating_sub(above.saturating_sub(beside)), Patience::Wait)
+        beside + policy.trim(memory, own.saturating_sub(above.saturating_sub(beside)), Timeout::Wait)
     }
 
     fn reaches(&self, address: Address) -> bool {

@@ -94,7 +94,7 @@ pub(crate) fn raise(notice: Notice) {
 }
 
 /// Reports a notice once, also to the user: through `run`, or on stderr.
-pub(crate) fn raise_loudly(notice: Notice) {
+pub(crate) fn warn_once(notice: Notice) {
     raise(notice);
     if LOUD.fetch_or(notice as u32, Ordering::Relaxed) & notice as u32 != 0 {
         return;
@@ -158,7 +158,7 @@ pub(crate) fn print_what_is_left() {
 
 #[cold]
 fn print_left() {
-    let _errno = errno::Kept::new();
+    let _errno = errno::ErrnoGuard::new();
     // A signal handler may get here while its own thread holds the lock: the next call prints the line.
     let Ok(mut left) = LATER.try_lock() else { return };
     if HAS_LATER.swap(false, Ordering::AcqRel) {

@@ -7,7 +7,7 @@
 //! models/         all others                            replay.rs       runs a program under a model
 //! model.rs        the interface of all models           smallest.rs     the smallest memory it completes in
 //! check/          checks PyTorch's on a recording       comparison.rs   several runs of one recording
-//! tune.rs         the best settings for a recording     homes.rs        segments over time, and their pools
+//! tune.rs         the best settings for a recording     segment_lifetimes.rs  segments over time, and their pools
 //! addresses.rs    where the driver places memory        inside.rs       separates the framework's memory
 //! releases.rs     whether the program or the allocator released memory
 //! ```
@@ -20,7 +20,6 @@ mod comparison;
 mod costs;
 mod device;
 mod driver;
-mod homes;
 mod inside;
 mod model;
 mod models;
@@ -29,6 +28,7 @@ mod program;
 mod pytorch;
 mod releases;
 mod replay;
+mod segment_lifetimes;
 mod smallest;
 #[cfg(test)]
 mod testing;

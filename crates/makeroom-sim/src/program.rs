@@ -10,9 +10,9 @@ use std::collections::HashSet;
 
 use makeroom_core::{Action, DeviceTrace, Event, FastHasher, FastMap, PoolId, StackId, Stacks, Start};
 
-use crate::homes::{Homes, PoolFinder};
 use crate::pytorch::Request;
 use crate::releases::empty_cache_calls;
+use crate::segment_lifetimes::{PoolFinder, SegmentLifetimes};
 
 /// An allocation of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,12 +76,17 @@ pub struct Program {
 impl Program {
     /// Extracts the program from a recording.
     pub fn new(device: &DeviceTrace, stacks: &Stacks, start: &Start) -> Self {
-        Self::with_homes(device, stacks, start, &Homes::new(device))
+        Self::with_lifetimes(device, stacks, start, &SegmentLifetimes::new(device))
     }
 
     /// The same with known segments and pools.
-    pub(crate) fn with_homes(device: &DeviceTrace, stacks: &Stacks, start: &Start, homes: &Homes) -> Self {
-        let mut reader = Reader::new(device, stacks, start, homes);
+    pub(crate) fn with_lifetimes(
+        device: &DeviceTrace,
+        stacks: &Stacks,
+        start: &Start,
+        lifetimes: &SegmentLifetimes,
+    ) -> Self {
+        let mut reader = Reader::new(device, stacks, start, lifetimes);
         for (index, event) in device.events.iter().enumerate() {
             reader.see(index, &event, device.events.pool(index));
         }
@@ -90,8 +95,8 @@ impl Program {
 
     /// The same for a recording that is not needed any more: its events make room for the program.
     pub(crate) fn from_last(device: DeviceTrace, stacks: &Stacks, start: &Start) -> Self {
-        let homes = Homes::new(&device);
-        let mut reader = Reader::new(&device, stacks, start, &homes);
+        let lifetimes = SegmentLifetimes::new(&device);
+        let mut reader = Reader::new(&device, stacks, start, &lifetimes);
         for (index, (event, pool)) in device.events.into_events().enumerate() {
             reader.see(index, &event, pool);
         }
@@ -180,7 +185,12 @@ struct Reader<'trace> {
 
 impl<'trace> Reader<'trace> {
     /// A reader that has seen the memory older than the recording.
-    fn new(device: &DeviceTrace, stacks: &Stacks, start: &Start, homes: &'trace Homes) -> Self {
+    fn new(
+        device: &DeviceTrace,
+        stacks: &Stacks,
+        start: &Start,
+        lifetimes: &'trace SegmentLifetimes,
+    ) -> Self {
         let times = || device.events.iter().map(|event| event.time_us).filter(|&time| time > 0);
         let (first, last) = (times().next().unwrap_or(0), times().next_back().unwrap_or(0));
         let recorded_us = last.saturating_sub(first);
@@ -189,10 +199,10 @@ impl<'trace> Reader<'trace> {
             at: FastMap::default(),
             vacant: Vec::new(),
             slots: 0,
-            pools: PoolFinder::new(homes),
+            pools: PoolFinder::new(lifetimes),
             pool_positions: FastMap::default(),
             stream_positions: FastMap::default(),
-            empties: empty_cache_calls(device, stacks, start, homes).into_iter().collect(),
+            empties: empty_cache_calls(device, stacks, start, lifetimes).into_iter().collect(),
             middle_us: first + recorded_us / 2,
             is_late: false,
         };

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use makeroom_core::{Action, DeviceTrace, Event, PoolId, StackId, Stacks, Start};
 
-use crate::homes::Homes;
+use crate::segment_lifetimes::SegmentLifetimes;
 
 /// Segments of this size contain small blocks.
 const SMALL_SEGMENT: u64 = 2 << 20;
@@ -23,20 +23,20 @@ pub(crate) fn empty_cache_calls(
     device: &DeviceTrace,
     stacks: &Stacks,
     start: &Start,
-    homes: &Homes,
+    lifetimes: &SegmentLifetimes,
 ) -> Vec<u32> {
     let events = &device.events;
     let peak = peak_reserved(device);
     let mut calls = Vec::new();
     let mut reserved = 0_i128;
-    let mut usage = Usage::new(start, homes);
+    let mut usage = Usage::new(start, lifetimes);
     let mut index = 0;
     while let Some(event) = events.get(index) {
         if !is_release(event.action) {
             if is_take(event.action) {
                 reserved += i128::from(event.size.get());
             }
-            usage.see(index, &event, homes);
+            usage.see(index, &event, lifetimes);
             index += 1;
             continue;
         }
@@ -52,7 +52,7 @@ pub(crate) fn empty_cache_calls(
                 reserved -= i128::from(released.size.get());
                 run.push((index, released));
             }
-            usage.see(index, &released, homes);
+            usage.see(index, &released, lifetimes);
             index += 1;
         }
         let next = events.get(index);
@@ -60,7 +60,9 @@ pub(crate) fn empty_cache_calls(
         let is_allocators = match next {
             Some(next) if next.action == Action::OutOfMemory => true,
             Some(next) if is_take(next.action) => {
-                before + i128::from(next.size.get()) > peak || usage.has_unused() || !is_sorted(&run, homes)
+                before + i128::from(next.size.get()) > peak
+                    || usage.has_unused()
+                    || !is_sorted(&run, lifetimes)
             }
             _ => false,
         };
@@ -96,14 +98,17 @@ struct Usage {
 }
 
 impl Usage {
-    fn new(start: &Start, homes: &Homes) -> Self {
+    fn new(start: &Start, lifetimes: &SegmentLifetimes) -> Self {
         let mut usage = Self { segments: BTreeMap::new(), unused: 0 };
         let expandable = |address| {
             let index = start.segments.partition_point(|segment| segment.address.0 <= address);
             index.checked_sub(1).is_some_and(|index| start.segments[index].is_expandable)
         };
-        for home in homes.older().filter(|home| home.pool == PoolId::DEFAULT && !expandable(home.start)) {
-            usage.add(home.start, home.end);
+        for lifetime in lifetimes
+            .older()
+            .filter(|lifetime| lifetime.pool == PoolId::DEFAULT && !expandable(lifetime.start))
+        {
+            usage.add(lifetime.start, lifetime.end);
         }
         for block in &start.blocks {
             usage.change(block.address.0, true);
@@ -117,10 +122,12 @@ impl Usage {
         }
     }
 
-    fn see(&mut self, index: usize, event: &Event, homes: &Homes) {
+    fn see(&mut self, index: usize, event: &Event, lifetimes: &SegmentLifetimes) {
         let address = event.address.0;
         match event.action {
-            Action::SegmentAlloc if homes.turn(index).is_none_or(|home| home.pool == PoolId::DEFAULT) => {
+            Action::SegmentAlloc
+                if lifetimes.turn(index).is_none_or(|lifetime| lifetime.pool == PoolId::DEFAULT) =>
+            {
                 self.add(address, address.saturating_add(event.size.get()));
             }
             Action::SegmentFree => {
@@ -152,11 +159,11 @@ impl Usage {
 }
 
 /// Whether the segments of the default pool are in the order of `empty_cache`.
-fn is_sorted(run: &[(usize, Event)], homes: &Homes) -> bool {
+fn is_sorted(run: &[(usize, Event)], lifetimes: &SegmentLifetimes) -> bool {
     run.iter()
         .filter(|(index, event)| {
             event.action == Action::SegmentFree
-                && homes.of_release(*index).is_none_or(|home| home.pool == PoolId::DEFAULT)
+                && lifetimes.of_release(*index).is_none_or(|lifetime| lifetime.pool == PoolId::DEFAULT)
         })
         .map(|(_, event)| {
             let size = event.size.get();
@@ -203,7 +210,7 @@ mod tests {
         events.push((Action::SegmentAlloc, 400, 60));
         let device = recording(&events);
         let start = Start::new(&device);
-        empty_cache_calls(&device, &Stacks::default(), &start, &Homes::new(&device))
+        empty_cache_calls(&device, &Stacks::default(), &start, &SegmentLifetimes::new(&device))
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! them with driver calls, the simulator with measured costs, and tests with a failure at the n-th call. Any call may
 //! fail, and a failed call must leave everything unchanged; the policy relies on this to stay consistent.
 //!
-//! Progress is measured with marks. A mark covers all work submitted to a stream before the mark was created, and the
-//! marks of one stream are ordered. The policy requests a mark only before memory moves between streams or is unmapped,
+//! Progress is measured with fences. A fence covers all work submitted to a stream before the fence was created, and the
+//! fences of one stream are ordered. The policy requests a fence only before memory moves between streams or is unmapped,
 //! and occasionally after many frees. Reusing memory on its own stream therefore never costs an event.
 
 use makeroom_core::{Address, StreamId};
@@ -17,13 +17,13 @@ pub const PAGE: u64 = 2 << 20;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Handle(pub u64);
 
-/// A point in the order of one stream. Later marks of a stream are larger; marks of different streams are not
+/// A point in the order of one stream. Later fences of a stream are larger; fences of different streams are not
 /// comparable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Mark(pub u64);
+pub struct Fence(pub u64);
 
-impl Mark {
-    /// Always passed. The backing's own marks start above it.
+impl Fence {
+    /// Always passed. The backing's own fences start above it.
     pub const BEGINNING: Self = Self(0);
 }
 
@@ -44,7 +44,7 @@ pub struct Refused;
 /// Whether a call may wait for the GPU, and for how long. The GPU itself can be waiting for the calling thread, so
 /// every wait has a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Patience {
+pub enum Timeout {
     /// Do not wait; use only what the GPU has already finished.
     DoNotWait,
     /// Wait briefly: there is an alternative, so a long wait is not worth it.
@@ -72,16 +72,16 @@ pub trait Backing {
     /// Unmaps a piece. The policy guarantees that the GPU has finished using it.
     fn unmap(&mut self, address: Address, piece: Piece) -> Result<(), Refused>;
 
-    /// Creates a mark after all work submitted to a stream so far. It is larger than all earlier marks of the stream.
+    /// Creates a fence after all work submitted to a stream so far. It is larger than all earlier fences of the stream.
     /// Fails if the stream was destroyed or is being captured; memory freed there then has to wait.
-    fn mark(&mut self, stream: StreamId) -> Result<Mark, Refused>;
+    fn fence(&mut self, stream: StreamId) -> Result<Fence, Refused>;
 
-    /// The latest mark of a stream that the GPU has passed, which implies all earlier ones; [`Mark::BEGINNING`] for a
-    /// stream without marks. Does not wait. It is also called for destroyed streams, whose ID may have been reused: the
-    /// marks of the new stream follow and count as passed only after the earlier ones.
-    fn passed(&mut self, stream: StreamId) -> Mark;
+    /// The latest fence of a stream that the GPU has passed, which implies all earlier ones; [`Fence::BEGINNING`] for a
+    /// stream without fences. Does not wait. It is also called for destroyed streams, whose ID may have been reused: the
+    /// fences of the new stream follow and count as passed only after the earlier ones.
+    fn passed(&mut self, stream: StreamId) -> Fence;
 
-    /// Waits until the GPU has passed a mark. Fails if waiting is not allowed (during a capture), if the wait itself
-    /// fails, or after the timeout. `patience` is never [`Patience::DoNotWait`].
-    fn wait(&mut self, stream: StreamId, mark: Mark, patience: Patience) -> Result<(), Refused>;
+    /// Waits until the GPU has passed a fence. Fails if waiting is not allowed (during a capture), if the wait itself
+    /// fails, or after the timeout. `timeout` is never [`Timeout::DoNotWait`].
+    fn wait(&mut self, stream: StreamId, fence: Fence, timeout: Timeout) -> Result<(), Refused>;
 }

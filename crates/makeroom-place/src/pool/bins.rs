@@ -6,7 +6,7 @@
 //! A program can have thousands of streams with two lists each, so the bins of a power of two are allocated when they
 //! get their first tile, and then kept.
 
-use super::backing::Mark;
+use super::backing::Fence;
 use super::tiles::{NONE, Tile, TileId, Tiles};
 
 /// Granularity of blocks: sizes and addresses are multiples of it.
@@ -26,7 +26,7 @@ pub(crate) struct Bins {
     by_doubling: Vec<Option<Box<Doubling>>>,
     /// Bitmap of the powers of two that hold a tile.
     doublings: u64,
-    /// Lower bound of the marks after which the tiles were freed: the smallest `figure` inserted since
+    /// Lower bound of the fences after which the tiles were freed: the smallest `figure` inserted since
     /// [`Bins::measure`].
     oldest: u64,
     /// The largest `figure` inserted since then, and the number of tiles that have it.
@@ -116,17 +116,17 @@ impl Bins {
         }
     }
 
-    /// A lower bound of the marks after which the tiles were freed.
-    pub(super) fn oldest(&self) -> Mark {
-        Mark(self.oldest)
+    /// A lower bound of the fences after which the tiles were freed.
+    pub(super) fn oldest(&self) -> Fence {
+        Fence(self.oldest)
     }
 
-    /// The latest mark after which a tile was freed, unless that tile has been removed.
-    pub(super) fn newest(&self) -> Option<Mark> {
-        (self.newest.1 > 0).then_some(Mark(self.newest.0))
+    /// The latest fence after which a tile was freed, unless that tile has been removed.
+    pub(super) fn newest(&self) -> Option<Fence> {
+        (self.newest.1 > 0).then_some(Fence(self.newest.0))
     }
 
-    /// Recomputes the earliest and latest marks from the tiles.
+    /// Recomputes the earliest and latest fences from the tiles.
     pub(super) fn measure(&mut self, tiles: &Tiles) {
         let figures = || self.at_least(tiles, 0).map(|id| tiles[id].figure);
         let (oldest, newest) = (figures().min().unwrap_or(u64::MAX), figures().max().unwrap_or(0));

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::backing::{Backing, Mark, PAGE, Patience};
+use super::backing::{Backing, Fence, PAGE, Timeout};
 use super::handles::HandleId;
 use super::lists::Zone;
 use super::policy::Policy;
@@ -36,11 +36,11 @@ pub(super) enum Moving {
 
 impl Moving {
     /// How long to wait for the GPU when a handle moves.
-    pub(super) fn patience(self) -> Patience {
+    pub(super) fn timeout(self) -> Timeout {
         match self {
-            Self::Sparing | Self::Allowed => Patience::WaitBriefly,
-            Self::Idle | Self::Refused => Patience::DoNotWait,
-            Self::Needed => Patience::Wait,
+            Self::Sparing | Self::Allowed => Timeout::WaitBriefly,
+            Self::Idle | Self::Refused => Timeout::DoNotWait,
+            Self::Needed => Timeout::Wait,
         }
     }
 }
@@ -90,7 +90,7 @@ impl Policy {
                         Moving::Needed => true,
                         Moving::Idle | Moving::Refused => false,
                     };
-                    if !may_wait && !self.streams.is_done(backing, stream, Mark(tile.figure)) {
+                    if !may_wait && !self.streams.is_done(backing, stream, Fence(tile.figure)) {
                         continue;
                     }
                     for handle in self.handles.within(tile.address, tile.end()) {

@@ -43,7 +43,7 @@ mod tiles;
 mod trim;
 mod window;
 
-pub use backing::{Backing, Handle, Mark, PAGE, Patience, Piece, Refused};
+pub use backing::{Backing, Fence, Handle, PAGE, Piece, Refused, Timeout};
 pub use lists::SMALL;
 pub use policy::{Means, Policy, Settings};
 pub use report::{

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use makeroom_core::{Address, FastMap, StreamId};
 
-use super::backing::{Backing, Mark, Patience};
+use super::backing::{Backing, Fence, Timeout};
 use super::policy::Policy;
 use super::report::FreeError;
 use super::streams::StreamIndex;
@@ -14,14 +14,14 @@ use super::tiles::{State, TileId};
 /// Number of pending blocks that a request examines. Real programs have far fewer.
 const MOST_WAITING: usize = 256;
 
-/// A freed block, and the marks it waits for.
+/// A freed block, and the fences it waits for.
 #[derive(Clone, Debug)]
 struct Waiting {
     tile: TileId,
     /// The stream it becomes free on.
     stream: StreamIndex,
-    /// Each of these streams must have passed a mark after this one.
-    uses: Vec<(StreamIndex, Mark)>,
+    /// Each of these streams must have passed a fence after this one.
+    uses: Vec<(StreamIndex, Fence)>,
 }
 
 /// Which other streams use blocks, and the frees that wait for them.
@@ -84,9 +84,9 @@ impl Policy {
         for other in self.pending.uses.remove(&tile).unwrap_or_default() {
             if other != stream {
                 let after = self.streams.last(other);
-                // If this fails, the mark is created when it is first needed: later, which waits for more work, never
+                // If this fails, the fence is created when it is first needed: later, which waits for more work, never
                 // for less.
-                let _ = self.streams.mark(backing, other);
+                let _ = self.streams.fence(backing, other);
                 uses.push((other, after));
             }
         }
@@ -100,15 +100,15 @@ impl Policy {
         self.pending.freed += 1;
     }
 
-    /// Frees the pending blocks whose streams have passed their marks; returns the number of bytes freed.
-    pub fn collect(&mut self, backing: &mut impl Backing, patience: Patience) -> u64 {
+    /// Frees the pending blocks whose streams have passed their fences; returns the number of bytes freed.
+    pub fn collect(&mut self, backing: &mut impl Backing, timeout: Timeout) -> u64 {
         self.end_rest();
         let mut collected = 0;
-        for free in self.frees_in_turn(patience) {
+        for free in self.frees_in_turn(timeout) {
             let Some(waiting) = self.pending.waiting.get_mut(&free) else { continue };
             waiting
                 .uses
-                .retain(|&(stream, after)| self.streams.wait(backing, stream, after, patience).is_err());
+                .retain(|&(stream, after)| self.streams.wait(backing, stream, after, timeout).is_err());
             if waiting.uses.is_empty() {
                 let (tile, stream) = (waiting.tile, waiting.stream);
                 self.pending.waiting.remove(&free);
@@ -122,9 +122,9 @@ impl Policy {
 
     /// The frees to examine, in order: all of them if there are few or the caller is ready to wait, otherwise the next
     /// few in turn.
-    fn frees_in_turn(&mut self, patience: Patience) -> Vec<u64> {
+    fn frees_in_turn(&mut self, timeout: Timeout) -> Vec<u64> {
         let waiting = &self.pending.waiting;
-        if patience == Patience::Wait || waiting.len() <= MOST_WAITING {
+        if timeout == Timeout::Wait || waiting.len() <= MOST_WAITING {
             return waiting.keys().copied().collect();
         }
         let from = self.pending.next;

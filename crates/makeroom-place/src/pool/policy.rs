@@ -5,7 +5,7 @@
 
 use makeroom_core::{Address, FastMap, StreamId};
 
-use super::backing::{Backing, Mark, PAGE, Patience};
+use super::backing::{Backing, Fence, PAGE, Timeout};
 use super::bins::{Bins, GRAIN};
 use super::filled::Filled;
 use super::handles::Handles;
@@ -144,7 +144,7 @@ impl Policy {
     }
 
     /// [`Policy::allocate`] from existing free memory only: nothing moves, grows, waits or counts as a failure. It may
-    /// create marks on streams whose memory would fit.
+    /// create fences on streams whose memory would fit.
     pub fn allocate_at_once(
         &mut self,
         backing: &mut impl Backing,
@@ -162,7 +162,7 @@ impl Policy {
         }
         let found = self
             .find(rounded, zone, stream)
-            .or_else(|| self.lent(backing, rounded, zone, stream, Patience::DoNotWait))?;
+            .or_else(|| self.borrowed(backing, rounded, zone, stream, Timeout::DoNotWait))?;
         Some(self.hand_out(found, rounded, zone, stream, size))
     }
 
@@ -252,7 +252,7 @@ impl Policy {
             peak_reserved: self.handles.peak,
             blocks: (self.blocks.len() - usize::from(self.resting != NONE) + self.pending.len()) as u64,
             handles: self.handles.count(),
-            done: Counters { marks: self.streams.marks, waits: self.streams.waits, ..self.done },
+            done: Counters { fences: self.streams.fences, waits: self.streams.waits, ..self.done },
         }
     }
 
@@ -405,11 +405,11 @@ impl Policy {
         }
     }
 
-    /// The stream of a free tile, and the last mark before its free: the GPU has finished using the tile once it has
-    /// passed a later mark.
-    pub(super) fn freed_after(&self, id: TileId) -> (StreamIndex, Mark) {
+    /// The stream of a free tile, and the last fence before its free: the GPU has finished using the tile once it has
+    /// passed a later fence.
+    pub(super) fn freed_after(&self, id: TileId) -> (StreamIndex, Fence) {
         let tile = &self.tiles[id];
-        (stream_of(tile.list), Mark(tile.figure))
+        (stream_of(tile.list), Fence(tile.figure))
     }
 
     pub(super) fn wrong_address(&self, address: Address) -> FreeError {

@@ -48,7 +48,7 @@ impl Stats {
                 released: self.done.released + other.done.released,
                 mapped: self.done.mapped + other.done.mapped,
                 unmapped: self.done.unmapped + other.done.unmapped,
-                marks: self.done.marks + other.done.marks,
+                fences: self.done.fences + other.done.fences,
                 waits: self.done.waits + other.done.waits,
             },
             ..self
@@ -71,8 +71,8 @@ pub struct Counters {
     pub mapped: u64,
     /// Handles unmapped.
     pub unmapped: u64,
-    /// Marks created.
-    pub marks: u64,
+    /// Fences created.
+    pub fences: u64,
     /// Waits for the GPU.
     pub waits: u64,
 }

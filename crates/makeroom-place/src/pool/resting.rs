@@ -5,7 +5,7 @@
 //! stream match. Any other call first makes it free memory, so no other code ever sees it and it is never withheld from
 //! a request. Large blocks do not rest: for them, the best place matters more than the time to find it.
 //!
-//! Invariant: a resting tile is free (state, list, mark) and counted as free, is in no bin, and is still in the table
+//! Invariant: a resting tile is free (state, list, fence) and counted as free, is in no bin, and is still in the table
 //! of blocks.
 
 use super::lists::Zone;

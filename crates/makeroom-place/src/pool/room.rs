@@ -8,7 +8,7 @@
 
 use makeroom_core::Address;
 
-use super::backing::{Backing, PAGE, Patience, Piece};
+use super::backing::{Backing, PAGE, Piece, Timeout};
 use super::donors::{Filling, Moving, choose, pieces};
 use super::handles::HandleId;
 use super::lists::Zone;
@@ -26,7 +26,7 @@ const EFFORT_OF_A_MOVE: u64 = 6400;
 const FREE_MOVES: u64 = 200;
 /// For this many further moves, the pool grants slight slack, which prevents most of them; beyond that, the slack grows
 /// with every move.
-const PATIENCE: f64 = 2_500.0;
+const MOVES_WITH_LITTLE_SLACK: f64 = 2_500.0;
 /// Number of other streams whose memory a request examines. Real programs have far fewer streams.
 const MOST_OTHERS: usize = 64;
 /// Maximum slack, as a fraction of the peak of live memory.
@@ -42,15 +42,15 @@ impl Policy {
         zone: Zone,
         stream: StreamIndex,
     ) -> Result<TileId, Cause> {
-        if self.collect(backing, Patience::DoNotWait) > 0
+        if self.collect(backing, Timeout::DoNotWait) > 0
             && let Some(found) = self.find(size, zone, stream)
         {
             return Ok(found);
         }
-        if let Some(found) = self.lent(backing, size, zone, stream, Patience::DoNotWait) {
+        if let Some(found) = self.borrowed(backing, size, zone, stream, Timeout::DoNotWait) {
             return Ok(found);
         }
-        if self.adopt(backing, zone, stream, Patience::DoNotWait)
+        if self.steal(backing, zone, stream, Timeout::DoNotWait)
             && let Some(found) = self.find(size, zone, stream)
         {
             return Ok(found);
@@ -103,18 +103,18 @@ impl Policy {
         stream: StreamIndex,
         cause: Cause,
     ) -> Result<TileId, Cause> {
-        let mut came = self.collect(backing, Patience::Wait) > 0;
+        let mut came = self.collect(backing, Timeout::Wait) > 0;
         // Waiting for one stream that has enough memory is tried before waiting for all of them, which takes much
         // longer.
         if self.filled[zone as usize].len() > MOST_OTHERS
-            && let Some(found) = self.lent(backing, size, zone, stream, Patience::Wait)
+            && let Some(found) = self.borrowed(backing, size, zone, stream, Timeout::Wait)
         {
             return Ok(found);
         }
         for zone in Zone::ALL {
             // Both zones, although the block goes into only one: a handle shared by the free memory of two streams can
             // move only after this.
-            came |= self.adopt(backing, zone, stream, Patience::Wait);
+            came |= self.steal(backing, zone, stream, Timeout::Wait);
         }
         if !came {
             return Err(cause);
@@ -142,13 +142,13 @@ impl Policy {
 
     /// Another stream's free memory that is large enough and that the GPU has finished using before the timeout. The
     /// remainder stays with that stream: if streams took everything from each other, they would never settle.
-    pub(super) fn lent(
+    pub(super) fn borrowed(
         &mut self,
         backing: &mut impl Backing,
         size: u64,
         zone: Zone,
         stream: StreamIndex,
-        timeout: Patience,
+        timeout: Timeout,
     ) -> Option<TileId> {
         self.others(zone, stream).into_iter().find_map(|other| {
             let found = self.bins[zone.free(other) as usize].find(&self.tiles, size)?;
@@ -180,18 +180,18 @@ impl Policy {
             Some(stream).zip(self.bins[zone.free(stream) as usize].find(&self.tiles, size))
         })?;
         let (_, after) = self.freed_after(found);
-        self.streams.wait(backing, stream, after, Patience::WaitBriefly).is_ok().then_some(found)
+        self.streams.wait(backing, stream, after, Timeout::WaitBriefly).is_ok().then_some(found)
     }
 
     /// Moves other streams' free memory to this stream if the GPU has finished using it; returns whether there was any.
-    pub(super) fn adopt(
+    pub(super) fn steal(
         &mut self,
         backing: &mut impl Backing,
         zone: Zone,
         stream: StreamIndex,
-        patience: Patience,
+        timeout: Timeout,
     ) -> bool {
-        let mut others = if patience == Patience::Wait {
+        let mut others = if timeout == Timeout::Wait {
             self.filled[zone as usize].from(EVERYBODY + 1).filter(|&other| other != stream).collect()
         } else {
             self.others(zone, stream)
@@ -199,44 +199,44 @@ impl Policy {
         if stream != EVERYBODY {
             others.insert(0, EVERYBODY);
         }
-        let mut adopted = false;
+        let mut stolen = false;
         for other in others {
-            adopted |= self.adopt_from(backing, zone, other, stream, patience);
+            stolen |= self.steal_from(backing, zone, other, stream, timeout);
         }
-        adopted
+        stolen
     }
 
     /// The same for the memory of one stream.
-    pub(super) fn adopt_from(
+    pub(super) fn steal_from(
         &mut self,
         backing: &mut impl Backing,
         zone: Zone,
         owner: StreamIndex,
         heir: StreamIndex,
-        patience: Patience,
+        timeout: Timeout,
     ) -> bool {
         let from = zone.free(owner);
-        if patience == Patience::DoNotWait && !self.may_be_idle(backing, from, owner) {
+        if timeout == Timeout::DoNotWait && !self.may_be_idle(backing, from, owner) {
             return false;
         }
         let tiles: Vec<TileId> = self.bins[from as usize].at_least(&self.tiles, 0).collect();
-        let mut adopted = false;
+        let mut stolen = false;
         for id in tiles {
             let (_, after) = self.freed_after(id);
-            if self.streams.wait(backing, owner, after, patience).is_ok() {
+            if self.streams.wait(backing, owner, after, timeout).is_ok() {
                 self.unhang(id);
                 self.tiles[id].list = zone.free(heir);
-                // The GPU has finished using it on every stream, so there is no mark to wait for.
+                // The GPU has finished using it on every stream, so there is no fence to wait for.
                 self.tiles[id].figure = 0;
                 self.settle(id);
-                adopted = true;
+                stolen = true;
             }
         }
         self.bins[from as usize].measure(&self.tiles);
-        adopted
+        stolen
     }
 
-    /// Whether the GPU may have finished using any tile of a list. Creates the marks that checking each tile would
+    /// Whether the GPU may have finished using any tile of a list. Creates the fences that checking each tile would
     /// create, but examines none of the tiles: for most requests, nothing has changed since the last one.
     fn may_be_idle(&mut self, backing: &mut impl Backing, list: u32, owner: StreamIndex) -> bool {
         let bins = &self.bins[list as usize];
@@ -289,7 +289,7 @@ impl Policy {
             filled.push((gap, handles));
         }
         for (gap, handles) in filled {
-            self.fill(backing, gap, &handles, zone.free(stream), moving.patience())?;
+            self.fill(backing, gap, &handles, zone.free(stream), moving.timeout())?;
         }
         self.aim(window.tile);
         let mut id = self.tile_at(window.start);
@@ -314,7 +314,7 @@ impl Policy {
         if moves == 0.0 {
             return 0;
         }
-        let slack = moves / 4_000_000.0 + ((moves - PATIENCE).max(0.0) / 4_500.0).powi(2);
+        let slack = moves / 4_000_000.0 + ((moves - MOVES_WITH_LITTLE_SLACK).max(0.0) / 4_500.0).powi(2);
         let slack = slack.min(MOST_SLACK);
         ((self.highest_live as f64 * (1.0 + slack)) as u64).saturating_sub(self.handles.reserved())
     }
@@ -344,11 +344,11 @@ impl Policy {
         gap: Gap,
         handles: &[HandleId],
         list: u32,
-        patience: Patience,
+        timeout: Timeout,
     ) -> Result<(), Cause> {
         for &handle in handles {
             if self.handles.get(handle).address != 0 {
-                self.detach(backing, handle, patience)?;
+                self.detach(backing, handle, timeout)?;
                 self.effort += EFFORT_OF_A_MOVE;
             }
         }
@@ -373,14 +373,14 @@ impl Policy {
         &mut self,
         backing: &mut impl Backing,
         handle: HandleId,
-        patience: Patience,
+        timeout: Timeout,
     ) -> Result<(), Cause> {
         let held = self.handles.get(handle);
         self.aim(held.near);
         let id = self.tile_at(held.address);
         let zone = Zone::of_list(self.tiles[id].list);
         let (stream, after) = self.freed_after(id);
-        self.streams.wait(backing, stream, after, patience).map_err(|_| Cause::Device)?;
+        self.streams.wait(backing, stream, after, timeout).map_err(|_| Cause::Device)?;
         backing.unmap(Address(held.address), held.piece).map_err(|_| Cause::Device)?;
         self.done.unmapped += 1;
         self.handles.unmap(handle);

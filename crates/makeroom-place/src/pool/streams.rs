@@ -1,14 +1,14 @@
 //! Streams, and the GPU's progress on each.
 //!
-//! A free tile remembers the last mark of its stream before the free. The GPU has finished using the tile once it has
-//! passed a later mark; if there is none yet, one is created on the first check. A program that uses one stream and
-//! does not move memory therefore never creates a mark.
+//! A free tile remembers the last fence of its stream before the free. The GPU has finished using the tile once it has
+//! passed a later fence; if there is none yet, one is created on the first check. A program that uses one stream and
+//! does not move memory therefore never creates a fence.
 
 use std::collections::VecDeque;
 
 use makeroom_core::{FastMap, StreamId};
 
-use super::backing::{Backing, Mark, Patience, Refused};
+use super::backing::{Backing, Fence, Refused, Timeout};
 
 /// The index of a stream in the table.
 pub(crate) type StreamIndex = u32;
@@ -28,17 +28,17 @@ pub(crate) struct Stream {
     is_retired: bool,
     /// Nothing refers to it; another stream may get its slot.
     is_vacant: bool,
-    /// The first mark created. An ID can be reused by another stream, whose marks must not be taken for this stream's:
-    /// marks before this one belong to the other stream.
-    first: Option<Mark>,
-    /// The last mark created.
-    last: Mark,
-    /// The last mark known to have passed.
-    passed: Mark,
-    /// Marks created but not known to have passed, oldest first.
-    waiting: VecDeque<Mark>,
-    /// A mark for which a wait timed out, and its timeout: until the mark has passed, no wait is as long again.
-    late: Option<(Mark, Patience)>,
+    /// The first fence created. An ID can be reused by another stream, whose fences must not be taken for this stream's:
+    /// fences before this one belong to the other stream.
+    first: Option<Fence>,
+    /// The last fence created.
+    last: Fence,
+    /// The last fence known to have passed.
+    passed: Fence,
+    /// Fences created but not known to have passed, oldest first.
+    waiting: VecDeque<Fence>,
+    /// A fence for which a wait timed out, and its timeout: until the fence has passed, no wait is as long again.
+    late: Option<(Fence, Timeout)>,
 }
 
 /// All streams.
@@ -52,20 +52,20 @@ pub(crate) struct Streams {
     /// The number of streams that are retired but not vacant.
     retired: usize,
     recent: StreamIndex,
-    pub(crate) marks: u64,
+    pub(crate) fences: u64,
     pub(crate) waits: u64,
 }
 
 impl Default for Streams {
     fn default() -> Self {
-        let everybody = Stream { is_retired: true, passed: Mark(u64::MAX), ..Stream::new(StreamId(0)) };
+        let everybody = Stream { is_retired: true, passed: Fence(u64::MAX), ..Stream::new(StreamId(0)) };
         Self {
             table: vec![everybody],
             places: FastMap::default(),
             vacant: Vec::new(),
             retired: 0,
             recent: EVERYBODY,
-            marks: 0,
+            fences: 0,
             waits: 0,
         }
     }
@@ -108,35 +108,35 @@ impl Streams {
         (index != EVERYBODY).then(|| self.table[index as usize].id)
     }
 
-    /// The mark to store in memory freed on a stream now. A retired stream gets no further marks, so for it, passing
-    /// the last mark is sufficient.
-    pub(crate) fn last(&self, index: StreamIndex) -> Mark {
+    /// The fence to store in memory freed on a stream now. A retired stream gets no further fences, so for it, passing
+    /// the last fence is sufficient.
+    pub(crate) fn last(&self, index: StreamIndex) -> Fence {
         let stream = &self.table[index as usize];
-        if stream.is_retired { Mark(stream.last.0.saturating_sub(1)) } else { stream.last }
+        if stream.is_retired { Fence(stream.last.0.saturating_sub(1)) } else { stream.last }
     }
 
-    /// Creates a mark on a stream.
-    pub(crate) fn mark(&mut self, backing: &mut impl Backing, index: StreamIndex) -> Result<Mark, Refused> {
+    /// Creates a fence on a stream.
+    pub(crate) fn fence(&mut self, backing: &mut impl Backing, index: StreamIndex) -> Result<Fence, Refused> {
         let stream = &mut self.table[index as usize];
         if stream.is_retired {
             return Err(Refused);
         }
-        let mark = backing.mark(stream.id)?;
-        self.marks += 1;
-        stream.first.get_or_insert(mark);
-        stream.last = mark;
-        stream.waiting.push_back(mark);
-        Ok(mark)
+        let fence = backing.fence(stream.id)?;
+        self.fences += 1;
+        stream.first.get_or_insert(fence);
+        stream.last = fence;
+        stream.waiting.push_back(fence);
+        Ok(fence)
     }
 
-    /// Whether the GPU has finished using memory freed on a stream after a mark, without waiting. If there is no later
-    /// mark, one is created, so that a later check can succeed.
-    pub(crate) fn is_done(&mut self, backing: &mut impl Backing, index: StreamIndex, after: Mark) -> bool {
+    /// Whether the GPU has finished using memory freed on a stream after a fence, without waiting. If there is no later
+    /// fence, one is created, so that a later check can succeed.
+    pub(crate) fn is_done(&mut self, backing: &mut impl Backing, index: StreamIndex, after: Fence) -> bool {
         if self.table[index as usize].passed > after {
             return true;
         }
         if self.table[index as usize].last <= after {
-            let _ = self.mark(backing, index);
+            let _ = self.fence(backing, index);
         }
         let stream = &mut self.table[index as usize];
         if stream.last > after {
@@ -145,40 +145,40 @@ impl Streams {
         stream.passed > after
     }
 
-    /// Whether the GPU is known to have finished using memory freed on a stream after a mark.
-    pub(crate) fn has_passed(&self, index: StreamIndex, after: Mark) -> bool {
+    /// Whether the GPU is known to have finished using memory freed on a stream after a fence.
+    pub(crate) fn has_passed(&self, index: StreamIndex, after: Fence) -> bool {
         self.table[index as usize].passed > after
     }
 
-    /// Waits, with a timeout, until the GPU has finished using memory freed on a stream after a mark.
+    /// Waits, with a timeout, until the GPU has finished using memory freed on a stream after a fence.
     pub(crate) fn wait(
         &mut self,
         backing: &mut impl Backing,
         index: StreamIndex,
-        after: Mark,
-        patience: Patience,
+        after: Fence,
+        timeout: Timeout,
     ) -> Result<(), Refused> {
         if self.is_done(backing, index, after) {
             return Ok(());
         }
         let stream = &mut self.table[index as usize];
-        if patience == Patience::DoNotWait || stream.late.is_some_and(|(_, waited)| waited >= patience) {
+        if timeout == Timeout::DoNotWait || stream.late.is_some_and(|(_, waited)| waited >= timeout) {
             return Err(Refused);
         }
-        let mark = *stream.waiting.iter().find(|&&mark| mark > after).ok_or(Refused)?;
+        let fence = *stream.waiting.iter().find(|&&fence| fence > after).ok_or(Refused)?;
         self.waits += 1;
-        if backing.wait(stream.id, mark, patience).is_err() {
-            stream.late = Some((mark, patience));
+        if backing.wait(stream.id, fence, timeout).is_err() {
+            stream.late = Some((fence, timeout));
             return Err(Refused);
         }
-        stream.pass(mark);
+        stream.pass(fence);
         Ok(())
     }
 
-    /// Retires a stream that is about to be destroyed. If a mark can be created, it remains possible to wait for memory
+    /// Retires a stream that is about to be destroyed. If a fence can be created, it remains possible to wait for memory
     /// freed on it.
     pub(crate) fn retire(&mut self, backing: &mut impl Backing, index: StreamIndex) {
-        let _ = self.mark(backing, index);
+        let _ = self.fence(backing, index);
         let stream = &mut self.table[index as usize];
         stream.is_retired = true;
         self.places.remove(&stream.id.0);
@@ -206,17 +206,17 @@ impl Streams {
 
 impl Stream {
     fn new(id: StreamId) -> Self {
-        let (last, passed) = (Mark::BEGINNING, Mark::BEGINNING);
+        let (last, passed) = (Fence::BEGINNING, Fence::BEGINNING);
         let (is_retired, is_vacant) = (false, false);
         Self { id, is_retired, is_vacant, first: None, last, passed, waiting: VecDeque::new(), late: None }
     }
 
-    fn pass(&mut self, mark: Mark) {
-        if self.first.is_none_or(|first| mark < first) {
+    fn pass(&mut self, fence: Fence) {
+        if self.first.is_none_or(|first| fence < first) {
             return;
         }
-        // A mark that was not created here proves nothing about frees before the next mark.
-        self.passed = self.passed.max(mark.min(self.last));
+        // A fence that was not created here proves nothing about frees before the next fence.
+        self.passed = self.passed.max(fence.min(self.last));
         while self.waiting.front().is_some_and(|&waiting| waiting <= self.passed) {
             self.waiting.pop_front();
         }

@@ -33,8 +33,8 @@ pub(crate) enum State {
 pub(crate) struct Tile {
     pub(crate) address: u64,
     pub(crate) size: u64,
-    /// For a block: its requested size. For a free tile: the last mark of its stream before the free; the GPU has
-    /// finished using the tile once a later mark has passed.
+    /// For a block: its requested size. For a free tile: the last fence of its stream before the free; the GPU has
+    /// finished using the tile once a later fence has passed.
     pub(crate) figure: u64,
     pub(crate) previous: TileId,
     pub(crate) next: TileId,

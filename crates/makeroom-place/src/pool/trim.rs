@@ -2,7 +2,7 @@
 
 use makeroom_core::StreamId;
 
-use super::backing::{Backing, PAGE, Patience};
+use super::backing::{Backing, PAGE, Timeout};
 use super::handles::HandleId;
 use super::lists::Zone;
 use super::lists::owner_of;
@@ -16,14 +16,14 @@ pub(super) const RETIRED: usize = 32;
 impl Policy {
     /// Returns unused memory to the device until at most `keep` bytes are reserved; returns the number of bytes
     /// released. Only whole handles are released, so free memory that shares a handle with a block stays.
-    pub fn trim(&mut self, backing: &mut impl Backing, keep: u64, patience: Patience) -> u64 {
+    pub fn trim(&mut self, backing: &mut impl Backing, keep: u64, timeout: Timeout) -> u64 {
         let before = self.handles.reserved();
         // This also turns the resting block into free memory.
-        self.collect(backing, patience);
+        self.collect(backing, timeout);
         // A handle under the free memory of several streams can move only after that memory is free for every stream.
         for stream in self.all_filled().into_iter().filter(|&stream| stream != EVERYBODY) {
             for zone in Zone::ALL {
-                self.adopt_from(backing, zone, stream, EVERYBODY, patience);
+                self.steal_from(backing, zone, stream, EVERYBODY, timeout);
             }
         }
         let size = |policy: &Self, handle: HandleId| policy.handles.get(handle).piece.size;
@@ -32,7 +32,7 @@ impl Policy {
             if self.handles.reserved() - spare <= keep {
                 break;
             }
-            if self.detach(backing, handle, patience).is_ok() {
+            if self.detach(backing, handle, timeout).is_ok() {
                 spare += size(self, handle);
             }
         }
@@ -51,18 +51,13 @@ impl Policy {
 
     /// Retires a stream that is about to be destroyed: memory freed on it becomes free for every stream once the GPU
     /// has finished using it, which may require a wait. Returns whether the pool knew the stream.
-    pub fn retire_stream(
-        &mut self,
-        backing: &mut impl Backing,
-        stream: StreamId,
-        patience: Patience,
-    ) -> bool {
+    pub fn retire_stream(&mut self, backing: &mut impl Backing, stream: StreamId, timeout: Timeout) -> bool {
         self.end_rest();
         let Some(stream) = self.streams.find(stream).filter(|&stream| stream != EVERYBODY) else {
             return false;
         };
         self.streams.retire(backing, stream);
-        self.bequeath(backing, stream, patience);
+        self.bequeath(backing, stream, timeout);
         if self.streams.retired() >= self.retired_at_most {
             self.forget_retired(backing);
         }
@@ -70,9 +65,9 @@ impl Policy {
     }
 
     /// Makes a stream's free memory available to every stream, as far as the GPU has finished using it.
-    fn bequeath(&mut self, backing: &mut impl Backing, stream: StreamIndex, patience: Patience) {
+    fn bequeath(&mut self, backing: &mut impl Backing, stream: StreamIndex, timeout: Timeout) {
         for zone in Zone::ALL {
-            self.adopt_from(backing, zone, stream, EVERYBODY, patience);
+            self.steal_from(backing, zone, stream, EVERYBODY, timeout);
         }
     }
 
@@ -81,7 +76,7 @@ impl Policy {
     fn forget_retired(&mut self, backing: &mut impl Backing) {
         let retired = self.streams.retired_places();
         for &stream in &retired {
-            self.bequeath(backing, stream, Patience::DoNotWait);
+            self.bequeath(backing, stream, Timeout::DoNotWait);
         }
         let mut is_named = vec![false; self.streams.count() as usize];
         for stream in self.tiles.lists().filter_map(owner_of).chain(self.pending.streams()) {

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use makeroom_core::{Address, StreamId};
-use makeroom_place::pool::{Backing, Handle, Mark, PAGE, Patience, Piece, Refused};
+use makeroom_place::pool::{Backing, Fence, Handle, PAGE, Piece, Refused, Timeout};
 
 /// Memory that the GPU may still use: freed on a stream after this much work had been submitted to it.
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +23,8 @@ struct Ghost {
 struct Timeline {
     submitted: u64,
     reached: u64,
-    /// The position of each mark.
-    marks: Vec<(Mark, u64)>,
+    /// The position of each fence.
+    fences: Vec<(Fence, u64)>,
 }
 
 /// The card.
@@ -51,7 +51,7 @@ pub(crate) struct Card {
     /// Streams that wait for the calling thread: waiting for them always times out.
     pub(crate) stuck: BTreeSet<StreamId>,
     /// The streams that the pool waited for.
-    pub(crate) waited: Vec<(StreamId, Patience)>,
+    pub(crate) waited: Vec<(StreamId, Timeout)>,
 }
 
 impl Card {
@@ -200,30 +200,30 @@ impl Backing for Card {
         Ok(())
     }
 
-    fn mark(&mut self, stream: StreamId) -> Result<Mark, Refused> {
+    fn fence(&mut self, stream: StreamId) -> Result<Fence, Refused> {
         self.grant()?;
         self.next_mark += 1;
-        let mark = Mark(self.next_mark);
+        let fence = Fence(self.next_mark);
         let timeline = self.streams.entry(stream).or_default();
-        timeline.marks.push((mark, timeline.submitted));
-        Ok(mark)
+        timeline.fences.push((fence, timeline.submitted));
+        Ok(fence)
     }
 
-    fn passed(&mut self, stream: StreamId) -> Mark {
+    fn passed(&mut self, stream: StreamId) -> Fence {
         let timeline = self.streams.entry(stream).or_default();
-        let passed = timeline.marks.iter().rev().find(|&&(_, position)| position <= timeline.reached);
-        passed.map_or(Mark::BEGINNING, |&(mark, _)| mark)
+        let passed = timeline.fences.iter().rev().find(|&&(_, position)| position <= timeline.reached);
+        passed.map_or(Fence::BEGINNING, |&(fence, _)| fence)
     }
 
-    fn wait(&mut self, stream: StreamId, mark: Mark, patience: Patience) -> Result<(), Refused> {
+    fn wait(&mut self, stream: StreamId, fence: Fence, timeout: Timeout) -> Result<(), Refused> {
         self.grant()?;
-        self.waited.push((stream, patience));
+        self.waited.push((stream, timeout));
         if self.stuck.contains(&stream) {
             return Err(Refused);
         }
         let timeline = self.streams.entry(stream).or_default();
         let (_, position) =
-            *timeline.marks.iter().find(|&&(made, _)| made == mark).expect("a mark that was made");
+            *timeline.fences.iter().find(|&&(made, _)| made == fence).expect("a fence that was made");
         timeline.reached = timeline.reached.max(position);
         self.lay_ghosts();
         Ok(())

@@ -190,12 +190,12 @@ pub struct InFlight<T: Pod> {
 
 impl<T: Pod> InFlight<T> {
     fn new(buffer: PinnedBuffer<T>, stream: &PoolStream) -> Result<Self> {
-        let mark = || {
+        let fence = || {
             let done = Event::create(stream.allocator().driver(), EventKind::NoTiming)?;
             done.record(stream.stream())?;
             Ok(done)
         };
-        match mark() {
+        match fence() {
             Ok(done) => Ok(Self { buffer: Some(buffer), stream: stream.clone(), done: Some(done) }),
             Err(error) => {
                 // Without an event, wait for the stream; if that fails too, leak the memory.

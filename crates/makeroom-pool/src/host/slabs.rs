@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 use makeroom_core::{Address, Bytes, FastMap, StreamId};
 use makeroom_cuda::{Context, Driver, PinnedKind, PinnedMemory};
-use makeroom_place::pool::{Cause, FreeError, Mark, Shortage, Stats};
+use makeroom_place::pool::{Cause, Fence, FreeError, Shortage, Stats};
 
 use crate::allocator::{Allocator, EVERY_STREAM};
 use crate::error::{OutOfMemory, PoolError, Result, WrongAddress};
+use crate::fences::Fences;
 use crate::fork::Lock;
-use crate::marks::Marks;
 use crate::pool::LONGEST_WAIT;
 use crate::site::Site;
 
@@ -33,7 +33,7 @@ struct Core {
     driver: &'static Driver,
     context: Context,
     limit: Option<u64>,
-    marks: Marks,
+    fences: Fences,
     in_use: FastMap<u64, InUse>,
     free: BTreeMap<u64, Vec<Free>>,
     stats: Stats,
@@ -46,12 +46,12 @@ struct InUse {
     streams: Vec<StreamId>,
 }
 
-/// A freed block, and the marks the GPU must pass before it can be used anywhere. A stream without a mark was being
+/// A freed block, and the fences the GPU must pass before it can be used anywhere. A stream without a fence was being
 /// captured: it is marked later.
 #[derive(Debug)]
 struct Free {
     memory: PinnedMemory,
-    waits: Vec<(StreamId, Option<Mark>)>,
+    waits: Vec<(StreamId, Option<Fence>)>,
 }
 
 /// Size classes: eight steps per power of two.
@@ -67,7 +67,7 @@ impl PinnedSlabs {
             driver,
             context,
             limit: quota.map(Bytes::get),
-            marks: Marks::new(driver),
+            fences: Fences::new(driver),
             in_use: FastMap::default(),
             free: BTreeMap::new(),
             stats: Stats::default(),
@@ -77,14 +77,14 @@ impl PinnedSlabs {
 }
 
 impl Core {
-    /// Whether a block can be used on a stream: it was freed there, or the GPU has passed all its marks.
-    fn is_usable(&mut self, waits: &mut Vec<(StreamId, Option<Mark>)>, on: Option<StreamId>) -> bool {
-        let Self { marks, context, .. } = self;
-        waits.retain_mut(|(stream, mark)| {
-            if mark.is_none() {
-                *mark = marks.mark(context, *stream).ok();
+    /// Whether a block can be used on a stream: it was freed there, or the GPU has passed all its fences.
+    fn is_usable(&mut self, waits: &mut Vec<(StreamId, Option<Fence>)>, on: Option<StreamId>) -> bool {
+        let Self { fences, context, .. } = self;
+        waits.retain_mut(|(stream, fence)| {
+            if fence.is_none() {
+                *fence = fences.fence(context, *stream).ok();
             }
-            !mark.is_some_and(|mark| marks.passed(context, *stream) >= mark)
+            !fence.is_some_and(|fence| fences.passed(context, *stream) >= fence)
         });
         waits.iter().all(|(stream, _)| Some(*stream) == on)
     }
@@ -184,9 +184,9 @@ impl Allocator for PinnedSlabs {
         core.stats.rounding -= held - block.requested;
         core.stats.cached += held;
         core.stats.blocks -= 1;
-        let Core { marks, context, .. } = core;
+        let Core { fences, context, .. } = core;
         let streams = block.streams.iter().filter(|stream| **stream != EVERY_STREAM);
-        let waits = streams.map(|stream| (*stream, marks.mark(context, *stream).ok())).collect();
+        let waits = streams.map(|stream| (*stream, fences.fence(context, *stream).ok())).collect();
         let freed = Free { memory: block.memory, waits };
         core.free.entry(held).or_default().push(freed);
         Ok(())
@@ -206,15 +206,15 @@ impl Allocator for PinnedSlabs {
 
     fn retire_stream(&self, stream: StreamId) {
         let Ok(mut core) = self.core.lock() else { return };
-        let Core { marks, context, free, .. } = &mut *core;
+        let Core { fences, context, free, .. } = &mut *core;
         for block in free.values_mut().flatten() {
-            block.waits.retain_mut(|(on, mark)| {
+            block.waits.retain_mut(|(on, fence)| {
                 if *on != stream {
                     return true;
                 }
-                *mark = mark.or_else(|| marks.mark(context, stream).ok());
+                *fence = fence.or_else(|| fences.fence(context, stream).ok());
                 // If the wait fails the block stays unusable, rather than being reused too early.
-                mark.is_none_or(|mark| marks.wait(context, stream, mark, LONGEST_WAIT).is_err())
+                fence.is_none_or(|fence| fences.wait(context, stream, fence, LONGEST_WAIT).is_err())
             });
         }
     }

@@ -59,7 +59,7 @@ fn learn(library: *mut c_void) {
 
 /// Whether the hook may replace this address: it must be the driver's function that the hook calls. If none is known
 /// yet, this one is taken; a second driver in the same process is not hooked.
-pub(crate) fn adopt(function: Function, found: *mut c_void, library: *mut c_void) -> bool {
+pub(crate) fn remember(function: Function, found: *mut c_void, library: *mut c_void) -> bool {
     let Some(place) = HOOKED.get(function as usize) else { return false };
     let known = place.load(Ordering::Acquire);
     if known != found && (known.is_null() || !state::has_started()) {

@@ -92,7 +92,7 @@ pub(crate) fn before(departure: Departure, first: i32, second: i32) {
     if !state::is_own() {
         return;
     }
-    let _errno = errno::Kept::new();
+    let _errno = errno::ErrnoGuard::new();
     // A panic must not unwind into the program's call. It costs the last tenth of a second of the recording.
     let _ = catch_unwind(AssertUnwindSafe(|| match departure {
         Departure::Exec => writer::flush(Expected::Exec),

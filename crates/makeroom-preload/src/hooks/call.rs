@@ -16,7 +16,7 @@ use crate::config::{StackMode, config};
 use crate::driver::types::{self, CuResult, Device, Handle, OUT_OF_MEMORY, SUCCESS};
 use crate::driver::{devices, place};
 use crate::errno;
-use crate::notices::{Notice, raise_loudly};
+use crate::notices::{Notice, warn_once};
 use crate::record::event::RawEvent;
 use crate::record::threads;
 use crate::{clock, cost, limit, sample, stacks, state, writer};
@@ -82,11 +82,11 @@ impl Call {
 
     /// Runs a hook's own work, apart from the driver call. Neither a panic nor a changed `errno` reaches the program.
     pub(crate) fn aside(work: impl FnOnce()) {
-        let _errno = errno::Kept::new();
+        let _errno = errno::ErrnoGuard::new();
         IS_RECORDING.set(true);
         if catch_unwind(AssertUnwindSafe(|| cost::of_call(work))).is_err() {
             state::disable();
-            raise_loudly(Notice::Panicked);
+            warn_once(Notice::Panicked);
         }
         IS_RECORDING.set(false);
     }

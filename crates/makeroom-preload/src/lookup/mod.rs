@@ -139,7 +139,7 @@ fn choose_management(handle: *mut c_void, name: &CStr) -> usize {
 }
 
 fn answer(function: Function, found: *mut c_void, library: *mut c_void) -> usize {
-    if Function::of_hook(found).is_some() || !driver::adopt(function, found, library) {
+    if Function::of_hook(found).is_some() || !driver::remember(function, found, library) {
         return found as usize;
     }
     // End with a successful call, so that the program's `dlerror` does not return an error from a lookup above.

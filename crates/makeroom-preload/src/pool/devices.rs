@@ -16,7 +16,7 @@ use crate::config::config;
 use crate::driver::place::{self, Place};
 use crate::driver::real;
 use crate::driver::types::{CuResult, SUCCESS};
-use crate::notices::{Notice, raise, raise_loudly};
+use crate::notices::{Notice, raise, warn_once};
 use crate::{errno, lookup};
 
 /// One bit each in a 64-bit mask.
@@ -74,7 +74,7 @@ pub(crate) fn gives_back() -> bool {
     if !super::is_on() || super::is_broken() {
         return false;
     }
-    let _errno = errno::Kept::new();
+    let _errno = errno::ErrnoGuard::new();
     let trim = || all().map(|pool| pool.pool.trim(0)).sum::<u64>();
     super::unless_broken(trim).is_some_and(|bytes| bytes > 0)
 }
@@ -110,7 +110,7 @@ fn make(place: Place) -> Option<&'static DevicePool> {
     drop(other);
     let Some(pool) = driver().and_then(|driver| open(driver, i32::from(place.device))) else {
         IS_WITHOUT.get(index)?.store(true, Ordering::Relaxed);
-        raise_loudly(Notice::PoolUnavailable);
+        warn_once(Notice::PoolUnavailable);
         return None;
     };
     POOLS.get(index)?.store(Box::into_raw(Box::new(pool)), Ordering::Release);
@@ -178,11 +178,11 @@ fn open(driver: &'static Driver, device: i32) -> Option<DevicePool> {
         let card = driver.device(device).ok()?;
         let can = |attribute| card.attribute(attribute).unwrap_or(0);
         if can(Attribute::HostNodeVirtualMemory) == 0 {
-            raise_loudly(Notice::NoSpill);
+            warn_once(Notice::NoSpill);
             return None;
         }
         let made = Pool::on_host(driver, device, can(Attribute::HostNode).max(0), options);
-        made.inspect_err(|_| raise_loudly(Notice::NoSpill)).ok().map(|host| (host, quota))
+        made.inspect_err(|_| warn_once(Notice::NoSpill)).ok().map(|host| (host, quota))
     });
     let allocator: Box<dyn Allocator> = match &host {
         Some((host, quota)) => {
@@ -232,7 +232,7 @@ pub(crate) fn abandon(device: i32) -> Option<CuResult> {
 /// The program is about to share memory with another process in a way that works only with the driver's own memory.
 pub(crate) fn exported(address: u64) -> Option<CuResult> {
     if super::holds(address) {
-        raise_loudly(Notice::PoolCannotExport);
+        warn_once(Notice::PoolCannotExport);
     }
     None
 }

@@ -38,7 +38,7 @@ pub(crate) use watch::holds;
 
 use crate::config::config;
 use crate::driver::types::{CuResult, SUCCESS};
-use crate::notices::{Notice, raise_loudly};
+use crate::notices::{Notice, warn_once};
 use crate::{cost, errno, state};
 
 /// Set after a bug: nothing new is served, and freed memory is kept.
@@ -70,7 +70,7 @@ pub(crate) fn serve(call: impl FnOnce() -> Option<CuResult>) -> Option<CuResult>
 }
 
 fn serve_on(call: impl FnOnce() -> Option<CuResult>) -> Option<CuResult> {
-    let _errno = errno::Kept::new();
+    let _errno = errno::ErrnoGuard::new();
     cost::of_pool(|| unless_broken(call).flatten())
 }
 
@@ -79,7 +79,7 @@ fn unless_broken<T>(call: impl FnOnce() -> T) -> Option<T> {
     let answer = catch_unwind(AssertUnwindSafe(call)).ok();
     if answer.is_none() {
         IS_BROKEN.store(true, Ordering::Relaxed);
-        raise_loudly(Notice::PoolFailed);
+        warn_once(Notice::PoolFailed);
     }
     answer
 }

@@ -9,7 +9,7 @@ use super::devices::{self, DevicePool, MOST_DEVICES};
 use super::pools;
 use crate::driver::place;
 use crate::driver::types::{self, CuResult, Handle, field};
-use crate::notices::{Notice, raise_loudly};
+use crate::notices::{Notice, warn_once};
 
 /// Devices with access to each device's memory, as a bit mask.
 static PEERS: [AtomicU64; MOST_DEVICES] = [const { AtomicU64::new(0) }; MOST_DEVICES];
@@ -40,7 +40,7 @@ pub(super) fn open(pool: &DevicePool, owner: i32) {
         let host = pool.host.as_ref().map_or(Ok(()), |host| host.grant(peer));
         if pool.pool.grant(peer).and(host).is_err() {
             peers.fetch_and(!(1 << peer), Ordering::Relaxed);
-            raise_loudly(Notice::NoPeer);
+            warn_once(Notice::NoPeer);
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::callers;
 use crate::driver::types::CuResult;
-use crate::notices::{Notice, raise_loudly};
+use crate::notices::{Notice, warn_once};
 
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
 const FILE_DESCRIPTOR: i32 = 1;
@@ -28,7 +28,7 @@ pub(crate) fn exports(kind: i32) -> Option<CuResult> {
         && !IS_CHECKED.swap(true, Ordering::Relaxed)
         && !(is_permitted() && is_allowed())
     {
-        raise_loudly(Notice::CannotShareSegments);
+        warn_once(Notice::CannotShareSegments);
     }
     None
 }

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 pub(crate) use functions::Function;
 
 use crate::lookup;
-use crate::notices::{Notice, raise_loudly};
+use crate::notices::{Notice, warn_once};
 use crate::record::threads;
 use crate::stacks::Words;
 use layout::Layout;
@@ -50,7 +50,7 @@ pub(crate) fn start() {
         CStr::from_ptr(version())
     };
     let Some(layout) = Layout::of_version(version.to_bytes()) else {
-        raise_loudly(Notice::UnknownPython);
+        warn_once(Notice::UnknownPython);
         return;
     };
     THREAD_STATE.store(thread_state, Ordering::Relaxed);
@@ -80,7 +80,7 @@ pub(crate) fn walk(words: &mut Words, most: usize) -> usize {
     let seen = threads::own().map(|ring| &ring.seen);
     let Some(count) = walk.frames(state, words, most, seen) else {
         LAYOUT.store(std::ptr::null_mut(), Ordering::Release);
-        raise_loudly(Notice::UnknownPython);
+        warn_once(Notice::UnknownPython);
         return 0;
     };
     if walks < PROBATION && count > 0 {

@@ -14,9 +14,9 @@ mod header;
 mod host;
 mod live;
 mod output;
-mod patience;
 mod reports;
 mod secrets;
+mod timeout;
 mod turn;
 
 use std::ffi::c_void;
@@ -33,8 +33,8 @@ use crate::notices::{Notice, print, print_later, raise};
 use crate::{clock, own_table, state, wait};
 pub(crate) use definitions::spell_uuid;
 use output::Output;
-use patience::Patience;
 use reports::Reports;
+use timeout::Timeout;
 use turn::Writer;
 
 /// How old an event gets before it is written. A killed process loses at most this and one turn of the writer. The
@@ -101,8 +101,8 @@ pub(crate) fn start() -> bool {
     if !with_signals_blocked(|| spawn(Arc::clone(&beginning))) {
         return false;
     }
-    let mut patience = Patience::new();
-    while beginning.state.load(Ordering::Acquire) == BEGINNING && !patience.is_over() {
+    let mut timeout = Timeout::new();
+    while beginning.state.load(Ordering::Acquire) == BEGINNING && !timeout.is_over() {
         wait::sleep(&beginning.state, BEGINNING, INTERVAL);
     }
     if let Some(failure) = beginning.failure.get() {
@@ -147,7 +147,7 @@ extern "C" fn main(argument: *mut c_void) -> *mut c_void {
         THREAD.store(libc::gettid(), Ordering::Relaxed);
         libc::prctl(libc::PR_SET_NAME, c"makeroom".as_ptr());
     }
-    patience::is_of_this_thread();
+    timeout::is_of_this_thread();
     if catch_unwind(AssertUnwindSafe(|| work(&beginning))).is_err() {
         state::disable();
         raise(Notice::Panicked);
@@ -225,8 +225,8 @@ pub(crate) fn finish(status: i32) {
     EXIT_STATUS.store(status, Ordering::Relaxed);
     ORDER.store(FINISH, Ordering::Release);
     wake();
-    let mut patience = Patience::new();
-    while IS_FINISHED.load(Ordering::Acquire) == 0 && !patience.is_over() {
+    let mut timeout = Timeout::new();
+    while IS_FINISHED.load(Ordering::Acquire) == 0 && !timeout.is_over() {
         wait::sleep(&IS_FINISHED, 0, INTERVAL);
     }
 }
@@ -257,8 +257,8 @@ pub(crate) fn flush_for_program() -> bool {
 fn bring_up_to_date() {
     let own = ASKED.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
     wake();
-    let mut patience = Patience::new();
-    while IS_FINISHED.load(Ordering::Acquire) == 0 && !patience.is_over() {
+    let mut timeout = Timeout::new();
+    while IS_FINISHED.load(Ordering::Acquire) == 0 && !timeout.is_over() {
         let written = WRITTEN.load(Ordering::Acquire);
         if written.wrapping_sub(own).cast_signed() >= 0 {
             return;
@@ -290,7 +290,7 @@ pub(crate) fn reset_after_fork() {
     THREAD.store(0, Ordering::Relaxed);
     IS_WRITING.store(false, Ordering::Relaxed);
     IS_HEARD.store(false, Ordering::Relaxed);
-    patience::reset_after_fork();
+    timeout::reset_after_fork();
 }
 
 fn work_until_end(mut writer: Writer) {

@@ -9,7 +9,7 @@
 use makeroom_core::Action;
 
 use super::{Attempt, Doubt, Recorded};
-use crate::homes::Homes;
+use crate::segment_lifetimes::SegmentLifetimes;
 
 /// Maximum number of replays.
 const MOST_REPLAYS: usize = 64;
@@ -18,8 +18,8 @@ const MOST_EVENTS: usize = 20_000_000;
 
 /// The replay with the most correct predictions.
 pub(super) fn best_attempt(recorded: &Recorded<'_>) -> Attempt {
-    let mut homes = Homes::new(recorded.device);
-    let mut best = recorded.attempt(&homes);
+    let mut lifetimes = SegmentLifetimes::new(recorded.device);
+    let mut best = recorded.attempt(&lifetimes);
     let events = &recorded.device.events;
     // If the recorder writes the pool of each event, there is nothing to assume.
     if events.pool(0).is_some() {
@@ -28,11 +28,11 @@ pub(super) fn best_attempt(recorded: &Recorded<'_>) -> Attempt {
     let mut replays_left = (MOST_EVENTS / events.len().max(1)).clamp(4, MOST_REPLAYS);
     let mut doubt = best.doubt;
     while let Some(current) = doubt {
-        let mut next: Option<(Homes, Attempt)> = None;
-        for suspect in suspects(recorded, &homes, current) {
+        let mut next: Option<(SegmentLifetimes, Attempt)> = None;
+        for suspect in suspects(recorded, &lifetimes, current) {
             let Some(left) = replays_left.checked_sub(1) else { return best };
             replays_left = left;
-            let trial = homes.with_assumed_pool(suspect);
+            let trial = lifetimes.with_assumed_pool(suspect);
             let attempt = recorded.attempt(&trial);
             let leads_on = attempt.doubt.is_none_or(|doubt| doubt.event > current.event);
             let is_better =
@@ -42,7 +42,7 @@ pub(super) fn best_attempt(recorded: &Recorded<'_>) -> Attempt {
             }
         }
         let Some((trial, attempt)) = next else { return best };
-        homes = trial;
+        lifetimes = trial;
         doubt = attempt.doubt;
         // An assumption may improve the result only together with the next one; only improvements are kept in the end.
         if attempt.check.mismatched < best.check.mismatched {
@@ -53,7 +53,7 @@ pub(super) fn best_attempt(recorded: &Recorded<'_>) -> Attempt {
 }
 
 /// Segments that could explain a wrong prediction: the one that the model chose, and the recorded one.
-fn suspects(recorded: &Recorded<'_>, homes: &Homes, doubt: Doubt) -> Vec<usize> {
+fn suspects(recorded: &Recorded<'_>, lifetimes: &SegmentLifetimes, doubt: Doubt) -> Vec<usize> {
     let events = &recorded.device.events;
     let is_answer =
         |index: &usize| matches!(events.actions().get(*index), Some(Action::Alloc | Action::OutOfMemory));
@@ -61,9 +61,9 @@ fn suspects(recorded: &Recorded<'_>, homes: &Homes, doubt: Doubt) -> Vec<usize> 
     let answer = (doubt.event..events.len()).find(is_answer);
     let went = [Some(doubt.event), answer].into_iter().flatten().filter_map(|index| {
         let event = events.get(index).filter(|event| event.action != Action::OutOfMemory)?;
-        homes.suspect(event.address.0, index)
+        lifetimes.suspect(event.address.0, index)
     });
-    let meant = doubt.predicted.and_then(|address| homes.suspect(address, doubt.event));
+    let meant = doubt.predicted.and_then(|address| lifetimes.suspect(address, doubt.event));
     let mut suspects: Vec<usize> = went.chain(meant).collect();
     suspects.sort_unstable();
     suspects.dedup();

@@ -21,10 +21,10 @@ use makeroom_core::{Action, DeviceTrace, PoolId, Stacks, Start};
 use self::garbage::{Garbage, GarbageBounds, Thresholds};
 use self::recording::Recording;
 use crate::device::Device;
-use crate::homes::{Home, Homes};
 use crate::inside::Inside;
 use crate::program::{Program, Step};
 use crate::pytorch::{Pytorch, Request, Settings};
+use crate::segment_lifetimes::{SegmentLifetime, SegmentLifetimes};
 
 /// Number of blocks that a replay copies to look ahead, per event and in addition: copies of the whole allocator for every
 /// release would be quadratic. Real recordings need a small part of this.
@@ -158,18 +158,18 @@ impl Recorded<'_> {
         best.unwrap_or_default()
     }
 
-    fn attempt(&self, homes: &Homes) -> Attempt {
-        self.replay(homes, None).0
+    fn attempt(&self, lifetimes: &SegmentLifetimes) -> Attempt {
+        self.replay(lifetimes, None).0
     }
 
     /// The bounds of the garbage collections in the recording.
     fn infer_garbage(&self) -> Vec<GarbageBounds> {
-        let (_, garbage) = self.replay(&Homes::new(self.device), Some(Garbage::default()));
+        let (_, garbage) = self.replay(&SegmentLifetimes::new(self.device), Some(Garbage::default()));
         garbage.map(Garbage::into_bounds).unwrap_or_default()
     }
 
-    fn replay(&self, homes: &Homes, garbage: Option<Garbage>) -> (Attempt, Option<Garbage>) {
-        let program = Program::with_homes(self.device, self.stacks, &self.start, homes);
+    fn replay(&self, lifetimes: &SegmentLifetimes, garbage: Option<Garbage>) -> (Attempt, Option<Garbage>) {
+        let program = Program::with_lifetimes(self.device, self.stacks, &self.start, lifetimes);
         let (mut allocator, assumed) = Pytorch::at_start(self.settings.clone(), self.limit, &self.start);
         if garbage.is_some() {
             // Searches count from the start, so that ages are right at the first collection.
@@ -179,18 +179,18 @@ impl Recorded<'_> {
             older_blocks: self.start.blocks.len(),
             assumed_blocks: assumed,
             lost_events: program.lost,
-            assumed_pools: homes.assumed(),
+            assumed_pools: lifetimes.assumed(),
             peak_reserved: allocator.reserved(),
             ..Check::default()
         };
         let mut attempt = Attempt { check, doubt: None };
         let recording = Recording::new(self.device, &program, &mut attempt);
-        let gone_pools = homes.assumed_pools();
+        let gone_pools = lifetimes.assumed_pools();
         let thresholds = &self.garbage;
         let run = Run {
             allocator,
             program: &program,
-            homes,
+            lifetimes,
             gone_pools: &gone_pools,
             thresholds,
             recording,
@@ -207,7 +207,7 @@ impl Recorded<'_> {
 struct Run<'trace> {
     allocator: Pytorch,
     program: &'trace Program,
-    homes: &'trace Homes,
+    lifetimes: &'trace SegmentLifetimes,
     /// Pools that are destroyed in the rest of the recording, each with the first release of its memory.
     gone_pools: &'trace [(usize, PoolId)],
     /// The thresholds of garbage collection in the rest of the recording.
@@ -290,14 +290,14 @@ impl Run<'_> {
     fn empty_cache(&mut self, event: usize) {
         self.recording.open(event);
         self.let_pools_go();
-        let is_of_pool = |home: &&Home| home.is_assumed();
+        let is_of_pool = |lifetime: &&SegmentLifetime| lifetime.is_assumed();
         let mut gone = None;
         while let Some((index, _)) = self.recording.next()
-            && let Some(home) = self.homes.of_release(index).filter(is_of_pool)
-            && gone != Some(home.pool)
+            && let Some(lifetime) = self.lifetimes.of_release(index).filter(is_of_pool)
+            && gone != Some(lifetime.pool)
         {
-            gone = Some(home.pool);
-            self.allocator.empty_pool(&mut self.recording, home.pool);
+            gone = Some(lifetime.pool);
+            self.allocator.empty_pool(&mut self.recording, lifetime.pool);
         }
         if gone.is_none() || self.recording.next().is_some() {
             self.allocator.empty_cache(&mut self.recording);

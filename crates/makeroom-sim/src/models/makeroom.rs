@@ -2,10 +2,10 @@
 //!
 //! The policy is `makeroom_place::pool`, unchanged. This file implements its backing: handles come from the device, and
 //! every call is charged per handle, as measured. About the GPU's progress, a recording contains only when pending
-//! frees were complete. For everything else the worst case is assumed: a mark (fence) has passed only after it was waited for.
+//! frees were complete. For everything else the worst case is assumed: a fence has passed only after it was waited for.
 
 use makeroom_core::{Address, FastMap, StreamId};
-use makeroom_place::pool::{Backing, Handle, Mark, Patience, Piece, Policy, Refused as Refusal, Settings};
+use makeroom_place::pool::{Backing, Fence, Handle, Piece, Policy, Refused as Refusal, Settings, Timeout};
 
 use crate::costs;
 use crate::device::Device;
@@ -45,8 +45,8 @@ impl Default for Makeroom {
 struct Gpu {
     last_handle: u64,
     last_mark: u64,
-    /// The last mark (fence) of each stream, and the last one that has passed.
-    marks: FastMap<StreamId, (Mark, Mark)>,
+    /// The last fence of each stream, and the last one that has passed.
+    fences: FastMap<StreamId, (Fence, Fence)>,
 }
 
 /// The device as the policy sees it.
@@ -97,19 +97,19 @@ impl Backing for Charged<'_> {
         Ok(())
     }
 
-    fn mark(&mut self, stream: StreamId) -> Result<Mark, Refusal> {
+    fn fence(&mut self, stream: StreamId) -> Result<Fence, Refusal> {
         self.gpu.last_mark += 1;
-        let mark = Mark(self.gpu.last_mark);
-        self.gpu.marks.entry(stream).or_default().0 = mark;
-        Ok(mark)
+        let fence = Fence(self.gpu.last_mark);
+        self.gpu.fences.entry(stream).or_default().0 = fence;
+        Ok(fence)
     }
 
-    fn passed(&mut self, stream: StreamId) -> Mark {
-        self.gpu.marks.get(&stream).map_or(Mark::BEGINNING, |&(_, passed)| passed)
+    fn passed(&mut self, stream: StreamId) -> Fence {
+        self.gpu.fences.get(&stream).map_or(Fence::BEGINNING, |&(_, passed)| passed)
     }
 
-    fn wait(&mut self, stream: StreamId, mark: Mark, _patience: Patience) -> Result<(), Refusal> {
-        self.gpu.marks.entry(stream).or_default().1 = mark;
+    fn wait(&mut self, stream: StreamId, fence: Fence, _patience: Timeout) -> Result<(), Refusal> {
+        self.gpu.fences.entry(stream).or_default().1 = fence;
         Ok(())
     }
 }
@@ -136,7 +136,7 @@ impl Model for Makeroom {
 
     fn free(&mut self, device: &mut Device, slot: u32) {
         if let Some(other) = self.waiting.take(slot) {
-            let (last, passed) = self.gpu.marks.entry(other).or_default();
+            let (last, passed) = self.gpu.fences.entry(other).or_default();
             *passed = *last;
             self.idle_streams.push(other);
         } else if let Some((address, stream)) = self.blocks.take(slot) {
@@ -146,7 +146,7 @@ impl Model for Makeroom {
     }
 
     fn empty_cache(&mut self, device: &mut Device) {
-        self.policy.trim(&mut Charged { device, gpu: &mut self.gpu }, 0, Patience::Wait);
+        self.policy.trim(&mut Charged { device, gpu: &mut self.gpu }, 0, Timeout::Wait);
     }
 
     fn reserved(&self) -> u64 {

@@ -48,8 +48,11 @@ impl Pytorch {
             });
             let previous = previous.flatten();
             below = Some(begin);
-            let home = Home { pool, segment: previous.map_or(begin, |id| allocator.blocks.get(id).segment) };
-            let chain = allocator.seed_segment(segment, blocks, first, home, previous, is_small);
+            let lifetime = SegmentLifetime {
+                pool,
+                segment: previous.map_or(begin, |id| allocator.blocks.get(id).segment),
+            };
+            let chain = allocator.seed_segment(segment, blocks, first, lifetime, previous, is_small);
             assumed += chain.assumed;
             allocator.reserved = allocator.reserved.saturating_add(end - begin);
             if let Some(last) = chain.last.filter(|_| segment.is_expandable) {
@@ -70,7 +73,7 @@ impl Pytorch {
         segment: &OlderSegment,
         live: &[OlderBlock],
         first_number: usize,
-        home: Home,
+        lifetime: SegmentLifetime,
         previous: Option<BlockId>,
         is_small: bool,
     ) -> Chain {
@@ -78,7 +81,7 @@ impl Pytorch {
         let mut chain = Chain { last: previous, assumed: 0 };
         let mut cursor = segment.address.0;
         for (index, block) in live.iter().enumerate() {
-            self.seed_block(&mut chain, segment, home, cursor, block.address.0, Use::Unused);
+            self.seed_block(&mut chain, segment, lifetime, cursor, block.address.0, Use::Unused);
             let next = live.get(index + 1).map_or(end, |next| next.address.0);
             let size = block.size.map_or_else(
                 || {
@@ -89,12 +92,12 @@ impl Pytorch {
             );
             let to = block.address.0.saturating_add(size).min(next);
             let usage = if block.is_pending { Use::Pending } else { Use::Allocated };
-            if let Some(id) = self.seed_block(&mut chain, segment, home, block.address.0, to, usage) {
+            if let Some(id) = self.seed_block(&mut chain, segment, lifetime, block.address.0, to, usage) {
                 self.remember((first_number + index) as u32, id);
             }
             cursor = to;
         }
-        self.seed_block(&mut chain, segment, home, cursor, end, Use::Unused);
+        self.seed_block(&mut chain, segment, lifetime, cursor, end, Use::Unused);
         chain
     }
 
@@ -118,7 +121,7 @@ impl Pytorch {
         &mut self,
         chain: &mut Chain,
         segment: &OlderSegment,
-        home: Home,
+        lifetime: SegmentLifetime,
         from: u64,
         to: u64,
         usage: Use,
@@ -130,13 +133,13 @@ impl Pytorch {
             address: from,
             size: to - from,
             stream: segment.stream.0,
-            pool: home.pool,
+            pool: lifetime.pool,
             previous: chain.last,
             next: None,
             usage,
             is_mapped: true,
             is_expandable: segment.is_expandable,
-            segment: home.segment,
+            segment: lifetime.segment,
             age_base: 0,
         });
         if let Some(previous) = chain.last {
@@ -213,7 +216,7 @@ impl Pytorch {
 }
 
 #[derive(Clone, Copy)]
-struct Home {
+struct SegmentLifetime {
     pool: u32,
     /// The start of the segment, or of its reservation.
     segment: u64,

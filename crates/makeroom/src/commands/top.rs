@@ -30,7 +30,7 @@ use crate::failure::Failure;
 use crate::output;
 
 /// How long to wait for keys before checking for news.
-const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+const POLL_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// Minimum number of rows to print.
 const LEAST_ROWS: u16 = 24;
@@ -150,11 +150,11 @@ fn keyboard() -> std::io::Result<OwnedFd> {
     if input.is_terminal() { Ok(rustix::io::dup(&input)?) } else { Ok(File::open("/dev/tty")?.into()) }
 }
 
-/// Waits for keys, a signal, or `PATIENCE`. Crossterm itself waits forever on a terminal that is gone (its issue
+/// Waits for keys, a signal, or `POLL_TIMEOUT`. Crossterm itself waits forever on a terminal that is gone (its issue
 /// 793).
 fn wait(keyboard: &OwnedFd) -> std::io::Result<Keyboard> {
     let mut asked = [PollFd::new(keyboard, PollFlags::IN)];
-    match rustix::event::poll(&mut asked, Some(&PATIENCE)) {
+    match rustix::event::poll(&mut asked, Some(&POLL_TIMEOUT)) {
         Ok(_) | Err(Errno::INTR) => {}
         Err(error) => return Err(error.into()),
     }

@@ -18,7 +18,7 @@ const STANDSTILL: Duration = Duration::from_secs(15);
 
 /// When to stop observing a run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct Timeout {
     /// Steps to observe.
     pub(crate) steps: usize,
     /// Time limit.
@@ -43,14 +43,14 @@ pub(super) fn is_stuck(probe: &Probe) -> bool {
 
 /// Observes a run over time.
 pub(super) struct Watch {
-    patience: Patience,
+    timeout: Timeout,
     /// The progress so far, and when it last changed.
     last: (usize, Instant),
 }
 
 impl Watch {
-    pub(super) fn new(patience: Patience) -> Self {
-        Self { patience, last: (0, Instant::now()) }
+    pub(super) fn new(timeout: Timeout) -> Self {
+        Self { timeout, last: (0, Instant::now()) }
     }
 
     pub(super) fn look(&mut self, probe: &Probe) -> Course {
@@ -66,7 +66,7 @@ impl Watch {
     fn judge(&self, probe: &Probe, idle: Duration) -> Course {
         let seen = probe.cycles.peaks.len();
         let is_regular = probe.is_optimized && !probe.cycles.vary();
-        let wanted = if is_regular { self.patience.steps } else { self.patience.steps * FURTHER };
+        let wanted = if is_regular { self.timeout.steps } else { self.timeout.steps * FURTHER };
         let is_settled = probe.cycles.are_settled() || seen >= wanted * 2;
         if probe.cycles_since_refusal >= wanted && is_settled {
             return Course::Enough;
@@ -112,7 +112,7 @@ mod tests {
     }
 
     fn course(steps: &str, idle: u64) -> Course {
-        let watch = Watch::new(Patience { steps: 4, seconds: 300 });
+        let watch = Watch::new(Timeout { steps: 4, seconds: 300 });
         watch.judge(&probe(steps), Duration::from_secs(idle))
     }
 

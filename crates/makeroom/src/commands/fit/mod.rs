@@ -19,7 +19,7 @@ use crate::cli::{Fit, MOST_BATCH};
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Spinner;
-use course::Patience;
+use course::Timeout;
 use probing::{Ended, Probing};
 
 /// Runs `makeroom fit`. The exit status is 0 when a batch was found.
@@ -34,8 +34,8 @@ pub(crate) fn run(arguments: &Fit) -> Result<ExitCode, Failure> {
     for note in &settings.notes {
         output::remark(&format!("makeroom: {note}\n"));
     }
-    let patience = Patience { steps: arguments.steps, seconds: arguments.seconds };
-    let probing = Probing::new(settings.variables.clone(), arguments.memory, patience)?;
+    let timeout = Timeout { steps: arguments.steps, seconds: arguments.seconds };
+    let probing = Probing::new(settings.variables.clone(), arguments.memory, timeout)?;
     let mut plan = Plan::new(bounds, allocator.cloned().unwrap_or_else(AllocatorSpec::default));
     let mut runs = Vec::new();
     let spinner = Spinner::new();

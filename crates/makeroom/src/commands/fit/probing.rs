@@ -22,7 +22,7 @@ use makeroom_trace::Input;
 use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::course::{Course, Patience, Watch, is_stuck};
+use super::course::{Course, Timeout, Watch, is_stuck};
 use super::words::{last_words, says_out_of_memory};
 use crate::commands::run::{library, preload, run_id};
 use crate::failure::Failure;
@@ -84,7 +84,7 @@ pub(crate) struct Probing {
     folder: Folder,
     variables: Vec<(&'static str, OsString)>,
     limit: Option<Bytes>,
-    patience: Patience,
+    timeout: Timeout,
     /// Set by SIGINT, SIGTERM or SIGHUP.
     is_interrupted: Arc<AtomicBool>,
 }
@@ -94,7 +94,7 @@ impl Probing {
     pub(crate) fn new(
         variables: Vec<(&'static str, OsString)>,
         limit: Option<Bytes>,
-        patience: Patience,
+        timeout: Timeout,
     ) -> Result<Self, Failure> {
         let is_interrupted = Arc::new(AtomicBool::new(false));
         for signal in not_ignored(&[SIGINT, SIGTERM, SIGHUP]) {
@@ -105,7 +105,7 @@ impl Probing {
             folder: Folder::new()?,
             variables,
             limit,
-            patience,
+            timeout,
             is_interrupted,
         })
     }
@@ -124,7 +124,7 @@ impl Probing {
         let log = folder.join("output");
         let mut running = Running::start(self.command(words, &folder, &log)?, &words[0])?;
         let began = Instant::now();
-        let mut watch = Watch::new(self.patience);
+        let mut watch = Watch::new(self.timeout);
         let (status, end) = loop {
             if let Some(status) = running.0.try_wait()? {
                 break (Some(status), FitEnd::ByItself);
@@ -148,7 +148,7 @@ impl Probing {
                 Course::Stuck => break (None, FitEnd::Refused),
                 Course::Open => {}
             }
-            if began.elapsed().as_secs() >= self.patience.seconds {
+            if began.elapsed().as_secs() >= self.timeout.seconds {
                 break (None, FitEnd::OutOfTime);
             }
             wait(&mut running.0, INTERVAL.max(looked.elapsed() * LOOKING_SHARE), &self.is_interrupted)?;
@@ -210,7 +210,7 @@ impl Probing {
             (Some(ran), None) => Ok(ran),
             (None, None) => Err(Failure::NoCuda {
                 program: words[0].to_string_lossy().into_owned(),
-                seconds: status.is_none().then_some(self.patience.seconds),
+                seconds: status.is_none().then_some(self.timeout.seconds),
             }),
         }
     }

@@ -27,7 +27,7 @@ use terminal_size::{Height, Width, terminal_size_of};
 /// Time between updates.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(250);
 /// How long a program runs before the line appears.
-const PATIENCE: Duration = Duration::from_secs(1);
+const DELAY: Duration = Duration::from_secs(1);
 /// Smaller terminals have no space for it.
 const FEWEST_ROWS: u16 = 5;
 const FEWEST_COLUMNS: u16 = 30;
@@ -118,7 +118,7 @@ impl Status {
 
     /// Redraws the line, or removes it where it must not be.
     pub(crate) fn draw(&mut self) {
-        if !self.is_wanted || self.begin.is_none_or(|begin| begin.elapsed() < PATIENCE) {
+        if !self.is_wanted || self.begin.is_none_or(|begin| begin.elapsed() < DELAY) {
             return;
         }
         let ended: Vec<u32> = self.processes.keys().copied().filter(|&process| !is_alive(process)).collect();
@@ -152,7 +152,7 @@ impl Status {
         let now = Instant::now();
         let allocations = self.sum().allocations + self.ended_allocations;
         match self.last {
-            Some((before, _)) if now.duration_since(before) < PATIENCE => {}
+            Some((before, _)) if now.duration_since(before) < DELAY => {}
             Some((before, count)) => {
                 let seconds = now.duration_since(before).as_secs_f64();
                 self.rate = (allocations.saturating_sub(count) as f64 / seconds).round() as u64;
@@ -252,7 +252,7 @@ mod tests {
         status.draw();
         assert_eq!(status.screen.lock().row, None);
         let mut unwanted = Status::new(false, Screen::default());
-        unwanted.begin = Instant::now().checked_sub(PATIENCE * 2);
+        unwanted.begin = Instant::now().checked_sub(DELAY * 2);
         unwanted.draw();
         assert_eq!(unwanted.screen.lock().row, None);
     }

@@ -20,7 +20,7 @@ use crate::cli::Collector;
 use crate::output;
 
 /// Timeout for one request.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How much of a collector's response to read.
 const LONGEST_ANSWER: usize = 64 << 10;
@@ -34,11 +34,11 @@ pub(crate) async fn push(collector: Collector, every: Duration, sampler: Arc<Sam
         ticks.tick().await;
         let Some(sample) = sampler.sample().await else { continue };
         let body = otlp_json(&sample.account).to_string();
-        let sent = timeout(PATIENCE, send(&collector, body)).await;
+        let sent = timeout(TIMEOUT, send(&collector, body)).await;
         let problem = match sent {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some(format!("no response within {} s", PATIENCE.as_secs())),
+            Err(_) => Some(format!("no response within {} s", TIMEOUT.as_secs())),
         };
         if problem != failed {
             let text = problem.as_ref().map_or("accepts metrics again".to_owned(), Clone::clone);

@@ -1,7 +1,7 @@
 //! Per-thread arenas, used under contention.
 //!
 //! A pool has one lock, around its *core*. Threads that often find it taken switch to an arena for a while
-//! (`meetings.rs`). An arena (`Side`) is a policy with its own memory and its own lock, and serves small blocks. A
+//! (`contention.rs`). An arena (`Arena`) is a policy with its own memory and its own lock, and serves small blocks. A
 //! block's address tells which arena it belongs to, and it is freed there.
 //!
 //! ```text
@@ -19,7 +19,7 @@
 //! - Large blocks are in the core only, so all pages worth moving are in one place.
 //! - Memory cached in arenas never makes a request fail: whole pages are released to the device first, and a small
 //!   block may be placed in any arena.
-//! - It does not make the pool grow for long either: memory that an arena has not used recently ([`Lately`]) is
+//! - It does not make the pool grow for long either: memory that an arena has not used recently ([`RecentUse`]) is
 //!   released when the core or another arena needs new memory, and so is memory cached in the core, above a
 //!   threshold, when an arena has grown. Memory that is used from time to time stays: moving pages back and forth
 //!   costs more than it saves.
@@ -33,13 +33,13 @@ use std::time::Instant;
 
 use makeroom_core::{Address, Bytes, StreamId};
 use makeroom_cuda::AddressRange;
-use makeroom_place::pool::{FreeError, Patience, SMALL, Settings, Stats};
+use makeroom_place::pool::{FreeError, SMALL, Settings, Stats, Timeout};
 
 use crate::allocator::EVERY_STREAM;
 use crate::core::{Core, wrong_address};
 use crate::error::Result;
 use crate::fork::Lock;
-use crate::lately::Lately;
+use crate::recent_use::RecentUse;
 use crate::site::Site;
 
 /// Number of arenas; if there are more threads, they share.
@@ -52,19 +52,19 @@ const SLACK_OF_CORE: u64 = 8;
 
 /// An arena: a policy with its own memory, and its recent use.
 #[derive(Debug)]
-struct Side {
+struct Arena {
     core: Core,
-    lately: Lately,
+    recent_use: RecentUse,
 }
 
 /// Aligned to cache lines, to avoid false sharing between arenas.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Place(Lock<Option<Side>>);
+struct Place(Lock<Option<Arena>>);
 
 /// The arenas of a pool. Unused ones are empty.
 #[derive(Debug)]
-pub(crate) struct Sides {
+pub(crate) struct Arenas {
     /// Start of their address range; 0 before it is reserved.
     base: AtomicU64,
     places: Box<[Place]>,
@@ -76,7 +76,7 @@ pub(crate) fn takes(bytes: u64, stream: StreamId) -> bool {
     bytes <= SMALL && stream != EVERY_STREAM
 }
 
-impl Sides {
+impl Arenas {
     pub(crate) fn new() -> Self {
         Self { base: AtomicU64::new(0), places: (0..SIDES).map(|_| Place(Lock::new(None))).collect() }
     }
@@ -101,8 +101,8 @@ impl Sides {
         bytes: u64,
         stream: StreamId,
     ) -> Result<Option<Address>> {
-        let mut side = self.number(number).0.lock()?;
-        Ok(side.as_mut().and_then(|side| side.core.allocate_at_once(bytes, stream)))
+        let mut arena = self.number(number).0.lock()?;
+        Ok(arena.as_mut().and_then(|arena| arena.core.allocate_at_once(bytes, stream)))
     }
 
     /// Allocates from an arena with new memory, if the pool's limit and the device allow it.
@@ -118,18 +118,18 @@ impl Sides {
             return Ok(None);
         }
         self.make_way(core)?;
-        let mut side = self.number(number).0.lock()?;
-        if side.is_none() {
-            *side = self.make(core, number % SIDES);
+        let mut arena = self.number(number).0.lock()?;
+        if arena.is_none() {
+            *arena = self.make(core, number % SIDES);
         }
-        let Some(Side { core: own, .. }) = &mut *side else { return Ok(None) };
+        let Some(Arena { core: own, .. }) = &mut *arena else { return Ok(None) };
         let before = own.policy.stats().reserved;
         let others = core.policy.stats().reserved + core.beside.reserved - before;
         own.policy.set_limit(core.settings.limit.map(|limit| limit.saturating_sub(others)));
         let found = own.allocate_new(bytes, stream);
         let taken = own.policy.stats().reserved - before;
         core.set_reserved_beside(core.beside.reserved + taken);
-        drop(side);
+        drop(arena);
         if taken == 0 {
             return Ok(found);
         }
@@ -139,7 +139,7 @@ impl Sides {
     }
 
     /// Creates an arena; `None` if the driver has no addresses for it.
-    fn make(&self, core: &mut Core, number: usize) -> Option<Side> {
+    fn make(&self, core: &mut Core, number: usize) -> Option<Arena> {
         if core.beside.addresses.is_none() {
             let range = core.memory.reserve_beside(Bytes::new(PART * SIDES as u64));
             core.beside.is_without = range.is_none();
@@ -150,7 +150,10 @@ impl Sides {
         let range: &Arc<AddressRange> = core.beside.addresses.as_ref()?;
         let first = Address(range.address().0 + number as u64 * PART);
         let memory = core.memory.beside(number as u64 + 1, Arc::clone(range), (first, PART));
-        Some(Side { core: Core::new(Settings::default(), memory, None), lately: Lately::new(Instant::now()) })
+        Some(Arena {
+            core: Core::new(Settings::default(), memory, None),
+            recent_use: RecentUse::new(Instant::now()),
+        })
     }
 
     /// Runs `work` on the arena whose range contains an address; `None` if it is in none.
@@ -170,15 +173,15 @@ impl Sides {
 
     /// Runs `work` on all arenas in use, one after another. The core is locked, so none can be created in between.
     pub(crate) fn each(&self, core: &Core, mut work: impl FnMut(&mut Core)) -> Result<()> {
-        self.each_side(core, |side| work(&mut side.core))
+        self.each_side(core, |arena| work(&mut arena.core))
     }
 
-    fn each_side(&self, core: &Core, mut work: impl FnMut(&mut Side)) -> Result<()> {
+    fn each_side(&self, core: &Core, mut work: impl FnMut(&mut Arena)) -> Result<()> {
         // Without an address range there are no arenas.
         let used: &[Place] = if core.beside.addresses.is_some() { &self.places } else { &[] };
         for place in used {
-            if let Some(side) = &mut *place.0.lock()? {
-                work(side);
+            if let Some(arena) = &mut *place.0.lock()? {
+                work(arena);
             }
         }
         Ok(())
@@ -187,8 +190,8 @@ impl Sides {
     /// Statistics of the whole pool.
     pub(crate) fn stats(&self, core: &mut Core) -> Result<Stats> {
         let mut sum = Stats::default();
-        self.each(core, |side| sum = sum.beside(&side.policy.stats()))?;
-        Ok(core.with_sides(&sum))
+        self.each(core, |arena| sum = sum.beside(&arena.policy.stats()))?;
+        Ok(core.with_arenas(&sum))
     }
 
     /// Allocates a small block from any arena's free memory: pages shared with a live block cannot be released.
@@ -201,9 +204,9 @@ impl Sides {
     ) -> Result<Option<Address>> {
         let mut found = None;
         if takes(bytes, stream) {
-            self.each(core, |side| {
+            self.each(core, |arena| {
                 if found.is_none() {
-                    found = side.allocate_at_once(bytes, stream);
+                    found = arena.allocate_at_once(bytes, stream);
                 }
             })?;
         }
@@ -213,30 +216,32 @@ impl Sides {
     /// Releases the arenas' cached memory to the device, including memory whose streams the GPU has passed. Returns
     /// the bytes released.
     #[cold]
-    pub(crate) fn trim(&self, core: &mut Core, patience: Patience) -> Result<u64> {
-        self.trim_to(core, patience, |_| 0)
+    pub(crate) fn trim(&self, core: &mut Core, timeout: Timeout) -> Result<u64> {
+        self.trim_to(core, timeout, |_| 0)
     }
 
     /// Trims the arenas to their recent use, before the core or an arena grows.
     #[cold]
     pub(crate) fn make_way(&self, core: &mut Core) -> Result<()> {
         let now = Instant::now();
-        self.trim_to(core, Patience::DoNotWait, |Side { core, lately }| lately.keeps(&mut core.policy, now))
-            .map(drop)
+        self.trim_to(core, Timeout::DoNotWait, |Arena { core, recent_use }| {
+            recent_use.keeps(&mut core.policy, now)
+        })
+        .map(drop)
     }
 
     fn trim_to(
         &self,
         core: &mut Core,
-        patience: Patience,
-        mut keeps: impl FnMut(&mut Side) -> u64,
+        timeout: Timeout,
+        mut keeps: impl FnMut(&mut Arena) -> u64,
     ) -> Result<u64> {
         let (mut reserved, before) = (0, core.beside.reserved);
-        self.each_side(core, |side| {
-            let keep = keeps(side);
-            let Core { policy, memory, .. } = &mut side.core;
+        self.each_side(core, |arena| {
+            let keep = keeps(arena);
+            let Core { policy, memory, .. } = &mut arena.core;
             if policy.stats().reserved > keep {
-                policy.trim(memory, keep, patience);
+                policy.trim(memory, keep, timeout);
             }
             reserved += policy.stats().reserved;
         })?;

@@ -13,7 +13,7 @@ use makeroom_core::{Action, DeviceTrace, Event, FastMap, PoolId, Ranges};
 
 /// A segment, from its allocation to its free.
 #[derive(Clone, Debug)]
-pub(crate) struct Home {
+pub(crate) struct SegmentLifetime {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) pool: PoolId,
@@ -25,7 +25,7 @@ pub(crate) struct Home {
     ended_with: Option<(u64, usize)>,
 }
 
-impl Home {
+impl SegmentLifetime {
     fn was_there(&self, address: u64, event: usize) -> bool {
         (self.start..self.end).contains(&address)
             && self.first.is_none_or(|first| first <= event)
@@ -35,8 +35,8 @@ impl Home {
 
 /// All segments of a recording.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Homes {
-    all: Vec<Home>,
+pub(crate) struct SegmentLifetimes {
+    all: Vec<SegmentLifetime>,
     /// The segment that an event allocated or freed.
     turns: FastMap<usize, u32>,
     /// The segment that a release affected.
@@ -44,24 +44,24 @@ pub(crate) struct Homes {
     assumed: usize,
 }
 
-impl Homes {
+impl SegmentLifetimes {
     pub(crate) fn new(device: &DeviceTrace) -> Self {
         Builder::new(device).build(device)
     }
 
     /// The segment that a release affected.
-    pub(crate) fn of_release(&self, event: usize) -> Option<&Home> {
+    pub(crate) fn of_release(&self, event: usize) -> Option<&SegmentLifetime> {
         self.releases.get(&event).map(|&index| &self.all[index as usize])
     }
 
     /// The segment that an event allocated or freed.
-    pub(crate) fn turn(&self, event: usize) -> Option<&Home> {
+    pub(crate) fn turn(&self, event: usize) -> Option<&SegmentLifetime> {
         self.turns.get(&event).map(|&index| &self.all[index as usize])
     }
 
     /// The segments that are older than the recording.
-    pub(crate) fn older(&self) -> impl Iterator<Item = &Home> {
-        self.all.iter().filter(|home| home.first.is_none())
+    pub(crate) fn older(&self) -> impl Iterator<Item = &SegmentLifetime> {
+        self.all.iter().filter(|lifetime| lifetime.first.is_none())
     }
 
     /// The number of segments with an assumed pool.
@@ -71,30 +71,32 @@ impl Homes {
 
     /// A segment that may have belonged to a destroyed pool: the recording does not name its pool.
     pub(crate) fn suspect(&self, address: u64, event: usize) -> Option<usize> {
-        self.all.iter().position(|home| {
-            home.was_there(address, event) && home.ended_with.is_some() && home.pool == PoolId::DEFAULT
+        self.all.iter().position(|lifetime| {
+            lifetime.was_there(address, event)
+                && lifetime.ended_with.is_some()
+                && lifetime.pool == PoolId::DEFAULT
         })
     }
 
     /// The same with one more segment in a destroyed pool. Segments released together on one stream were in one pool.
     pub(crate) fn with_assumed_pool(&self, index: usize) -> Self {
-        let mut homes = self.clone();
-        if let Some(home) = homes.all.get_mut(index)
-            && let Some((stream, run)) = home.ended_with
+        let mut lifetimes = self.clone();
+        if let Some(lifetime) = lifetimes.all.get_mut(index)
+            && let Some((stream, run)) = lifetime.ended_with
         {
-            home.pool = assumed_pool(stream, run);
-            homes.assumed += 1;
+            lifetime.pool = assumed_pool(stream, run);
+            lifetimes.assumed += 1;
         }
-        homes
+        lifetimes
     }
 
     /// The assumed pools, each with the first release of its memory.
     pub(crate) fn assumed_pools(&self) -> Vec<(usize, PoolId)> {
         let mut first: HashMap<PoolId, usize> = HashMap::new();
         for (&event, &index) in &self.releases {
-            let home = &self.all[index as usize];
-            if home.is_assumed() {
-                first.entry(home.pool).and_modify(|first| *first = event.min(*first)).or_insert(event);
+            let lifetime = &self.all[index as usize];
+            if lifetime.is_assumed() {
+                first.entry(lifetime.pool).and_modify(|first| *first = event.min(*first)).or_insert(event);
             }
         }
         let mut pools: Vec<(usize, PoolId)> = first.into_iter().map(|(pool, event)| (event, pool)).collect();
@@ -103,7 +105,7 @@ impl Homes {
     }
 }
 
-impl Home {
+impl SegmentLifetime {
     /// Whether its pool was assumed.
     pub(crate) fn is_assumed(&self) -> bool {
         self.ended_with.is_some_and(|(stream, run)| self.pool == assumed_pool(stream, run))
@@ -116,45 +118,45 @@ fn assumed_pool(stream: u64, run: usize) -> PoolId {
 }
 
 /// Which memory pool an address belongs to at the current event.
-pub(crate) struct PoolFinder<'homes> {
-    homes: &'homes Homes,
+pub(crate) struct PoolFinder<'lifetimes> {
+    lifetimes: &'lifetimes SegmentLifetimes,
     /// The current private segments, by start address.
     now: BTreeMap<u64, u32>,
 }
 
-impl<'homes> PoolFinder<'homes> {
-    pub(crate) fn new(homes: &'homes Homes) -> Self {
-        let older = homes.all.iter().zip(0..).filter(|(home, _)| home.first.is_none());
-        let private = older.filter(|(home, _)| home.pool != PoolId::DEFAULT);
-        Self { homes, now: private.map(|(home, index)| (home.start, index)).collect() }
+impl<'lifetimes> PoolFinder<'lifetimes> {
+    pub(crate) fn new(lifetimes: &'lifetimes SegmentLifetimes) -> Self {
+        let older = lifetimes.all.iter().zip(0..).filter(|(lifetime, _)| lifetime.first.is_none());
+        let private = older.filter(|(lifetime, _)| lifetime.pool != PoolId::DEFAULT);
+        Self { lifetimes, now: private.map(|(lifetime, index)| (lifetime.start, index)).collect() }
     }
 
     /// Processes an event that allocates or frees driver memory.
     pub(crate) fn see(&mut self, event: usize) {
-        let Some(&index) = self.homes.turns.get(&event) else { return };
-        let home = &self.homes.all[index as usize];
-        if home.pool == PoolId::DEFAULT {
+        let Some(&index) = self.lifetimes.turns.get(&event) else { return };
+        let lifetime = &self.lifetimes.all[index as usize];
+        if lifetime.pool == PoolId::DEFAULT {
             return;
         }
-        if home.first == Some(event) {
-            self.now.insert(home.start, index);
-        } else if home.last == Some(event) && self.now.get(&home.start) == Some(&index) {
-            self.now.remove(&home.start);
+        if lifetime.first == Some(event) {
+            self.now.insert(lifetime.start, index);
+        } else if lifetime.last == Some(event) && self.now.get(&lifetime.start) == Some(&index) {
+            self.now.remove(&lifetime.start);
         }
     }
 
     pub(crate) fn pool_of(&self, address: u64) -> PoolId {
         let below = self.now.range(..=address).next_back();
         below
-            .map(|(_, &index)| &self.homes.all[index as usize])
-            .filter(|home| address < home.end)
-            .map_or(PoolId::DEFAULT, |home| home.pool)
+            .map(|(_, &index)| &self.lifetimes.all[index as usize])
+            .filter(|lifetime| address < lifetime.end)
+            .map_or(PoolId::DEFAULT, |lifetime| lifetime.pool)
     }
 }
 
 /// Tracks the segments through a recording.
 struct Builder {
-    homes: Homes,
+    lifetimes: SegmentLifetimes,
     /// The current fixed segments, by address.
     fixed: FastMap<u64, u32>,
     /// The reserved ranges, by address.
@@ -167,7 +169,7 @@ struct ReservedRange {
     start: u64,
     end: u64,
     mapped: i128,
-    home: Option<u32>,
+    lifetime: Option<u32>,
 }
 
 impl Builder {
@@ -186,10 +188,14 @@ impl Builder {
             start,
             end: start.saturating_add(size),
             mapped: 0,
-            home: None,
+            lifetime: None,
         });
-        let mut builder =
-            Self { homes: Homes::default(), fixed: FastMap::default(), ranges: ranges.collect(), run: None };
+        let mut builder = Self {
+            lifetimes: SegmentLifetimes::default(),
+            fixed: FastMap::default(),
+            ranges: ranges.collect(),
+            run: None,
+        };
         // Memory mapped at the end, minus memory mapped during the recording, existed at the start.
         for segment in expandable() {
             builder.add_mapped(segment.address.0, i128::from(segment.size.get()));
@@ -216,7 +222,7 @@ impl Builder {
         (address < self.ranges[range].end).then_some(range)
     }
 
-    fn build(mut self, device: &DeviceTrace) -> Homes {
+    fn build(mut self, device: &DeviceTrace) -> SegmentLifetimes {
         for range in 0..self.ranges.len() {
             if self.ranges[range].mapped > 0 {
                 self.open_range(range, None);
@@ -233,21 +239,21 @@ impl Builder {
             }
             match event.action {
                 Action::SegmentAlloc => {
-                    let home = self.add(event.address.0, event.size.get(), Some(index));
-                    self.fixed.insert(event.address.0, home);
+                    let lifetime = self.add(event.address.0, event.size.get(), Some(index));
+                    self.fixed.insert(event.address.0, lifetime);
                 }
                 Action::SegmentFree => {
                     let known = self.fixed.remove(&event.address.0);
-                    let home = known.unwrap_or_else(|| self.add(event.address.0, event.size.get(), None));
-                    self.homes.releases.insert(index, home);
-                    self.end(home, index, &event);
+                    let lifetime = known.unwrap_or_else(|| self.add(event.address.0, event.size.get(), None));
+                    self.lifetimes.releases.insert(index, lifetime);
+                    self.end(lifetime, index, &event);
                 }
                 Action::SegmentMap | Action::SegmentUnmap => self.follow_range(index, &event),
                 _ => {}
             }
         }
         self.name_pools(device);
-        self.homes
+        self.lifetimes
     }
 
     fn follow_range(&mut self, index: usize, event: &Event) {
@@ -255,39 +261,46 @@ impl Builder {
         let size = i128::from(event.size.get());
         if event.action == Action::SegmentMap {
             self.ranges[range].mapped += size;
-            if self.ranges[range].home.is_none() {
+            if self.ranges[range].lifetime.is_none() {
                 self.open_range(range, Some(index));
             }
             return;
         }
         self.ranges[range].mapped -= size;
-        let Some(home) = self.ranges[range].home else { return };
-        self.homes.releases.insert(index, home);
+        let Some(lifetime) = self.ranges[range].lifetime else { return };
+        self.lifetimes.releases.insert(index, lifetime);
         if self.ranges[range].mapped <= 0 {
-            self.ranges[range].home = None;
-            self.end(home, index, event);
+            self.ranges[range].lifetime = None;
+            self.end(lifetime, index, event);
         }
     }
 
     fn open_range(&mut self, range: usize, first: Option<usize>) {
         let ReservedRange { start, end, .. } = self.ranges[range];
-        let home = self.add(start, end - start, first);
-        self.ranges[range].home = Some(home);
+        let lifetime = self.add(start, end - start, first);
+        self.ranges[range].lifetime = Some(lifetime);
     }
 
     fn add(&mut self, start: u64, size: u64, first: Option<usize>) -> u32 {
         let end = start.saturating_add(size);
-        let index = self.homes.all.len() as u32;
-        self.homes.all.push(Home { start, end, pool: PoolId::DEFAULT, first, last: None, ended_with: None });
-        self.homes.turns.extend(first.map(|event| (event, index)));
+        let index = self.lifetimes.all.len() as u32;
+        self.lifetimes.all.push(SegmentLifetime {
+            start,
+            end,
+            pool: PoolId::DEFAULT,
+            first,
+            last: None,
+            ended_with: None,
+        });
+        self.lifetimes.turns.extend(first.map(|event| (event, index)));
         index
     }
 
-    fn end(&mut self, home: u32, index: usize, event: &Event) {
-        self.homes.turns.insert(index, home);
-        let home = &mut self.homes.all[home as usize];
-        home.last = Some(index);
-        home.ended_with = self.run.map(|run| (event.stream.0, run));
+    fn end(&mut self, lifetime: u32, index: usize, event: &Event) {
+        self.lifetimes.turns.insert(index, lifetime);
+        let lifetime = &mut self.lifetimes.all[lifetime as usize];
+        lifetime.last = Some(index);
+        lifetime.ended_with = self.run.map(|run| (event.stream.0, run));
     }
 
     /// Assigns the recorded pools to the segments that exist at the end.
@@ -295,12 +308,12 @@ impl Builder {
         for segment in &device.segments {
             let address = segment.address.0;
             let known = if segment.is_expandable {
-                self.range_of(address).and_then(|range| self.ranges[range].home)
+                self.range_of(address).and_then(|range| self.ranges[range].lifetime)
             } else {
                 self.fixed.get(&address).copied()
             };
-            let home = known.unwrap_or_else(|| self.add(address, segment.size.get(), None));
-            self.homes.all[home as usize].pool = segment.pool;
+            let lifetime = known.unwrap_or_else(|| self.add(address, segment.size.get(), None));
+            self.lifetimes.all[lifetime as usize].pool = segment.pool;
         }
     }
 }
@@ -331,15 +344,15 @@ mod tests {
             pool: PoolId(0, 7),
             ..Segment::default()
         });
-        let homes = Homes::new(&device);
-        assert_eq!(homes.suspect(105, 1), Some(0));
-        assert_eq!(homes.suspect(105, 2), None);
-        let range = homes.suspect(1015, 4).unwrap();
-        let homes = homes.with_assumed_pool(range);
-        let assumed = homes.of_release(6).unwrap().pool;
-        assert_eq!(homes.assumed_pools(), [(5, assumed)]);
+        let lifetimes = SegmentLifetimes::new(&device);
+        assert_eq!(lifetimes.suspect(105, 1), Some(0));
+        assert_eq!(lifetimes.suspect(105, 2), None);
+        let range = lifetimes.suspect(1015, 4).unwrap();
+        let lifetimes = lifetimes.with_assumed_pool(range);
+        let assumed = lifetimes.of_release(6).unwrap().pool;
+        assert_eq!(lifetimes.assumed_pools(), [(5, assumed)]);
 
-        let mut finder = PoolFinder::new(&homes);
+        let mut finder = PoolFinder::new(&lifetimes);
         let pools: Vec<[PoolId; 2]> = (0..7)
             .map(|index| {
                 finder.see(index);
@@ -363,8 +376,8 @@ mod tests {
                 ..Segment::default()
             });
         }
-        let homes = Homes::new(&device);
-        let mut finder = PoolFinder::new(&homes);
+        let lifetimes = SegmentLifetimes::new(&device);
+        let mut finder = PoolFinder::new(&lifetimes);
         for number in 0..50_000 {
             finder.see(number as usize);
             assert_eq!(finder.pool_of(number * 100 + 99), PoolId(1, number));

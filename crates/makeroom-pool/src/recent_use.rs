@@ -15,13 +15,13 @@ const WHILE: Duration = Duration::from_millis(100);
 
 /// Peak of an arena's live blocks in this period and in the one before.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lately {
+pub(crate) struct RecentUse {
     since: Instant,
     now: u64,
     before: u64,
 }
 
-impl Lately {
+impl RecentUse {
     pub(crate) fn new(now: Instant) -> Self {
         Self { since: now, now: 0, before: 0 }
     }

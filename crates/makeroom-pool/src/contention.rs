@@ -18,7 +18,7 @@ const MOST_STAY: u32 = 1 << 20;
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 /// A thread's counters.
-struct Meetings {
+struct Contention {
     /// Calls left in its arena.
     aside: Cell<u32>,
     /// Calls since it returned to the core, and that count at the last contention.
@@ -31,8 +31,8 @@ struct Meetings {
 }
 
 thread_local! {
-    static MEETINGS: Meetings = const {
-        Meetings {
+    static MEETINGS: Contention = const {
+        Contention {
             aside: Cell::new(0),
             back: Cell::new(0),
             last: Cell::new(0),
@@ -45,7 +45,7 @@ thread_local! {
 
 /// This thread's number, if it uses an arena for this call. Counts the call.
 #[inline]
-pub(crate) fn side() -> Option<usize> {
+pub(crate) fn arena() -> Option<usize> {
     MEETINGS.with(|own| {
         let left = own.aside.get();
         if left == 0 {
@@ -86,12 +86,12 @@ mod tests {
 
     /// Number of calls for which the thread uses an arena.
     fn calls() -> u32 {
-        (0..=2 * MOST_STAY).take_while(|_| side().is_some()).fold(0, |calls, _| calls + 1)
+        (0..=2 * MOST_STAY).take_while(|_| arena().is_some()).fold(0, |calls, _| calls + 1)
     }
 
     fn meet_often() {
         for _ in 0..OFTEN {
-            assert!(side().is_none());
+            assert!(arena().is_none());
             met_another();
         }
     }
@@ -107,7 +107,7 @@ mod tests {
                 .collect();
             assert_eq!(stays[..3], [LEAST_STAY, 2 * LEAST_STAY, 4 * LEAST_STAY]);
             assert_eq!(stays[8..], [MOST_STAY, MOST_STAY]);
-            assert!((0..2 * MOST_STAY).all(|_| side().is_none()), "it is back");
+            assert!((0..2 * MOST_STAY).all(|_| arena().is_none()), "it is back");
             meet_often();
             assert_eq!(calls(), LEAST_STAY, "long ago");
         })
@@ -120,7 +120,7 @@ mod tests {
         std::thread::spawn(|| {
             for _ in 0..1000 {
                 met_another();
-                assert!((0..=CLOSE).all(|_| side().is_none()));
+                assert!((0..=CLOSE).all(|_| arena().is_none()));
             }
         })
         .join()

@@ -33,13 +33,13 @@ pub(super) fn reset_after_fork() {
 
 /// One wait. It takes no lock: it may be in a signal handler.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct Timeout {
     began: u64,
     moved: u64,
     used: u64,
 }
 
-impl Patience {
+impl Timeout {
     pub(super) fn new() -> Self {
         let now = clock::monotonic_ns();
         Self { began: now, moved: now, used: used() }
@@ -72,11 +72,11 @@ mod tests {
 
     #[test]
     fn a_writer_that_works_is_waited_for_and_one_that_is_stuck_is_not() {
-        let patience = || Patience { began: 0, moved: 0, used: 0 };
-        let mut starved = patience();
+        let timeout = || Timeout { began: 0, moved: 0, used: 0 };
+        let mut starved = timeout();
         assert!((1..10).all(|second| !starved.is_over_at(second * SECOND, second)), "it gets its turns");
         assert!(starved.is_over_at(10 * SECOND, 10), "but there is an end");
-        let mut stuck = patience();
+        let mut stuck = timeout();
         assert!(!stuck.is_over_at(SECOND, 5));
         assert!(!stuck.is_over_at(2 * SECOND, 5));
         assert!(stuck.is_over_at(3 * SECOND, 5));

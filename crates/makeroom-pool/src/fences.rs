@@ -1,10 +1,10 @@
 //! Fences: the GPU's progress on each stream, tracked with events.
 //!
-//! A mark is the sequence number of an event on a stream. Events of a stream complete in order, so the latest
+//! A fence is the sequence number of an event on a stream. Events of a stream complete in order, so the latest
 //! completed one covers all before it. Events are recycled, because creating one costs more than recording it.
 //!
 //! The program may be capturing a graph. In the strictest mode, querying an event on any thread breaks a capture, so
-//! every call holds a guard for relaxed mode. A stream that is itself being captured gets no mark.
+//! every call holds a guard for relaxed mode. A stream that is itself being captured gets no fence.
 //!
 //! Waits poll with a deadline: the stream may itself wait for something that the waiting thread does next
 //! (`cuStreamWaitValue`), and the driver's own wait would then never return.
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use makeroom_core::{FastMap, StreamId};
 use makeroom_cuda::{CaptureModeGuard, Context, Driver, Event, EventKind, Result, Stream};
-use makeroom_place::pool::{Mark, Refused};
+use makeroom_place::pool::{Fence, Refused};
 
 /// Polls before the thread sleeps in between, and the length of a sleep.
 const EAGER: u32 = 2000;
@@ -43,33 +43,37 @@ fn wait_until(event: &Event, end: Instant) -> Result<bool> {
 /// `passed < waiting[0] < waiting[1] < … ≤ last`
 #[derive(Debug, Default)]
 struct Timeline {
-    waiting: VecDeque<(Mark, Event)>,
-    passed: Mark,
-    last: Mark,
+    waiting: VecDeque<(Fence, Event)>,
+    passed: Fence,
+    last: Fence,
 }
 
 /// The events of all streams.
 #[derive(Debug)]
-pub(crate) struct Marks {
+pub(crate) struct Fences {
     driver: &'static Driver,
     streams: FastMap<u64, Timeline>,
     spare: Vec<Event>,
 }
 
-impl Marks {
+impl Fences {
     pub(crate) fn new(driver: &'static Driver) -> Self {
         Self { driver, streams: FastMap::default(), spare: Vec::new() }
     }
 
-    /// Records a mark after the stream's current work.
-    pub(crate) fn mark(&mut self, context: &Context, stream: StreamId) -> std::result::Result<Mark, Refused> {
+    /// Records a fence after the stream's current work.
+    pub(crate) fn fence(
+        &mut self,
+        context: &Context,
+        stream: StreamId,
+    ) -> std::result::Result<Fence, Refused> {
         self.record(context, stream).ok().flatten().ok_or(Refused)
     }
 
-    fn record(&mut self, context: &Context, id: StreamId) -> Result<Option<Mark>> {
+    fn record(&mut self, context: &Context, id: StreamId) -> Result<Option<Fence>> {
         let _entered = context.enter()?;
         let _relaxed = CaptureModeGuard::relaxed(self.driver)?;
-        // SAFETY: a stream on which memory is freed stays alive until it is retired, after which no mark is recorded.
+        // SAFETY: a stream on which memory is freed stays alive until it is retired, after which no fence is recorded.
         let stream = unsafe { Stream::borrow(self.driver, id.0) };
         if stream.is_capturing()? {
             return Ok(None);
@@ -83,24 +87,24 @@ impl Marks {
             return Err(error);
         }
         let timeline = self.streams.entry(id.0).or_default();
-        timeline.last = Mark(timeline.last.0 + 1);
+        timeline.last = Fence(timeline.last.0 + 1);
         timeline.waiting.push_back((timeline.last, event));
         Ok(Some(timeline.last))
     }
 
-    /// The latest mark of a stream that the GPU has passed.
-    pub(crate) fn passed(&mut self, context: &Context, stream: StreamId) -> Mark {
-        let Some(timeline) = self.streams.get_mut(&stream.0) else { return Mark::BEGINNING };
+    /// The latest fence of a stream that the GPU has passed.
+    pub(crate) fn passed(&mut self, context: &Context, stream: StreamId) -> Fence {
+        let Some(timeline) = self.streams.get_mut(&stream.0) else { return Fence::BEGINNING };
         if timeline.waiting.is_empty() {
             return timeline.passed;
         }
         let Ok(_entered) = context.enter() else { return timeline.passed };
         let Ok(_relaxed) = CaptureModeGuard::relaxed(self.driver) else { return timeline.passed };
-        while let Some((mark, event)) = timeline.waiting.front() {
+        while let Some((fence, event)) = timeline.waiting.front() {
             if !matches!(event.is_done(), Ok(true)) {
                 break;
             }
-            timeline.passed = *mark;
+            timeline.passed = *fence;
             if let Some((_, event)) = timeline.waiting.pop_front() {
                 self.spare.push(event);
             }
@@ -108,21 +112,21 @@ impl Marks {
         timeline.passed
     }
 
-    /// Waits until the GPU has passed a mark, with a timeout.
+    /// Waits until the GPU has passed a fence, with a timeout.
     pub(crate) fn wait(
         &mut self,
         context: &Context,
         stream: StreamId,
-        mark: Mark,
+        fence: Fence,
         longest: Duration,
     ) -> std::result::Result<(), Refused> {
         let end = Instant::now() + longest;
         let Some(timeline) = self.streams.get_mut(&stream.0) else {
-            return if mark == Mark::BEGINNING { Ok(()) } else { Err(Refused) };
+            return if fence == Fence::BEGINNING { Ok(()) } else { Err(Refused) };
         };
         let _entered = context.enter().map_err(|_| Refused)?;
         let _relaxed = CaptureModeGuard::relaxed(self.driver).map_err(|_| Refused)?;
-        while timeline.passed < mark {
+        while timeline.passed < fence {
             let Some((earliest, event)) = timeline.waiting.front() else { return Err(Refused) };
             if !wait_until(event, end).map_err(|_| Refused)? {
                 return Err(Refused);
