@@ -75,3 +75,20 @@ fn a_report_in_the_same_form_is_a_failure() {
         assert_ne!(explanation.verdict.cause, Cause::None, "{text}\n{}", explanation.verdict.summary);
     }
 }
+
+/// Errors that only look like a lack of memory.
+#[test]
+fn other_failures_are_not_claimed() {
+    for text in [
+        "WebGL: CONTEXT_LOST_WEBGL: loseContext: context lost\nviewer: possible browser memory leak, or two backends at once",
+        "[h264 @ 0x5611] No device available for decoder: device type vaapi needed for codec h264.\nDevice setup failed for decoder on input stream #0:0 : Cannot allocate memory",
+        "kernel reduce: unspecified launch failure\nerror allocating device memory: out of memory\nerror allocating device memory: out of memory",
+        "CUDA error: an illegal memory access was encountered at advect.cu:88\nCUDA error: out of memory at advect.cu:91",
+    ] {
+        let explanation = explain_text(text);
+        assert_eq!(explanation.verdict.cause, Cause::None, "{text}\n{}", explanation.verdict.summary);
+    }
+    // The crash of an earlier run does not explain the error of a later one.
+    let text = "pass 1: unspecified launch failure\nProcess finished with exit code 134\nsecond try:\nterminate called after throwing an instance of 'std::runtime_error'\n  what():  CUDA error: out of memory";
+    assert_ne!(explain_text(text).verdict.cause, Cause::None);
+}

@@ -123,10 +123,37 @@ fn grown(log: &Log, found: Option<&Found>, other: Option<&OtherFailure>) -> Opti
     })
 }
 
+/// Whether a memory error without figures follows from a kernel that crashed a little above it: the context is gone,
+/// and every later call fails.
+fn follows(log: &Log, found: &Found, other: Option<&OtherFailure>) -> bool {
+    /// The crash stands this near above.
+    const LINES_ABOVE: usize = 40;
+    /// The program that crashed ended, so the error is another run's.
+    static ENDED: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"(?i)\b(?:exit code|exited with|core dumped|SIGABRT|Process finished|terminate called)\b|^\W*Aborted\b|^\W*Traceback \(most",
+        )
+    });
+    let facts = &found.first;
+    let has_figures =
+        facts.total.is_some() || facts.live.is_some() || facts.free.is_some() || !facts.statements.is_empty();
+    other.is_some_and(|other| {
+        other.breaks_context()
+            && !has_figures
+            && other.line < facts.line
+            && facts.line - other.line <= LINES_ABOVE
+            && !(0..=found.index)
+                .rev()
+                .take_while(|&index| log.number(index) > other.line)
+                .any(|index| ENDED.is_match(log.line(index)))
+    })
+}
+
 /// Whether a failure counts. An error of a program always does; a person's report of one does where no definite
 /// other failure stands in the text, and other talk about memory never does.
 fn counts(log: &Log, found: &Found, other: Option<&OtherFailure>) -> bool {
     found.document.is_none()
+        && !follows(log, found, other)
         && (!found.is_prose || (other.is_none() && !is_discussion(log) && is_report(log.line(found.index))))
 }
 
@@ -293,7 +320,8 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, 
     let other = other.or_else(|| if is_handled { None } else { other_failure::minor(log) });
     if let Some(other) = other {
         let summary = format!("This is not an out-of-memory error: {} on line {}.", other.what, other.line);
-        let mut explanation = none(None, Certainty::Certain, summary);
+        let certainty = if other.is_reason_open { Certainty::Likely } else { Certainty::Certain };
+        let mut explanation = none(None, certainty, summary);
         explanation.causes[0].fixes = other.fixes;
         explanation.causes[0].evidence.push(format!("line {}: {}", other.line, shortened(&other.quote)));
         return explanation;
