@@ -103,8 +103,9 @@ static INTEL_GPU: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)\bIntel(?:\(R\))?[^\n]{0,24}\b(?:graphics|iris|arc|u?hd|igpu)\b|\biris (?:xe|plus|pro)\b|\bu?hd graphics\b|\b(?:haswell|broadwell|skylake|tiger ?lake|alder ?lake|meteor ?lake)\b|\bi915\b|\barc (?:a|b)?\d{3}\b|level_zero backend|\b(?:UR|ZE)_RESULT_ERROR|\btorch[/\\.]xpu\b",
     )
 });
-static AMD_GPU: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?i)\bradeon\b|\bRADV\b|\bamdgpu\b|\bRX ?-?[4-9]\d{2,3}\b|\bvega ?\d|\bAMD [^\n]{0,16}graphics"));
+static AMD_GPU: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)\bradeon\b|\bRADV\b|\bamdgpu\b|\bRX ?-?[4-9]\d{2,3}\b|\bvega ?\d|\bAMD [^\n]{0,16}graphics")
+});
 static TORCH: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i)\b(?:py)?torch(?: version)?[\x22']?(?:==| ?[:=]? ?v?|-)(\d)\.(\d{1,2})(?:\.\d|\b|\+)")
 });

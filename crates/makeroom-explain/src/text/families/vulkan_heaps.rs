@@ -49,7 +49,9 @@ static RESULT: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)Failed to \w+ .{0,60}\bvr (-\d+)\b|\bOut of (device|host) memory\b"));
 static EXHAUSTED: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\bheaps (?:are |were )?exhausted\b"));
 static NO_TYPE: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"(?i)\b(?:failed to|could not|couldn['’]t|cannot|unable to|no)\b (?:find )?(?:a |any )?suitable memory (?:type|heap)")
+    pattern(
+        r"(?i)\b(?:failed to|could not|couldn['’]t|cannot|unable to|no)\b (?:find )?(?:a |any )?suitable memory (?:type|heap)",
+    )
 });
 
 /// `VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT`.
@@ -120,14 +122,13 @@ fn read_dxvk(mut facts: Facts, passage: &Passage<'_>) -> Facts {
     let heaps: Vec<Heap> = dump().filter_map(|line| heap(line)).collect();
     let flags = hexadecimal(&FLAGS).unwrap_or(DEVICE_LOCAL);
     let request = facts.request.unwrap_or(Bytes::ZERO);
-    let is_full = |heap: &Heap| {
-        heap.total.is_some_and(|total| heap.allocated + request > total.scaled(FULL))
-    };
+    let is_full = |heap: &Heap| heap.total.is_some_and(|total| heap.allocated + request > total.scaled(FULL));
     if flags & DEVICE_LOCAL == 0 {
         state_host_visible(&mut facts, flags, heaps.first().filter(|heap| !is_full(heap)));
         return facts;
     }
-    let window = heaps.iter().find(|heap| heap.total.is_some_and(|total| total <= SMALL_WINDOW) && is_full(heap));
+    let window =
+        heaps.iter().find(|heap| heap.total.is_some_and(|total| total <= SMALL_WINDOW) && is_full(heap));
     if let Some(window) = window.filter(|_| flags & HOST_VISIBLE != 0) {
         let total = window.total.unwrap_or(SMALL_WINDOW);
         facts.statements.push(
@@ -166,8 +167,9 @@ fn state_no_type(facts: &mut Facts) {
         Statement::new(Cause::Undetermined, Certainty::Undetermined, summary).mended_by(vec![
             Fix::new("update the graphics driver, and make sure that the program runs on the intended GPU")
                 .command("vulkaninfo --summary"),
-            Fix::new("choose the driver explicitly, if several are installed (on AMD: RADV)")
-                .command("AMD_VULKAN_ICD=RADV   (any maker: VK_DRIVER_FILES=/usr/share/vulkan/icd.d/FILE.json)"),
+            Fix::new("choose the driver explicitly, if several are installed (on AMD: RADV)").command(
+                "AMD_VULKAN_ICD=RADV   (any maker: VK_DRIVER_FILES=/usr/share/vulkan/icd.d/FILE.json)",
+            ),
             Fix::new("for an old GPU: use a version of the layer that supports it, or run without it")
                 .command("PROTON_USE_WINED3D=1 %command%   (DXVK 1.x for GPUs without Vulkan 1.3)"),
         ]),
@@ -222,7 +224,10 @@ mod tests {
 
     #[test]
     fn no_memory_type_is_not_a_full_device() {
-        for text in [dump(32768, "0x1", "0x0", ""), "std::runtime_error: failed to find suitable memory type!".to_owned()] {
+        for text in [
+            dump(32768, "0x1", "0x0", ""),
+            "std::runtime_error: failed to find suitable memory type!".to_owned(),
+        ] {
             let facts = facts_in(&text).unwrap();
             assert_eq!(facts.statements[0].cause, Cause::Undetermined, "{text}");
             assert!(facts.ruled_out.contains(&Cause::LiveDataFillsDevice));

@@ -172,8 +172,11 @@ const VKD3D: Program = Program {
 
 const VKD3D_LEVERS: &[Lever] = &[
     Lever::new("lower texture quality in the game", "Textures = Low"),
-    Lever::new("use the game's Direct3D 11 renderer, if it has one: it needs less memory", "LAUNCH OPTIONS: %command% -dx11")
-        .unless_said(&["-dx11"]),
+    Lever::new(
+        "use the game's Direct3D 11 renderer, if it has one: it needs less memory",
+        "LAUNCH OPTIONS: %command% -dx11",
+    )
+    .unless_said(&["-dx11"]),
     Lever::new("keep upload buffers in system RAM", "VKD3D_CONFIG=no_upload_hvv %command%")
         .unless_said(&["no_upload_hvv"]),
 ];
