@@ -83,8 +83,8 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         } else if let Some(used) = empty_in_table(passage) {
             let staged = Fix::new("copy the array to the GPU in parts: CuPy stages a copy in pinned host memory of the same size")
                 .command("for i in range(0, len(x), rows): gpu[i:i + rows] = cupy.asarray(x[i:i + rows])   (rows = len(x) // 8)");
-            let stated = Statement::new(Cause::HostMemory, Certainty::Possible, empty_device(used));
-            facts.statements.push(stated.mended_by(vec![staged]));
+            let conclusion = Statement::new(Cause::HostMemory, Certainty::Possible, empty_device(used));
+            facts.statements.push(conclusion.mended_by(vec![staged]));
             facts.ruled_out.push(Cause::OtherProcesses);
         }
     } else {

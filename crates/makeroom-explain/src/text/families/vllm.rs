@@ -96,7 +96,7 @@ static NEEDED: LazyLock<Regex> = LazyLock::new(|| {
 });
 static LEFT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)\bavailable (?:KV[- ]cache )?(?:memory )?[ :=(]{0,3}(?:is |of |only )?(-?[\d.]+)(?: ?[–~-] ?[\d.]+)? ?([GM]i?B)|\b(?:only|have|has|got|leaves)\b (?:about |~ ?)?(-?[\d.]+) ?([GM]i?B)|(-?[\d.]+) ?([GM]i?B)(?: is| are| was)?(?: still)? (?:available|left|free)\b",
+        r"(?i)\bavailable (?:KV[- ]cache ?)?(?:memory ?)?[ :=(]{0,3}(?:is |of |only )?(-?[\d.]+)(?: ?[–~-] ?[\d.]+)? ?([GM]i?B)|\b(?:only|have|has|got|leaves)\b (?:about |~ ?)?(-?[\d.]+) ?([GM]i?B)|(-?[\d.]+) ?([GM]i?B)(?: is| are| was)?(?: still)? (?:available|left|free)\b",
     )
 });
 
@@ -105,15 +105,20 @@ fn shortage(text: &str) -> Option<(Bytes, Bytes)> {
     /// Both stand in one sentence or two.
     const LONGEST: usize = 400;
     let text = clipped(text, LONGEST);
+    // A negative rest is no rest.
     let size = |words: &Regex| {
-        words
-            .captures_iter(text)
-            .find_map(|found| (1..=5).step_by(2).find_map(|group| captured_size(&found, group)))
+        let found = words.captures(text)?;
+        let group = (1..=5).step_by(2).find(|&group| found.get(group).is_some())?;
+        if found[group].starts_with('-') { Some(Bytes::ZERO) } else { captured_size(&found, group) }
     };
-    let is_negative = |words: &Regex| words.find(text).is_some_and(|found| found.as_str().contains("-"));
-    let needed = size(&NEEDED)?;
-    let left = if is_negative(&LEFT) { Bytes::ZERO } else { size(&LEFT)? };
+    let (needed, left) = (size(&NEEDED)?, size(&LEFT)?);
     (needed > left).then_some((needed, left))
+}
+
+/// Whether a line compares the KV cache that a request needs with what there is.
+fn is_cache_check(line: &str) -> bool {
+    let has = |words: &str| contains_ignoring_case(line, words);
+    has("KV cache") && ["need", "requir", "larger than", "exceeds"].iter().any(|words| has(words))
 }
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
@@ -124,12 +129,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         read_startup(facts, text)
     } else if has("cache blocks") {
         Some(read_no_cache(facts, &Budget::around(passage)))
-    } else if has("max seq len") {
-        read_sequence_length(facts, text, &Budget::around(passage))
-    } else if has("KV cache")
-        && (has("need") || has("requir") || has("larger than") || has("exceeds"))
-        && !has("cache blocks")
-    {
+    } else if has("max seq len") || is_cache_check(line) {
         read_sequence_length(facts, text, &Budget::around(passage))
     } else if has("warming up") {
         read_warm_up(facts, text)
@@ -254,7 +254,8 @@ fn read_sequence_length(mut facts: Facts, text: &str, budget: &Budget) -> Option
         .or_else(|| shortage(text));
     let Some((needed, available)) = figures else {
         // The check has failed, whatever became of its figures when somebody shortened the message.
-        return contains_ignoring_case(text, "KV cache is needed").then(|| {
+        let has = |words: &str| contains_ignoring_case(text, words);
+        return (has("KV cache is needed") && (has("max seq len") || has("larger than"))).then(|| {
             let summary = "One request of full length needs more KV cache than there is.".to_owned();
             facts.state(Cause::LiveDataFillsDevice, Certainty::Likely, summary);
             facts
@@ -356,6 +357,7 @@ pub(super) mod tests {
         }
         let fits = "KV cache: needs 2.5 GiB for the KV cache, 9.0 GiB available, ok";
         assert!(facts_in(fits).is_none_or(|facts| facts.request.is_none()));
+        assert!(facts_in("a KV cache is needed for each request").is_none());
         let tokens = "ValueError: The model's max seq len (8192) is larger than the maximum number of tokens that can be stored in KV cache (5136). Try increasing `gpu_memory_utilization` or decreasing `max_model_len`";
         assert_eq!(conclusion(tokens), (Cause::LiveDataFillsDevice, Certainty::Likely));
     }

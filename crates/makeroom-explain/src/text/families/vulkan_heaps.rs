@@ -119,7 +119,7 @@ fn read_dxvk(mut facts: Facts, passage: &Passage<'_>) -> Facts {
         state_no_type(&mut facts);
         return facts;
     }
-    let heaps: Vec<Heap> = dump().filter_map(|line| heap(line)).collect();
+    let heaps: Vec<Heap> = dump().filter_map(heap).collect();
     let flags = hexadecimal(&FLAGS).unwrap_or(DEVICE_LOCAL);
     let request = facts.request.unwrap_or(Bytes::ZERO);
     let is_full = |heap: &Heap| heap.total.is_some_and(|total| heap.allocated + request > total.scaled(FULL));
@@ -163,8 +163,8 @@ fn state_no_type(facts: &mut Facts) {
     let summary = format!(
         "{what} failed because no memory type of this driver has the properties that the program requires (an empty set of memory types): the driver or the GPU lacks a feature, and the memory need not be full."
     );
-    facts.statements.push(
-        Statement::new(Cause::Undetermined, Certainty::Undetermined, summary).mended_by(vec![
+    facts.statements.push(Statement::new(Cause::Undetermined, Certainty::Undetermined, summary).mended_by(
+        vec![
             Fix::new("update the graphics driver, and make sure that the program runs on the intended GPU")
                 .command("vulkaninfo --summary"),
             Fix::new("choose the driver explicitly, if several are installed (on AMD: RADV)").command(
@@ -172,8 +172,8 @@ fn state_no_type(facts: &mut Facts) {
             ),
             Fix::new("for an old GPU: use a version of the layer that supports it, or run without it")
                 .command("PROTON_USE_WINED3D=1 %command%   (DXVK 1.x for GPUs without Vulkan 1.3)"),
-        ]),
-    );
+        ],
+    ));
     facts.ruled_out = vec![Cause::LiveDataFillsDevice, Cause::OtherProcesses, Cause::HostMemory];
 }
 
