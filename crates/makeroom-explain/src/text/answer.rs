@@ -8,6 +8,7 @@ use regex::Regex;
 use super::context::Context;
 use super::cured;
 use super::discussion::is_discussion;
+use super::document::Document;
 use super::facts::{Facts, Resource, Severity};
 use super::figures::{find_size, pattern};
 use super::find::{self, Found};
@@ -75,14 +76,25 @@ fn answer(log: &Log, found: Option<Found>, lines: usize) -> Explanation {
             explain(log, found)
         }
         // A person mentions the failure, and a table shows which processes hold the memory.
-        Some(Found { first, holders: Some(holders), index, is_prose, later, survived, failures })
-            if first.is_failure()
-                && other.is_none()
-                && !is_discussion(log)
-                && (is_own_failure(log.line(index)) || is_report(log.line(index))) =>
+        Some(Found {
+            first,
+            holders: Some(holders),
+            index,
+            is_prose,
+            document: None,
+            later,
+            survived,
+            failures,
+        }) if first.is_failure()
+            && other.is_none()
+            && !is_discussion(log)
+            && (is_own_failure(log.line(index)) || is_report(log.line(index))) =>
         {
             let first = Facts { severity: Severity::Failure, ..holders };
-            explain(log, Found { first, holders: None, index, is_prose, later, survived, failures })
+            explain(
+                log,
+                Found { first, holders: None, index, is_prose, document: None, later, survived, failures },
+            )
         }
         found => match grown(log, found.as_ref(), other.as_ref()) {
             Some(grown) => explain(log, grown),
@@ -94,7 +106,8 @@ fn answer(log: &Log, found: Option<Found>, lines: usize) -> Explanation {
 /// A person reports that memory grows, and no program error contradicts it.
 fn grown(log: &Log, found: Option<&Found>, other: Option<&OtherFailure>) -> Option<Found> {
     let is_handled = found.is_some_and(|found| !found.is_prose && found.first.severity == Severity::Warning);
-    if is_handled || other.is_some() || is_discussion(log) {
+    let is_document = found.is_some_and(|found| found.document.is_some());
+    if is_handled || is_document || other.is_some() || is_discussion(log) {
         return None;
     }
     let (index, first) = growth::find(log)?;
@@ -103,16 +116,45 @@ fn grown(log: &Log, found: Option<&Found>, other: Option<&OtherFailure>) -> Opti
         index,
         later: 0,
         is_prose: true,
+        document: None,
         survived: None,
         holders: None,
         failures: Vec::new(),
     })
 }
 
+/// Whether a memory error without figures follows from a kernel that crashed a little above it: the context is gone,
+/// and every later call fails.
+fn follows(log: &Log, found: &Found, other: Option<&OtherFailure>) -> bool {
+    /// The crash stands this near above.
+    const LINES_ABOVE: usize = 40;
+    /// The program that crashed ended, so the error is another run's.
+    static ENDED: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"(?i)\b(?:exit code|exited with|core dumped|SIGABRT|Process finished|terminate called)\b|^\W*Aborted\b|^\W*Traceback \(most",
+        )
+    });
+    let facts = &found.first;
+    let has_figures =
+        facts.total.is_some() || facts.live.is_some() || facts.free.is_some() || !facts.statements.is_empty();
+    other.is_some_and(|other| {
+        other.breaks_context()
+            && !has_figures
+            && other.line < facts.line
+            && facts.line - other.line <= LINES_ABOVE
+            && !(0..=found.index)
+                .rev()
+                .take_while(|&index| log.number(index) > other.line)
+                .any(|index| ENDED.is_match(log.line(index)))
+    })
+}
+
 /// Whether a failure counts. An error of a program always does; a person's report of one does where no definite
 /// other failure stands in the text, and other talk about memory never does.
 fn counts(log: &Log, found: &Found, other: Option<&OtherFailure>) -> bool {
-    !found.is_prose || (other.is_none() && !is_discussion(log) && is_report(log.line(found.index)))
+    found.document.is_none()
+        && !follows(log, found, other)
+        && (!found.is_prose || (other.is_none() && !is_discussion(log) && is_report(log.line(found.index))))
 }
 
 fn explain(log: &Log, found: Found) -> Explanation {
@@ -258,12 +300,28 @@ fn ledger(facts: &Facts, cause: Cause) -> Option<Ledger> {
 /// Nothing in the text ran out of memory: another failure, a handled one, a table, or no failure at all.
 fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, lines: usize) -> Explanation {
     let plural = if lines == 1 { "" } else { "s" };
+    if let Some((found, document)) = found.as_ref().and_then(|found| Some((found, found.document?)))
+        && (document != Document::Template || other.is_none())
+    {
+        return in_document(&found.first, document.summary(found.first.line));
+    }
+    if let Some(found) = found.as_ref().filter(|found| found.first.is_failure() && found.is_prose)
+        && other.is_none()
+        && is_discussion(log)
+    {
+        let summary = format!(
+            "This text discusses an out-of-memory error (line {}); it is not a log of one.",
+            found.first.line
+        );
+        return in_document(&found.first, summary);
+    }
     let is_handled = found.as_ref().is_some_and(|found| found.first.severity == Severity::Warning);
     // A table or a text without any memory error may still show a failure that follows from another.
     let other = other.or_else(|| if is_handled { None } else { other_failure::minor(log) });
     if let Some(other) = other {
         let summary = format!("This is not an out-of-memory error: {} on line {}.", other.what, other.line);
-        let mut explanation = none(None, Certainty::Certain, summary);
+        let certainty = if other.is_reason_open { Certainty::Likely } else { Certainty::Certain };
+        let mut explanation = none(None, certainty, summary);
         explanation.causes[0].fixes = other.fixes;
         explanation.causes[0].evidence.push(format!("line {}: {}", other.line, shortened(&other.quote)));
         return explanation;
@@ -342,6 +400,18 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, 
     } else if facts.severity == Severity::Failure {
         explanation.notes.push("pass the program's own output: PROGRAM 2>&1 | makeroom why".to_owned());
     }
+    explanation
+}
+
+/// The answer to a text that only describes an error.
+fn in_document(facts: &Facts, summary: String) -> Explanation {
+    let framework = Some(facts.framework).filter(|framework| !framework.is_empty());
+    let mut explanation = none(framework, Certainty::Likely, summary);
+    explanation.causes[0].evidence.push(format!("line {}: {}", facts.line, shortened(&facts.quote)));
+    explanation.notes.push(
+        "to explain a failure of your own, pass the program's output: PROGRAM 2>&1 | makeroom why".to_owned(),
+    );
+    explanation.next.push(crate::advice::record_run());
     explanation
 }
 

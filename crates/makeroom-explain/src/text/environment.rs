@@ -19,6 +19,9 @@ const HOSTED: [&str; 6] = [
     "crashed after using all available RAM",
 ];
 
+/// Interfaces that every maker's GPUs have.
+const RUNS_ON_ANY: [&str; 7] = ["vulkan", "opencl", "sycl", "direct3d", "opengl", "wgpu", "unreal"];
+
 /// The operating system that a text shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum System {
@@ -91,6 +94,18 @@ static NPU: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)\bNPU out of memory|\bnpu-smi\b|\btorch_npu\b|\bAscend ?(?:910|310|Error|kernel)|\bnpu ?(?:内存|显存|memory)",
     )
 });
+/// Makers of GPUs in texts of programs that run on any of them.
+static NVIDIA_GPU: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)\bnvidia\b|\bgeforce\b|\b[rg]tx ?-?\d|\bquadro\b|\btesla\b|\bcuda\b|\b\d{3}MX?\b")
+});
+static INTEL_GPU: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\bIntel(?:\(R\))?[^\n]{0,24}\b(?:graphics|iris|arc|u?hd|igpu)\b|\biris (?:xe|plus|pro)\b|\bu?hd graphics\b|\b(?:haswell|broadwell|skylake|tiger ?lake|alder ?lake|meteor ?lake)\b|\bi915\b|\barc (?:a|b)?\d{3}\b|level_zero backend|\b(?:UR|ZE)_RESULT_ERROR|\btorch[/\\.]xpu\b",
+    )
+});
+static AMD_GPU: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)\bradeon\b|\bRADV\b|\bamdgpu\b|\bRX ?-?[4-9]\d{2,3}\b|\bvega ?\d|\bAMD [^\n]{0,16}graphics")
+});
 static TORCH: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i)\b(?:py)?torch(?: version)?[\x22']?(?:==| ?[:=]? ?v?|-)(\d)\.(\d{1,2})(?:\.\d|\b|\+)")
 });
@@ -107,6 +122,15 @@ impl Environment {
             maker => maker,
         };
         let matches = |words: &Regex| text.any(|part| words.is_match(part));
+        let maker = if maker == Maker::Nvidia && RUNS_ON_ANY.contains(&framework) && !matches(&NVIDIA_GPU) {
+            match (matches(&INTEL_GPU), matches(&AMD_GPU)) {
+                (true, _) => Maker::Intel,
+                (false, true) => Maker::Amd,
+                (false, false) => maker,
+            }
+        } else {
+            maker
+        };
         let system = if maker == Maker::Apple || matches(&MAC) {
             System::MacOs
         } else if matches(&JETSON) {

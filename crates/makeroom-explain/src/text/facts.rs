@@ -149,6 +149,8 @@ pub(crate) struct Facts {
     pub(crate) largest_free: Option<Bytes>,
     /// The figure for free memory wrapped below zero; `free` is zero instead.
     pub(crate) is_free_wrapped: bool,
+    /// Causes that the text excludes: they are not offered as possible ones.
+    pub(crate) ruled_out: Vec<Cause>,
     /// What a warning means in the program's own terms, for a text in which nothing failed.
     pub(crate) aftermath: Option<Statement>,
 }

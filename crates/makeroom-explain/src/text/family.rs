@@ -66,6 +66,7 @@ pub(crate) const FAMILIES: &[&Family] = &[
     &families::mitsuba::FAMILY,
     &families::hashcat::FAMILY,
     &families::phrases::programs::FAMILY,
+    &families::vulkan_heaps::FAMILY,
     &families::phrases::graphics::FAMILY,
     &families::phrases::statuses::FAMILY,
     &families::cuda_driver::FAMILY,

@@ -8,9 +8,13 @@ use regex::{Captures, Regex};
 
 /// A pattern that is part of this program. It cannot be wrong in a build whose tests passed, because a test
 /// compiles every one; a wrong one would match nothing.
-#[allow(clippy::unwrap_used, reason = "the fallback is a constant that is valid")]
 pub(crate) fn pattern(source: &str) -> Regex {
-    Regex::new(&with_ascii_classes(source))
+    pattern_of(&with_ascii_classes(source))
+}
+
+#[allow(clippy::unwrap_used, reason = "the fallback is a constant that is valid")]
+fn pattern_of(source: &str) -> Regex {
+    Regex::new(source)
         .or_else(|error| {
             debug_assert!(false, "{error}");
             Regex::new("$^x")
@@ -25,6 +29,15 @@ pub(super) fn with_ascii_classes(source: &str) -> Cow<'_, str> {
     if source.chars().any(|letter| !letter.is_ascii() && letter.is_alphanumeric()) {
         return Cow::Borrowed(source);
     }
+    Cow::Owned(ascii_classes(source))
+}
+
+/// A pattern with words of several scripts in which `\d`, `\w` and `\b` stand next to ASCII letters only.
+pub(crate) fn mixed_pattern(source: &str) -> Regex {
+    pattern_of(&ascii_classes(source))
+}
+
+fn ascii_classes(source: &str) -> String {
     let mut pattern = String::with_capacity(source.len() * 2);
     let mut letters = source.chars();
     while let Some(letter) = letters.next() {
@@ -40,7 +53,7 @@ pub(super) fn with_ascii_classes(source: &str) -> Cow<'_, str> {
             other => pattern.extend(std::iter::once('\\').chain(other)),
         }
     }
-    Cow::Owned(pattern)
+    pattern
 }
 
 /// A size as texts print it: a number, perhaps with thousands separators, and a unit.

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use aho_corasick::{AhoCorasick, Match, MatchKind};
 
 use super::discussion::{is_discussion, is_request};
+use super::document::{self, Document};
 use super::facts::{Facts, Severity};
 use super::family::{FAMILIES, LAST_RESORTS, counts_at};
 use super::job::FailureAt;
@@ -41,6 +42,8 @@ pub(crate) struct Found {
     pub(crate) later: usize,
     /// The failure is only mentioned in a sentence, not printed by a program.
     pub(crate) is_prose: bool,
+    /// The failure is quoted in a document.
+    pub(crate) document: Option<Document>,
     /// The line in the input of an earlier failure that the program survived.
     pub(crate) survived: Option<usize>,
     /// A process table near the failure that shows what holds the memory.
@@ -82,8 +85,10 @@ pub(crate) fn failures(log: &Log) -> Option<Found> {
     drop_titles(log, &mut readings);
     let survived = survived(log, &readings);
     let is_discussion = is_discussion(log);
+    let documents = documents(log, &readings);
+    let document = |line: usize| documents.iter().find(|(at, _)| *at == line).map(|&(_, document)| document);
     let is_prose = |(line, family, facts): &Reading| {
-        if is_discussion {
+        if is_discussion || document(*line).is_some() {
             return true;
         }
         let line = log.line(*line);
@@ -140,10 +145,25 @@ pub(crate) fn failures(log: &Log) -> Option<Found> {
         index: readings[best].0,
         later,
         is_prose: is_deciding_prose,
+        document: document(readings[best].0),
         survived: survived.map(|index| readings[index].2.line),
         holders: readings.iter().map(|(_, _, facts)| facts).find(|facts| shows_holder(facts)).cloned(),
         failures: failures.map(|&(line, _, _)| FailureAt { line }).collect(),
     })
+}
+
+/// The lines of readings that a document only quotes.
+fn documents(log: &Log, readings: &[Reading]) -> Vec<(usize, Document)> {
+    /// A document quotes a few errors; a log with more of them is a log.
+    const MOST_QUOTED: usize = 40;
+    if readings.len() > MOST_QUOTED {
+        return Vec::new();
+    }
+    readings
+        .iter()
+        .filter(|(_, _, facts)| facts.is_failure())
+        .filter_map(|(line, _, facts)| Some((*line, document::around(log, *line, facts)?)))
+        .collect()
 }
 
 /// Whether a framework's own message with its figures stands against figures in words of no framework.

@@ -185,8 +185,10 @@ fn triton(situation: &Situation<'_>) -> Vec<Fix> {
     // Each halving of a side, and of the stages, halves the tile.
     let halvings = ratio.log2().ceil().clamp(1.0, 4.0) as u32;
     let (rows, columns) = (128 >> halvings.div_ceil(2), 128 >> (halvings / 2));
+    let count =
+        if halvings == 1 { "once".to_owned() } else { format!("{halvings} times, alternating between them") };
     let tiles = Fix::new(format!(
-        "use smaller tiles: the kernel needs {ratio:.1} times the shared memory of a block, so halve BLOCK sizes {halvings} times in all, with one stage"
+        "use smaller tiles: the kernel needs {ratio:.1} times the shared memory that a block can have, so halve the BLOCK sizes {count}, and use one stage"
     ))
     .command(format!("triton.Config({{'BLOCK_M': {}, 'BLOCK_N': {}}}, num_stages=1)", rows.max(16), columns.max(16)));
     let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
@@ -197,6 +199,32 @@ fn triton(situation: &Situation<'_>) -> Vec<Fix> {
         fixes.push(
             Fix::new("use more and smaller heads: the tile holds a whole head, and no GPU has shared memory for one of several hundred elements")
                 .command("headdim=64   (or 128; d_state=128)"),
+        );
+    }
+    // Options of a kernel are for its author; others choose code that does not use it.
+    if says(&["InductorError", "torch/_inductor", "torch\\_inductor", "torch.compile", "inductor"]) {
+        fixes.push(
+            Fix::new("keep torch.compile from fusing so much into one kernel: run the function that fails without it")
+                .command("@torch.compiler.disable   (or for all: torch._inductor.config.max_fusion_size = 8)"),
+        );
+        return fixes;
+    }
+    let is_author = says(&["@triton.", "tl.load", "triton.Config", "BLOCK_", "num_warps", "tl.dot"]);
+    if !is_author && says(&["from_pretrained", "AutoModel", "transformers", "outputs = ", "pipeline("]) {
+        fixes.push(
+            Fix::new("use PyTorch's attention instead of the model's Triton kernel")
+                .command("AutoModel.from_pretrained(…, attn_implementation=\"eager\")"),
+        );
+        fixes.push(
+            Fix::new("or uninstall Triton, if the model falls back to PyTorch without it")
+                .command("pip uninstall triton"),
+        );
+        return fixes;
+    }
+    if !is_author && says(&["site-packages", "dist-packages"]) {
+        fixes.push(
+            Fix::new("update Triton and the package that has the kernel: newer versions choose tiles that fit this GPU")
+                .command("pip install --upgrade triton PACKAGE"),
         );
     }
     fixes.push(tiles);

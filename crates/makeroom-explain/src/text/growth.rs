@@ -71,7 +71,7 @@ static END: LazyLock<Regex> = LazyLock::new(|| {
 static NO_REPORT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?ix)
-        \bno \s longer\b | \bused \s to\b | \b(?:does|do|did)(?:n['’]t|\snot) \s (?:grow|increase|leak|rise)\b | \b(?:not|no|without|any) \s (?:a \s)? (?:\w+\s)? leaks?\b | \bfix(?:es|ed)\b | ^\W*(?:\[[^\]]*\]\s*)?(?:fix|add|avoid|prevent|reduce)\b | \b(?:resolves?|solves?|prevents?|avoids?|reduces?) \s | \b(?:resolved|solved)\b
+        \bno \s longer\b | \b(?:possible|potential|suspected) \s (?:\w+ \s){0,2} (?:memory|vram|ram) \s leak | \bused \s to\b | \b(?:does|do|did)(?:n['’]t|\snot) \s (?:grow|increase|leak|rise)\b | \b(?:not|no|without|any) \s (?:a \s)? (?:\w+\s)? leaks?\b | \bfix(?:es|ed)\b | ^\W*(?:\[[^\]]*\]\s*)?(?:fix|add|avoid|prevent|reduce)\b | \b(?:resolves?|solves?|prevents?|avoids?|reduces?) \s | \b(?:resolved|solved)\b
       | \b(?:may|might|could|can|would|will|should|if|whether|in \s case|to \s see) \b [^,]{0,60} \b(?:grow\w*|increas\w*|leak\w*|accumulat\w*|rise|keeps?|not)\b | \bexpected\b (?: \s (?:and|behaviou?r) | \W*$) | \b(?:linear(?:ly)?|quadratic(?:ally)?|proportional\w*|exponentially \s with) \b
       | \bwith \s (?:the \s | larger \s | longer \s | increasing \s)? (?:batch|sequence|context|prompt|input|resolution|model|image \s size|image \s resolution|size|length|number \s of \s (?:tokens|layers|gpus|images|points|workers|classes))\b | \bincrease \s (?:the \s | your \s)? (?:\w+\s){0,2} (?:memory|swap|ram) | \b(?:checks?|ensures?|verif\w+|asserts?) \s that\b | \bper \s (?:token|layer|parameter|gpu)\b
       | 如何|修复|解决了|公式|会增加多少 | \bloss \s (?:goes|increases|grows)

@@ -227,6 +227,21 @@ pub(crate) fn list_holders(situation: &Situation<'_>) -> Fix {
                 .command("npu-smi info");
         }
     }
+    // Programs on graphics interfaces run on any maker's GPU.
+    if is_graphics(situation) {
+        match environment.system {
+            System::Windows => {
+                return Fix::new(
+                    "close the programs that hold GPU memory (Task Manager > Details > Select columns > Dedicated GPU memory)",
+                );
+            }
+            System::Linux => {
+                return Fix::new("list the processes that have a GPU open, and stop those that are yours")
+                    .command("sudo fuser -v /dev/dri/* /dev/nvidia*");
+            }
+            _ => {}
+        }
+    }
     match (environment.system, environment.maker) {
         (System::Windows | System::Wsl, Maker::Nvidia) => Fix::new(
             "list the processes on the GPU and close the ones you do not need (browser, games, other Python)",
@@ -241,6 +256,12 @@ pub(crate) fn list_holders(situation: &Situation<'_>) -> Fix {
         }
         _ => advice::list_holders(environment.maker),
     }
+}
+
+/// Whether the program draws through a graphics interface, and the text does not name an NVIDIA GPU's tools.
+pub(crate) fn is_graphics(situation: &Situation<'_>) -> bool {
+    ["vulkan", "direct3d", "opengl", "unreal", "wgpu"].contains(&situation.facts.framework)
+        && !situation.settings.mentions("nvidia-smi")
 }
 
 /// The command that shows whether the GPU is in use before the program starts.

@@ -4,14 +4,17 @@
 mod limits;
 mod runtimes;
 
+use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
 use makeroom_core::Bytes;
 use regex::Regex;
 
 use super::environment::System;
+use super::facts::Statement;
 use super::figures::pattern;
 use super::fixes::is_without_cuda;
+use super::language::Language;
 use super::own_code::is_own_code;
 use super::programs::Work;
 use super::situation::Situation;
@@ -25,10 +28,20 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
     if says(&["/dev/shm", "shm_open", "shm-size", "nccl-shm", "torch_", "shared memory", "bus error"]) {
         return shared_memory(situation);
     }
+    let is_pinned = |statement: &Statement| {
+        statement.cause == Cause::HostMemory
+            && ["pinned host memory", "pins host memory", "pin host memory"]
+                .iter()
+                .any(|words| statement.summary.contains(words))
+    };
+    if situation.facts.statements.iter().any(is_pinned) {
+        return pinned(situation);
+    }
     if says(&[
         "pinned",
-        "cudahostalloc",
-        "cudamallochost",
+        "hostalloc",
+        "mallochost",
+        "allochost",
         "cuda_host",
         "page-locked",
         "hostregister",
@@ -266,7 +279,12 @@ fn is_data_loading(situation: &Situation<'_>) -> bool {
 fn shared_memory(situation: &Situation<'_>) -> Vec<Fix> {
     let settings = situation.settings;
     let mut fixes = Vec::new();
-    if ["kubectl", "kubelet", "kubernetes", "pod/", "kubeflow"].iter().any(|mark| settings.mentions(mark)) {
+    let is_docker =
+        ["docker", "container", "podman", "--shm-size", "--ipc"].iter().any(|mark| settings.mentions(mark));
+    if limits::is_slurm(situation) && !is_docker {
+        // Files in /dev/shm count against the job's memory.
+        fixes.extend(limits::steps(situation));
+    } else if limits::is_pod(situation) || settings.mentions("kubeflow") {
         fixes.push(
             Fix::new("mount a memory volume at /dev/shm: pods get 64 MB by default")
                 .command("volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: 8Gi}}]"),
@@ -304,7 +322,14 @@ fn pinned(situation: &Situation<'_>) -> Vec<Fix> {
             Fix::new("keep the pool in device memory: unified memory makes XLA pin host memory for it")
                 .command(situation.environment.export("TF_FORCE_UNIFIED_MEMORY=0")),
         );
-    } else if is_own_code(facts) || !is_data_loading(situation) && !situation.settings.mentions("torch") {
+    } else if situation.settings.mentions("pin_memory") || is_data_loading(situation) {
+        fixes.push(Fix::new("load data without pinning it").command("DataLoader(…, pin_memory=False)"));
+    } else if situation.language == Language::Python && !situation.settings.mentions("torch") {
+        // Who runs a Python program does not write its copies.
+        fixes.push(Fix::new(
+            "let the program keep less on the host at once: fewer jobs, classes or images in parallel, starting with 1",
+        ));
+    } else if is_own_code(facts) || !situation.settings.mentions("torch") {
         fixes.push(
             Fix::new("copy through one pinned buffer of 64 MiB instead of pinning all the data")
                 .command("cudaMallocHost(&staging, 64 << 20);"),
@@ -358,8 +383,35 @@ fn page_file(situation: &Situation<'_>) -> Fix {
     .command(format!("Initial size = Maximum size = {}", size * 1024))
 }
 
+/// A machine whose OOM killer chooses a process of this size as the largest is a small board. Smaller ones are killed on
+/// any machine, when the large ones are protected or gone.
+const SMALL_PROCESS: RangeInclusive<Bytes> = Bytes::mib(16)..=Bytes::mib(256);
+
+/// Whether the machine is a small board or a controller, whose flash is too small for swap.
+fn is_small_board(situation: &Situation<'_>) -> bool {
+    ["openbmc", "raspberry", "buildroot", "openwrt", "busybox", "armv6l", "armv7l", "esp32", "yocto"]
+        .iter()
+        .any(|words| situation.settings.mentions(words))
+        || situation.settings.mentions("Killed process")
+            && !["cgroup", "docker", "container", "nvidia", "cuda", "x86"]
+                .iter()
+                .any(|words| situation.settings.mentions(words))
+            && situation
+                .facts
+                .statements
+                .iter()
+                .find_map(|statement| statement.bytes)
+                .is_some_and(|held| SMALL_PROCESS.contains(&held))
+}
+
 /// Swap for the memory that the process had.
 fn swap(situation: &Situation<'_>) -> Fix {
+    if is_small_board(situation) {
+        return Fix::new(
+            "swap to compressed RAM, which needs no disk, and look for the process that fills the rest",
+        )
+        .command("modprobe zram && zramctl --size 64M /dev/zram0 && mkswap /dev/zram0 && swapon /dev/zram0");
+    }
     let is_board = situation.environment.system == System::Jetson;
     let usual = if is_board { 8 } else { 16 };
     let size = needed(situation).map_or(usual, |held| gigabytes(held).min(128));

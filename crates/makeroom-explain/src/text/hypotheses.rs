@@ -38,6 +38,9 @@ pub(crate) fn add(findings: &mut Vec<Finding>, situation: &Situation<'_>) {
     let is_host = (is_killed || findings.first().is_some_and(|finding| finding.cause == Cause::HostMemory))
         && !DEVICE_WORDS.iter().any(|words| situation.settings.mentions(words));
     for (cause, summary) in general(situation) {
+        if situation.facts.ruled_out.contains(&cause) {
+            continue;
+        }
         if is_host && cause != Cause::HostMemory {
             continue;
         }
@@ -252,9 +255,29 @@ fn is_small(situation: &Situation<'_>) -> bool {
     facts.request.is_some_and(|request| request < SMALL) && !is_known && situation.is_at_start()
 }
 
+/// The check for a program on a graphics interface, which runs on any maker's GPU.
+fn check_graphics(cause: Cause, system: System) -> Option<Fix> {
+    let is_own = matches!(cause, Cause::LiveDataFillsDevice | Cause::Leak);
+    match system {
+        System::Windows if is_own => {
+            Some(Fix::new("Task Manager > Performance > GPU shows dedicated memory at its limit"))
+        }
+        System::Linux if is_own => Some(
+            Fix::new("the heap's usage reaches its budget while only this program runs")
+                .command("vulkaninfo | grep -iE 'heap|budget|usage'"),
+        ),
+        _ => None,
+    }
+}
+
 /// The check that decides a hypothesis.
 fn check(cause: Cause, situation: &Situation<'_>) -> Option<Fix> {
     let environment = situation.environment;
+    if holders::is_graphics(situation)
+        && let Some(check) = check_graphics(cause, environment.system)
+    {
+        return Some(check);
+    }
     let total = match environment.maker {
         _ if environment.device == Device::Tpu => "tpu-info",
         _ if environment.device == Device::Npu => "npu-smi info",

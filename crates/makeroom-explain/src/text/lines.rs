@@ -70,7 +70,7 @@ static LEVEL: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b(?:WARNING|ERROR|IN
 /// A line of source code or of a patch that mentions the error.
 static SOURCE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?x) ^\s*(?:[+-]\s*)?(?: except\b | catch\b | raise\s+\w | throw\s | assert\b | def\s | elif\b | if\b.{0,120}[:{)]\s*$ | if\s*\(.{0,120}\{.*\}\s*$ | //\s | /\*|\*\s | return\s | import\s | from\s+\w+\s+import | class\s+\w+.*:\s*$ | print\(|log(?:ger|ging)?\.\w+\( | case\s | (?:pub|fn|let|const|static|Err|Ok)\b.*[{;(]\s*$ )
+        r"(?x) ^\s*(?:[+-]\s*)?(?: except\b | catch\b | raise\s+\w | throw\s | assert\b | def\s | elif\b | if\b.{0,120}[:{)]\s*$ | if\s*\(.{0,120}\{.*\}\s*$ | //\s | /\*|\*\s | return\s | import\s | from\s+\w+\s+import | class\s+\w+.*:\s*$ | f?printf\(|print\(|log(?:ger|ging)?\.\w+\( | console\.\w+\( | LOG\(\w+\)\s*<< | (?:std::)?c(?:err|out)\s*<< | \#define\s | with\s+pytest\.raises\( | self\.assert\w+\( | case\s | (?:pub|fn|let|const|static|Err|Ok)\b.*[{;(]\s*$ )
       | => \s* \{ \s* $ | ^\s*\+\s.*\bmemory\b
       | \btest_\w+ .* \b(?:PASSED|ok)\b
         ",

@@ -38,6 +38,8 @@ struct Line {
     start: usize,
     end: usize,
     number: usize,
+    /// Markdown's marks enclosed the whole line.
+    is_marked: bool,
 }
 
 /// The lines around an anchor that the same writer wrote.
@@ -114,8 +116,11 @@ impl Log {
 
     fn push(&mut self, line: &str, number: usize) {
         let start = self.text.len();
-        self.text.push_str(unquoted(unboxed(clipped(line, LONGEST_LINE))).trim_end());
-        self.lines.push(Line { start, end: self.text.len(), number });
+        let boxed = unboxed(clipped(line, LONGEST_LINE));
+        let clean = unquoted(boxed).trim_end();
+        let is_marked = !clean.trim().is_empty() && is_marked(boxed);
+        self.text.push_str(clean);
+        self.lines.push(Line { start, end: self.text.len(), number, is_marked });
         self.text.push('\n');
     }
 
@@ -132,6 +137,11 @@ impl Log {
     /// A line, prefix included.
     pub(crate) fn line(&self, index: usize) -> &str {
         self.lines.get(index).map_or("", |line| &self.text[line.start..line.end])
+    }
+
+    /// Whether Markdown's marks enclosed a line: it was bold or code.
+    pub(crate) fn is_marked(&self, index: usize) -> bool {
+        self.lines.get(index).is_some_and(|line| line.is_marked)
     }
 
     /// Where a line begins in [`Log::text`].
@@ -270,6 +280,17 @@ fn unquoted(line: &str) -> &str {
         }
     }
     line
+}
+
+/// Whether a whole line is bold or code.
+fn is_marked(line: &str) -> bool {
+    let trimmed = line.trim().trim_end_matches([':', '.']);
+    ["**", "__", "`"].iter().any(|mark| {
+        trimmed.len() > 2 * mark.len()
+            && trimmed.starts_with(mark)
+            && trimmed.ends_with(mark)
+            && !trimmed.starts_with("```")
+    })
 }
 
 /// A line shorter than this was not cut at a column.

@@ -4,6 +4,7 @@
 //! boundaries.rs     offsets that do not split a character
 //! log.rs            clean lines, grouped by writer; stream/ condenses logs that are larger than memory
 //! lines.rs          what kind of line: a program's error or a person's sentence, handled or not
+//! document.rs       whether an error is quoted in a guide, a changelog or a message with placeholders
 //! discussion.rs     whether a text discusses memory: a request, a question, a change, release notes
 //! family.rs         the list of formats; families/ has one file each
 //! find.rs           the failure that decides, the rest counted; job.rs names the ranks
@@ -30,6 +31,7 @@ mod call;
 mod context;
 mod cured;
 mod discussion;
+mod document;
 mod environment;
 mod facts;
 mod families;

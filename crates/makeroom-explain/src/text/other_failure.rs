@@ -24,6 +24,20 @@ pub(crate) struct OtherFailure {
     pub(crate) fixes: Vec<Fix>,
     /// It is a known failure, or an exception that never follows from another failure.
     pub(crate) is_definite: bool,
+    /// A lack of memory can be its reason too, and the text does not say so.
+    pub(crate) is_reason_open: bool,
+}
+
+/// Browsers drop contexts after a driver reset, with too many of them, and for lack of memory, and print none of it.
+const LOST_CONTEXT: &str = "the browser lost its graphics context without printing the reason";
+
+impl OtherFailure {
+    /// Whether the CUDA context is gone after this failure, so that later calls fail too, whatever they report.
+    pub(crate) fn breaks_context(&self) -> bool {
+        const BREAKING: [&str; 4] =
+            ["a kernel crashed", "illegal memory access", "misaligned address", "failed inside a kernel"];
+        BREAKING.iter().any(|words| self.what.contains(words))
+    }
 }
 
 /// A failure and its remedy.
@@ -96,6 +110,18 @@ const KNOWN: &[Known] = &[
         what: "the GPU or its driver stopped the program (device lost, page fault or timeout)",
         action: "update the driver, and look for the kernel or shader that hangs or reads out of bounds",
         command: Some("sudo dmesg | grep -iE 'xid|amdgpu|i915'"),
+    },
+    Known {
+        words: r"(?i)CONTEXT_LOST_WEBGL|\bwebglcontextlost\b|\bwebgl2? context (?:was |is |has been )?lost\b|\bGPUDevice\b.{0,30}\blost\b|\bWebGPU device (?:was |is )?lost\b|\bGPU device lost\b",
+        what: LOST_CONTEXT,
+        action: "look at the browser's own account of its GPU process, and close other tabs that draw",
+        command: Some("chrome://gpu   (Firefox: about:support > Graphics)"),
+    },
+    Known {
+        words: r"(?i)\bNo device available for decoder\b|\bDevice (?:setup|creation) failed(?: for (?:de|en)coder\b.{0,60})?\W{1,4}(?:-12|Cannot allocate memory)|\bNo VA display found\b|Failed to initiali[sz]e VAAPI|\bvaInitialize\b.{0,40}\b(?:fail|error)",
+        what: "FFmpeg found no usable device for hardware decoding, for which it also returns -12 (Cannot allocate memory),",
+        action: "use the decoder of this machine's GPU: VAAPI is for Intel and AMD, CUDA for NVIDIA",
+        command: Some("vainfo; ffmpeg -hwaccels; ffmpeg -hwaccel cuda -i INPUT …"),
     },
     Known {
         words: r"Watchdog caught collective operation timeout|NCCL .{0,80}timed? ?out|collective operation timeout|Heartbeat monitor timed out|Socket Timeout|Timed out waiting .{0,40}clients",
@@ -219,6 +245,7 @@ pub(crate) fn find(log: &Log) -> Option<OtherFailure> {
             quote: log.line(index).to_owned(),
             fixes,
             is_definite: true,
+            is_reason_open: known.what == LOST_CONTEXT,
         });
     }
     let (index, name) = exception?;
@@ -229,6 +256,7 @@ pub(crate) fn find(log: &Log) -> Option<OtherFailure> {
         line: log.number(index),
         quote: log.line(index).to_owned(),
         fixes: Vec::new(),
+        is_reason_open: false,
     })
 }
 
@@ -290,6 +318,7 @@ pub(crate) fn minor(log: &Log) -> Option<OtherFailure> {
         quote: log.line(index).to_owned(),
         fixes,
         is_definite: false,
+        is_reason_open: false,
     };
     (0..log.len().min(LINES_SEARCHED)).find_map(|index| {
         let line = clipped(log.line(index), LONGEST_LINE);
@@ -348,6 +377,16 @@ mod tests {
             ),
             ("vk::Queue::submit: ErrorDeviceLost", "device lost"),
             ("Memory access fault by GPU node-1 on address 0x7f00. Reason: Page not present", "page fault"),
+            ("WebGL: CONTEXT_LOST_WEBGL: loseContext: context lost", "lost its graphics context"),
+            ("Uncaught: WebGPU device was lost, reason: unknown", "lost its graphics context"),
+            (
+                "[AVHWDeviceContext @ 0x55] No VA display found for device /dev/dri/renderD128.",
+                "hardware decoding",
+            ),
+            (
+                "Device setup failed for decoder on input stream #0:1 : Cannot allocate memory",
+                "hardware decoding",
+            ),
             ("Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000", "same GPU"),
         ] {
             let other = find(&Log::new(text)).unwrap_or_else(|| panic!("{text}"));

@@ -21,7 +21,7 @@ const SMALL_SEGMENT: u64 = 2 << 20;
 /// recording is damaged and blocks overlap.
 #[derive(Clone, Copy, Debug)]
 pub enum Part {
-    /// Nobody's.
+    /// Free memory.
     Unused {
         /// Where it begins.
         from: u64,

@@ -81,7 +81,7 @@ static PINNED_CALL: LazyLock<Regex> =
 /// Words for pinned memory in a line of the program.
 static PINNED_SOURCE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"pin_memory ?= ?True|\.pin_memory\(|\bcudaHostAlloc\b|CachingHostAllocator|\bcuda?HostRegister\b|\bcuMemHostRegister\b",
+        r"pin_memory ?= ?True|\bpin_memory\(|\bpagelocked_\w+\(|alloc_pinned_memory|\bcudaHostAlloc\b|CachingHostAllocator|\bcuda?HostRegister\b|\bcuMemHostRegister\b",
     )
 });
 /// Words that make pinned memory thinkable.
@@ -173,6 +173,8 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             Certainty::Possible,
             "The log mentions pinned memory or asynchronous copies: the driver returns the same error when it cannot pin host memory.",
         );
+    } else if let Some(used) = empty_in_table(passage).filter(|_| facts.request.is_none()) {
+        facts.state(Cause::HostMemory, Certainty::Possible, empty_device(used));
     } else if CONTEXT_CALL.is_match(line) && line.contains("nvenc") {
         // Each encoder opens its own context, so the holder may be the same program.
         facts.state(
@@ -201,6 +203,24 @@ fn full_in_table(passage: &Passage<'_>) -> Option<DeviceUse> {
     let table = smi_table::tables(passage.all()).into_iter().next()?;
     let first = *table.devices.first()?;
     (table.processes.is_empty() && first.used.share_of(first.total) >= FULL).then_some(first)
+}
+
+/// A device with at most this share in use is empty.
+const EMPTY: f64 = 0.1;
+
+/// The only device of a table around the error, where nothing is on it.
+pub(super) fn empty_in_table(passage: &Passage<'_>) -> Option<DeviceUse> {
+    let table = smi_table::tables(passage.all()).into_iter().next()?;
+    let &[only] = table.devices.as_slice() else { return None };
+    (only.used.share_of(only.total) <= EMPTY).then_some(only)
+}
+
+/// An error of the driver on a device that is shown to be empty.
+pub(super) fn empty_device(used: DeviceUse) -> String {
+    format!(
+        "The table in this log shows only {} of {} in use on the GPU. The driver returns the same error when it cannot pin host memory for a copy.",
+        used.used, used.total
+    )
 }
 
 #[cfg(test)]

@@ -13,11 +13,11 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::text::facts::{Facts, Resource};
+use crate::text::facts::{Facts, Resource, Statement};
 use crate::text::family::Family;
-use crate::text::figures::{find_size, pattern};
+use crate::text::figures::{binary_size, find_size, pattern};
 use crate::text::log::Passage;
-use crate::{Cause, Certainty};
+use crate::{Cause, Certainty, Fix};
 
 pub(crate) const FAMILY: Family = Family {
     anchors: &[
@@ -91,6 +91,9 @@ fn read_nccl(passage: &Passage<'_>) -> Option<Facts> {
     }
     let mut facts = Facts::new("nccl", Resource::Device, passage);
     facts.request = passage.onward().take(4).find_map(|line| find_size(&NCCL_REQUEST, line));
+    if let Some(cache) = cache_of_pytorch(passage) {
+        facts.statements.push(cache);
+    }
     facts.lead(
         Cause::NonFrameworkOverhead,
         "NCCL found no memory for its buffers, which it allocates outside the framework's pool; the log does not show what holds the rest.",
@@ -98,11 +101,77 @@ fn read_nccl(passage: &Passage<'_>) -> Option<Facts> {
     Some(facts)
 }
 
+/// PyTorch's cache where a text shows that it is far larger than live memory. NCCL allocates outside PyTorch's pool and
+/// cannot use it.
+fn cache_of_pytorch(passage: &Passage<'_>) -> Option<Statement> {
+    /// A cache this many times live memory is not needed.
+    const FAR_MORE: f64 = 1.5;
+    static FIGURES: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"(?i)located(?: memory)?[ =:]{1,3}([\d.]+)(?: ?[-–] ?[\d.]+)? ?([GM])(?:i?B)?\b[^\n]{0,40}?\breserved(?: memory)?[ =:]{1,3}([\d.]+)(?: ?[-–] ?[\d.]+)? ?([GM]?)(?:i?B)?\b",
+        )
+    });
+    static TOLD: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"(?i)\b(?:caching allocator|pytorch['’]?s? cache|cached memory|reserved memory|the cache|the pool)\b[^.\n]{0,60}\b([2-9]|\d+\.\d+|[1-9]\d)(?: ?[x×]| times)",
+        )
+    });
+    let fixes = || {
+        vec![
+            Fix::new("let PyTorch's cache shrink: expandable segments reuse freed memory for any size, and blocks go back to the driver above this share")
+                .command("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True,garbage_collection_threshold:0.7"),
+            Fix::new("keep part of the GPU out of PyTorch's pool, for NCCL")
+                .command("torch.cuda.set_per_process_memory_fraction(0.9)"),
+            Fix::new("release the cache before the first collective creates its communicators")
+                .command("torch.cuda.empty_cache()"),
+        ]
+    };
+    let figures = passage.all().find_map(|line| {
+        let found = FIGURES.captures(line)?;
+        let live = binary_size(&found[1], &found[2])?;
+        let unit = if found[4].is_empty() { &found[2] } else { &found[4] };
+        Some((live, binary_size(&found[3], unit)?))
+            .filter(|(live, reserved)| *reserved > live.scaled(FAR_MORE))
+    });
+    if let Some((live, reserved)) = figures {
+        let summary = format!(
+            "PyTorch's cache holds {reserved} from the driver although only {live} is live; NCCL allocates outside that pool and finds nothing left."
+        );
+        let stated =
+            Statement::new(Cause::CacheHeldByFramework, Certainty::Likely, summary).mended_by(fixes());
+        return Some(Statement { bytes: Some(reserved - live), ..stated });
+    }
+    passage.all().find(|line| TOLD.is_match(line)).map(|_| {
+        let summary = "The text says that PyTorch's cache holds several times its live memory; NCCL allocates outside that pool and finds nothing left.";
+        Statement::new(Cause::CacheHeldByFramework, Certainty::Likely, summary).mended_by(fixes())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::text::find::facts_in;
     use makeroom_core::Bytes;
+
+    #[test]
+    fn a_cache_of_several_times_the_live_memory_is_named() {
+        for rest in [
+            "step 40 allocated=21.5G reserved=66.0G",
+            "mem: allocated: 21.5 GiB, max allocated: 30 GiB, reserved: 66.0 GiB",
+            "live tensors are small, but the caching allocator holds 3.1x that",
+        ] {
+            let text = format!("{rest}\nnode1:77:91 [0] NCCL WARN Cuda failure 2 'out of memory'");
+            let facts = facts_in(&text).unwrap();
+            let stated = &facts.statements[0];
+            assert_eq!(
+                (stated.cause, stated.certainty),
+                (Cause::CacheHeldByFramework, Certainty::Likely),
+                "{text}"
+            );
+        }
+        let text = "allocated=61.5G reserved=66.0G\nnode1:77:91 [0] NCCL WARN Cuda failure 2 'out of memory'";
+        assert_eq!(facts_in(text).unwrap().statements[0].cause, Cause::NonFrameworkOverhead);
+    }
 
     #[test]
     fn a_status_alone_decides_nothing() {

@@ -15,11 +15,12 @@ use std::sync::LazyLock;
 use makeroom_core::Bytes;
 use regex::Regex;
 
-use crate::text::facts::{Facts, Resource};
+use super::cuda_driver::{empty_device, empty_in_table};
+use crate::text::facts::{Facts, Resource, Statement};
 use crate::text::family::Family;
 use crate::text::figures::{captured_size, pattern};
 use crate::text::log::Passage;
-use crate::{Cause, Certainty};
+use crate::{Cause, Certainty, Fix};
 
 pub(crate) const FAMILY: Family = Family {
     anchors: &[
@@ -79,6 +80,12 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
                 Certainty::Likely,
                 "CuPy could not allocate pinned host memory. The GPU's memory is not involved.",
             );
+        } else if let Some(used) = empty_in_table(passage) {
+            let staged = Fix::new("copy the array to the GPU in parts: CuPy stages a copy in pinned host memory of the same size")
+                .command("for i in range(0, len(x), rows): gpu[i:i + rows] = cupy.asarray(x[i:i + rows])   (rows = len(x) // 8)");
+            let conclusion = Statement::new(Cause::HostMemory, Certainty::Possible, empty_device(used));
+            facts.statements.push(conclusion.mended_by(vec![staged]));
+            facts.ruled_out.push(Cause::OtherProcesses);
         }
     } else {
         return None;

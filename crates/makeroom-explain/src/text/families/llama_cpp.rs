@@ -25,12 +25,12 @@ use makeroom_core::{Bytes, DeviceIndex};
 use regex::Regex;
 
 use super::llama_cpp_account::{read_account, state_buffer};
-use crate::text::facts::{Facts, Resource, Severity};
+use crate::text::facts::{Facts, Resource, Severity, Statement};
 use crate::text::family::Family;
 use crate::text::figures::{binary_size, captured_number, captured_size, pattern};
 use crate::text::log::Passage;
 use crate::text::searched::contains_ignoring_case;
-use crate::{Cause, Certainty};
+use crate::{Cause, Certainty, Fix};
 
 pub(crate) const FAMILY: Family = Family {
     anchors: &[
@@ -159,9 +159,35 @@ fn read_line(passage: &Passage<'_>) -> Option<Facts> {
         facts.severity = Severity::Warning;
         return Some(facts);
     }
+    if facts.request.is_none() && pins_the_model(passage) {
+        facts.statements.push(
+            Statement::leading(
+                Cause::HostMemory,
+                "No layer is on the GPU, and without memory mapping llama.cpp loads the model into pinned host memory: the driver returns this error when it cannot pin that much, as under WSL.",
+            )
+            .mended_by(vec![
+                Fix::new("load the model into ordinary memory instead of pinned memory")
+                    .command("export GGML_CUDA_NO_PINNED=1"),
+                Fix::new("map the model file into memory: remove this option").command("--no-mmap"),
+                Fix::new("under WSL: give it more memory in %UserProfile%\\.wslconfig, then run `wsl --shutdown`")
+                    .command("[wsl2]\nmemory=24GB"),
+            ]),
+        );
+        return Some(facts);
+    }
     read_account(&mut facts, passage);
     state_buffer(&mut facts, passage);
     Some(facts)
+}
+
+/// Whether the program keeps the whole model in pinned host memory: no mapping of the file, and no layer on the GPU.
+fn pins_the_model(passage: &Passage<'_>) -> bool {
+    static LAYERS: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(r"(?i)(?:-ngl|--n-gpu-layers|--gpu-layers|n_gpu_layers)[ =]+[1-9-]|offload(?:ed|ing) [1-9]")
+    });
+    let says = |words: &str| passage.all().any(|line| contains_ignoring_case(line, words));
+    (says("--no-mmap") || says("use_mmap=False") || says("CUDA_Host"))
+        && !passage.all().any(|line| LAYERS.is_match(line))
 }
 
 /// A line that any CUDA program may print is this family's when its neighbors are.

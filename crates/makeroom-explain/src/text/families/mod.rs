@@ -40,4 +40,5 @@ pub(super) mod vgpu;
 pub(super) mod vllm;
 pub(super) mod vllm_budget;
 mod vllm_running;
+pub(super) mod vulkan_heaps;
 pub(super) mod wordings;

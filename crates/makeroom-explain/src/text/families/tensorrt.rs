@@ -24,7 +24,9 @@ use regex::Regex;
 
 use crate::text::facts::{Facts, Resource, Severity, Statement};
 use crate::text::family::Family;
-use crate::text::figures::{binary_size, captured_number, captured_size, find_size, pattern, size};
+use crate::text::figures::{
+    binary_size, captured_number, captured_size, find_size, mixed_pattern, pattern, size,
+};
 use crate::text::log::Passage;
 use crate::text::searched::contains_ignoring_case;
 use crate::{Cause, Certainty, Fix};
@@ -90,15 +92,18 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         state_workspace(&mut facts, size(&found[1], "B")?, size(&found[2], "B")?);
         return Some(facts);
     }
-    if let Some(found) = TACTIC.captures(line) {
-        facts.severity = Severity::Warning;
-        (facts.request, facts.free) = (binary_size(&found[1], &found[2]), binary_size(&found[3], &found[4]));
-        skip_tactic(&mut facts);
-        return Some(facts);
-    }
-    // The paste lost the figures; the builder continues all the same.
-    if contains_ignoring_case(line, "insufficient to use tactic") {
-        facts.severity = Severity::Warning;
+    let tactic = TACTIC.captures(line);
+    // The paste may have lost the figures.
+    if tactic.is_some() || contains_ignoring_case(line, "insufficient to use tactic") {
+        if let Some(found) = tactic {
+            (facts.request, facts.free) =
+                (binary_size(&found[1], &found[2]), binary_size(&found[3], &found[4]));
+        }
+        // Without any tactic left the build fails, and the text says so.
+        if !is_build_failed(passage) {
+            facts.severity = Severity::Warning;
+            skip_tactic(&mut facts, passage);
+        }
         return Some(facts);
     }
     if GAVE_UP.is_match(line) {
@@ -119,7 +124,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if SKIPPED.is_match(line) {
         facts.severity = Severity::Warning;
         facts.request = SKIPPED.captures(line).and_then(|found| captured_number(&found, 1)).map(skipped_size);
-        skip_tactic(&mut facts);
+        skip_tactic(&mut facts, passage);
         return Some(facts);
     }
     // The allocator's error and the size that it could not get stand on neighboring lines.
@@ -135,11 +140,28 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     Some(facts)
 }
 
+/// Whether the text says that the build failed, in the words of a tool or of a person.
+fn is_build_failed(passage: &Passage<'_>) -> bool {
+    static FAILED: LazyLock<Regex> = LazyLock::new(|| {
+        mixed_pattern(
+            r"(?i)\bbuild(?:ing)?\b(?: the)?(?: (?:engine|serialized network))?(?: file)?(?: \w+){0,2} (?:fail(?:s|ed|ure)|aborted|stopped|died|crashed|was killed)|\b(?:fail(?:s|ed)|unable|could not|cannot) (?:to )?(?:build|create|serialize)\b.{0,24}\b(?:engine|network|plan)|\bengine (?:build|creation|generation)\b.{0,16}\bfailed|failed to (?:build|create) (?:the )?(?:\w+ )?engine|构建.{0,16}失败|生成.{0,16}失败|転換.{0,8}失敗|ビルド.{0,8}失敗|빌드.{0,8}실패|(?-i:^Killed\b)|core dumped|'NoneType' object has no attribute '(?:serialize|create_execution_context)'",
+        )
+    });
+    passage.all().any(|line| FAILED.is_match(line))
+}
+
 /// The builder goes on with another tactic, which may be slower.
-fn skip_tactic(facts: &mut Facts) {
+fn skip_tactic(facts: &mut Facts, passage: &Passage<'_>) {
+    static OTHER: LazyLock<Regex> =
+        LazyLock::new(|| pattern(r"(?i)\bassert(?:ion)?\b|\bfatal\b|\bsegmentation fault\b"));
     let needs = facts.request.map_or(String::new(), |request| format!(" that needs {request}"));
+    let rest = if passage.all().any(|line| OTHER.is_match(line)) {
+        "the failure that this text mentions is another one"
+    } else {
+        "nothing else failed"
+    };
     let summary = format!(
-        "TensorRT skipped a tactic{needs} for lack of memory on line {} and went on with another, perhaps slower one; nothing else failed.",
+        "TensorRT skipped a tactic{needs} for lack of memory on line {} and went on with another, perhaps slower one; {rest}.",
         facts.line
     );
     let fix = Fix::new(
@@ -212,6 +234,23 @@ mod tests {
             let command = explanation.causes[0].fixes[0].command.as_deref();
             assert!(command.is_some_and(|command| command.contains("setMemoryPoolLimit")), "{text}");
         }
+    }
+
+    #[test]
+    fn a_tactic_before_a_failed_build_is_the_failure() {
+        let tactic = "[W] [TRT] Tactic Device request: 640MB Available: 311MB. Device memory is insufficient to use tactic.";
+        for rest in [
+            "build engine file failed",
+            "[E] Failed to build the serialized engine",
+            "AttributeError: 'NoneType' object has no attribute 'serialize'",
+            "The build of the engine stops here: engine generation for INT8 failed after 40 s.",
+            "构建 engine 70 秒后失败",
+        ] {
+            let facts = facts_in(&format!("{tactic}\n{rest}")).unwrap();
+            assert_eq!((facts.severity, facts.free), (Severity::Failure, Some(Bytes::mib(311))), "{rest}");
+        }
+        let other = explain_text(&format!("{tactic}\nThe fatal error is an assertion in the Conv node."));
+        assert!(other.verdict.summary.contains("is another one"), "{}", other.verdict.summary);
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::advice::{self, Maker};
 use crate::text::facts::{Facts, Resource, Severity, Statement};
 use crate::text::family::Family;
 use crate::text::figures::{captured_number, captured_size, pattern};
-use crate::text::log::Passage;
+use crate::text::log::{Passage, clipped};
 use crate::text::searched::contains_ignoring_case;
 use crate::thresholds::{CONTEXT_CEILING, CONTEXT_TYPICAL};
 use crate::{Cause, Certainty, Fix};
@@ -53,6 +53,15 @@ pub(crate) const FAMILY: Family = Family {
         "lack of CPU swap space",
         "Error in memory profiling",
         "not enough KV cache space",
+        "KV cache is needed",
+        "KV cache needed",
+        "KV cache required",
+        "needed for KV cache",
+        "required for KV cache",
+        "for the KV cache",
+        "larger than available KV",
+        "larger than the available KV",
+        "exceeds the available KV",
     ],
     read,
 };
@@ -79,6 +88,39 @@ static KV_TOKENS: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)max seq len \((\d+)\) is larger than the maximum number of tokens that can be stored in KV cache \((\d+)\)",
     )
 });
+/// The same check in shortened or translated notes: the need and the rest, in either order.
+static NEEDED: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)([\d.]+) ?([GM]i?B)\)?(?: of)? KV[- ]cache (?:memory )?(?:is |are |was )?(?:needed|required)|\b(?:needs?|needed|requires?|required)\b[ :=(]{1,3}(?:about |at least |~ ?)?([\d.]+) ?([GM]i?B)|([\d.]+) ?([GM]i?B) (?:is |are |was )?(?:needed|required)",
+    )
+});
+static LEFT: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\bavailable (?:KV[- ]cache ?)?(?:memory ?)?[ :=(]{0,3}(?:is |of |only )?(-?[\d.]+)(?: ?[–~-] ?[\d.]+)? ?([GM]i?B)|\b(?:only|have|has|got|leaves)\b (?:about |~ ?)?(-?[\d.]+) ?([GM]i?B)|(-?[\d.]+) ?([GM]i?B)(?: is| are| was)?(?: still)? (?:available|left|free)\b",
+    )
+});
+
+/// The need and the rest of a KV cache that is too small, where the words are not vLLM's own.
+fn shortage(text: &str) -> Option<(Bytes, Bytes)> {
+    /// Both stand in one sentence or two.
+    const LONGEST: usize = 400;
+    let text = clipped(text, LONGEST);
+    // A negative rest is no rest.
+    let size = |words: &Regex| {
+        let found = words.captures(text)?;
+        let group = (1..=5).step_by(2).find(|&group| found.get(group).is_some())?;
+        if found[group].starts_with('-') { Some(Bytes::ZERO) } else { captured_size(&found, group) }
+    };
+    let (needed, left) = (size(&NEEDED)?, size(&LEFT)?);
+    (needed > left).then_some((needed, left))
+}
+
+/// Whether a line compares the KV cache that a request needs with what there is.
+fn is_cache_check(line: &str) -> bool {
+    let has = |words: &str| contains_ignoring_case(line, words);
+    has("KV cache") && ["need", "requir", "larger than", "exceeds"].iter().any(|words| has(words))
+}
+
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let (line, text) = (passage.line(), passage.flat.as_str());
     let has = |words: &str| contains_ignoring_case(line, words);
@@ -87,7 +129,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         read_startup(facts, text)
     } else if has("cache blocks") {
         Some(read_no_cache(facts, &Budget::around(passage)))
-    } else if has("max seq len") {
+    } else if has("max seq len") || is_cache_check(line) {
         read_sequence_length(facts, text, &Budget::around(passage))
     } else if has("warming up") {
         read_warm_up(facts, text)
@@ -206,16 +248,19 @@ fn read_sequence_length(mut facts: Facts, text: &str, budget: &Budget) -> Option
         facts.state(cause, Certainty::Likely, summary);
         return Some(facts);
     }
-    let figures = KV_NEEDED.captures(text).and_then(|found| Some((captured_size(&found, 1)?, found)));
-    let Some((needed, found)) = figures else {
+    let figures = KV_NEEDED
+        .captures(text)
+        .and_then(|found| Some((captured_size(&found, 1)?, captured_size(&found, 3).unwrap_or(Bytes::ZERO))))
+        .or_else(|| shortage(text));
+    let Some((needed, available)) = figures else {
         // The check has failed, whatever became of its figures when somebody shortened the message.
-        return contains_ignoring_case(text, "KV cache is needed").then(|| {
+        let has = |words: &str| contains_ignoring_case(text, words);
+        return (has("KV cache is needed") && (has("max seq len") || has("larger than"))).then(|| {
             let summary = "One request of full length needs more KV cache than there is.".to_owned();
             facts.state(Cause::LiveDataFillsDevice, Certainty::Likely, summary);
             facts
         });
     };
-    let available = captured_size(&found, 3).unwrap_or(Bytes::ZERO);
     facts.request = Some(needed);
     facts.total = budget.total;
     let beyond = budget.total.zip(budget.limit).map(|(total, limit)| total - limit);
@@ -301,6 +346,18 @@ pub(super) mod tests {
             );
             assert_eq!(conclusion(&text), (Cause::LiveDataFillsDevice, Certainty::Likely), "{text}");
         }
+        for text in [
+            "KV cache check failed: available 3.2 GiB, needs 7.75 GiB for the KV cache of one request",
+            "engine dies: 7.75 GiB KV cache needed, only 3.2 GiB left",
+            "7936 MiB KV cache required > 3277 MiB available (max_model_len 65536)",
+            "max seq len (65536) exceeds the available KV cache: required 7.75 GiB, available KV cache memory: 3.20 GiB",
+        ] {
+            assert_eq!(conclusion(text), (Cause::LiveDataFillsDevice, Certainty::Likely), "{text}");
+            assert_eq!(facts_in(text).unwrap().request, Some(Bytes::mib(7936)), "{text}");
+        }
+        let fits = "KV cache: needs 2.5 GiB for the KV cache, 9.0 GiB available, ok";
+        assert!(facts_in(fits).is_none_or(|facts| facts.request.is_none()));
+        assert!(facts_in("a KV cache is needed for each request").is_none());
         let tokens = "ValueError: The model's max seq len (8192) is larger than the maximum number of tokens that can be stored in KV cache (5136). Try increasing `gpu_memory_utilization` or decreasing `max_model_len`";
         assert_eq!(conclusion(tokens), (Cause::LiveDataFillsDevice, Certainty::Likely));
     }

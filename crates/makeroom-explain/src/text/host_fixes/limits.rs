@@ -63,7 +63,7 @@ pub(super) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
             Fix::new(format!("request more memory from LSF{from}"))
                 .command(format!("bsub -M {aim}GB -R \"rusage[mem={aim}GB]\" …")),
         );
-    } else if says(&["slurm", "srun:", "sbatch", "StepId=", "salloc"]) {
+    } else if is_slurm(situation) {
         fixes.push(
             Fix::new(format!("request more memory from Slurm{from}"))
                 .command(format!("#SBATCH --mem={aim}G")),
@@ -81,6 +81,7 @@ pub(super) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
         );
     }
     fixes.extend(kubernetes(situation, aim, present));
+    // An exit code and the word "container" alone do not show which runtime set the limit.
     let is_in_cgroup = says(&["memory cgroup", "mem_cgroup", "CONSTRAINT_MEMCG", "docker", "container"])
         && !says(&["CONSTRAINT_NONE", "global_oom"]);
     if fixes.is_empty() && is_in_cgroup {
@@ -113,6 +114,18 @@ pub(super) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
     fixes
 }
 
+/// Whether the text is about a Slurm job.
+pub(super) fn is_slurm(situation: &Situation<'_>) -> bool {
+    ["slurm", "srun:", "srun ", "sbatch", "StepId=", "salloc", "sacct", "MaxRSS", "ReqMem", "#SBATCH"]
+        .iter()
+        .any(|mark| situation.settings.mentions(mark))
+}
+
+/// Whether the text is about a pod of Kubernetes.
+pub(super) fn is_pod(situation: &Situation<'_>) -> bool {
+    POD.iter().any(|words| situation.settings.mentions(words))
+}
+
 /// Words of a pod.
 const POD: &[&str] = &[
     "OOMKill",
@@ -132,11 +145,16 @@ const POD: &[&str] = &[
     "minikube",
     "k8s",
     "Last State:",
+    "version.Info{Major",
+    "openshift",
+    "helm ",
+    "eksctl",
+    "gke-",
 ];
 
 /// The limit of a pod, and of the machine that a local cluster runs on.
 fn kubernetes(situation: &Situation<'_>, aim: u64, present: Option<Bytes>) -> Vec<Fix> {
-    if !POD.iter().any(|words| situation.settings.mentions(words)) {
+    if !is_pod(situation) {
         return Vec::new();
     }
     let from = present.map_or(String::new(), |limit| format!(" from {limit}"));

@@ -12,7 +12,16 @@ pub(super) const PROGRAMS: &[&Program] = &[&XGBOOST, &LIGHTGBM, &CATBOOST];
 const XGBOOST: Program = Program {
     name: "XGBoost",
     frameworks: &["xgboost"],
-    marks: &["xgboost/", "xgboost.core", "xgb.train", "XGBClassifier", "XGBRegressor"],
+    marks: &[
+        "xgboost/",
+        "xgboost.core",
+        "xgb.train",
+        "XGBClassifier",
+        "XGBRegressor",
+        "cpu_predictor",
+        "gpu_predictor",
+        "gpu_hist",
+    ],
     work: Work::Other,
     advise: |situation, cause| lever::steps(situation, cause, XGBOOST_LEVERS),
 };

@@ -2,13 +2,14 @@
 
 use super::lever::{self, Lever};
 use super::{Program, Work};
+use crate::advice::Maker;
 use crate::text::environment::System;
 use crate::text::language::Language;
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 
 pub(super) const PROGRAMS: &[&Program] =
-    &[&BLENDER, &MITSUBA, &OPTIX, &DARKTABLE, &RPCS3, &DXVK, &UNREAL, &GZDOOM, &RUFFLE, &RESOLVE];
+    &[&BLENDER, &MITSUBA, &OPTIX, &DARKTABLE, &RPCS3, &VKD3D, &DXVK, &UNREAL, &GZDOOM, &RUFFLE, &RESOLVE];
 /// Any program on a graphics interface.
 pub(super) const LIBRARIES: &[&Program] = &[&WGPU, &VULKAN];
 
@@ -155,10 +156,35 @@ const RPCS3_LEVERS: &[Lever] = &[
     Lever::new("filter textures less", "Anisotropic Filter = Auto"),
 ];
 
+const VKD3D: Program = Program {
+    name: "vkd3d",
+    frameworks: &[],
+    marks: &["vkd3d"],
+    work: Work::Other,
+    advise: |situation, cause| match cause {
+        Cause::HostMemory => vec![
+            Fix::new("keep uploads out of the memory that CPU and GPU share")
+                .command("VKD3D_CONFIG=no_upload_hvv %command%"),
+        ],
+        _ => lever::steps(situation, cause, VKD3D_LEVERS),
+    },
+};
+
+const VKD3D_LEVERS: &[Lever] = &[
+    Lever::new("lower texture quality in the game", "Textures = Low"),
+    Lever::new(
+        "use the game's Direct3D 11 renderer, if it has one: it needs less memory",
+        "LAUNCH OPTIONS: %command% -dx11",
+    )
+    .unless_said(&["-dx11"]),
+    Lever::new("keep upload buffers in system RAM", "VKD3D_CONFIG=no_upload_hvv %command%")
+        .unless_said(&["no_upload_hvv"]),
+];
+
 const DXVK: Program = Program {
     name: "DXVK",
     frameworks: &[],
-    marks: &["DXVK", "d3d9.dll", "DxvkMemoryAllocator", "d8vk"],
+    marks: &["DXVK", "d3d9.dll", "DxvkMemoryAllocator", "d8vk", "d9vk"],
     work: Work::Other,
     advise: |situation, cause| {
         match cause {
@@ -173,20 +199,44 @@ const DXVK: Program = Program {
             Fix::new("use another Wine or Proton: this one cannot share the texture between processes, and the heap is not full")
                 .command("PROTON_USE_WINED3D=1 %command%   (or Proton-GE in Properties > Compatibility)"),
         ],
+        Cause::LiveDataFillsDevice => {
+            let mut fixes = reported_memory(situation);
+            fixes.extend(lever::steps(situation, cause, DXVK_LEVERS));
+            fixes
+        }
         _ => lever::steps(situation, cause, DXVK_LEVERS),
     }
     },
 };
 
+/// DXVK's caps on the memory that it reports to the game. They help only below what the game has taken; without
+/// figures, below the usual size of a card.
+fn reported_memory(situation: &Situation<'_>) -> Vec<Fix> {
+    /// Memory that a game is to leave free, and the step of the setting, in MB.
+    const KEPT: f64 = 0.75;
+    const STEP: u64 = 64;
+    let facts = situation.facts;
+    let most = match (facts.live, facts.total) {
+        (Some(live), Some(total)) => Some(live.max(total.scaled(0.5)).scaled(KEPT)),
+        (live, total) => total.or(live).map(|bytes| bytes.scaled(KEPT)),
+    };
+    let megabytes = most.map_or(3072, |most| (most.get() >> 20) / STEP * STEP).max(256);
+    let is_old = situation.settings.mentions("d3d9") || situation.settings.mentions("d9vk");
+    let (name, what) = if is_old {
+        ("d3d9.maxAvailableMemory", "report less memory to the Direct3D 9 game, in MB (dxvk.conf)")
+    } else {
+        ("dxgi.maxDeviceMemory", "report less memory to the game, in MB (dxvk.conf)")
+    };
+    if situation.settings.mentions(&format!("{name} =")) {
+        return Vec::new();
+    }
+    vec![Fix::new(what).command(format!("{name} = {megabytes}"))]
+}
+
 const DXVK_LEVERS: &[Lever] = &[
-    Lever::new("report less memory to the game, in MB (dxvk.conf)", "dxgi.maxDeviceMemory = 3072")
-        .unless_said(&["maxDeviceMemory ="]),
-    Lever::new(
-        "report less memory to a Direct3D 9 game, in MB (dxvk.conf)",
-        "d3d9.maxAvailableMemory = 2048",
-    )
-    .unless_said(&["maxAvailableMemory ="]),
     Lever::new("lower texture quality in the game", "Textures = Medium"),
+    Lever::new("enlarge the memory that the BIOS gives the integrated GPU", "DVMT Pre-Allocated = 512M")
+        .only(|situation| situation.environment.maker == Maker::Intel),
     Lever::new("allocate in smaller chunks (DXVK before 2.5, dxvk.conf)", "dxvk.maxChunkSize = 32")
         .unless_said(&["maxChunkSize"]),
 ];
@@ -344,6 +394,8 @@ const VULKAN: Program = Program {
         "vkAllocateMemory",
         "ErrorOutOfDeviceMemory",
         "OomError(OutOfDeviceMemory",
+        "heaps are exhausted",
+        "suitable memory type",
         "vmaAllocateMemory",
         "vmaCreateImage",
         "vmaCreateBuffer",

@@ -151,7 +151,7 @@ fn largest_shape(situation: &Situation<'_>) -> (String, String) {
         }
     }
     let sides: Vec<String> = sides.iter().map(u64::to_string).collect();
-    (format!(" than {name}:{shape}"), format!("{name}:{}", sides.join("x")))
+    (format!(" from {name}:{shape}"), format!("{name}:{}", sides.join("x")))
 }
 
 /// Whether the text comes from a version before 8.4, which had its own call for the workspace.

@@ -32,6 +32,12 @@ pub(super) const ROWS: &[Phrase] = &[
         &["MEM_OBJECT_ALLOCATION_FAILURE", "clCreate", "clEnqueue", "clFinish", "clFlush", "opencl error"],
         r"MEM_OBJECT_ALLOCATION_FAILURE|\bcl(?:Create|Enqueue|Finish|Flush)\w*.{0,40}?\W-4\b|opencl error\W{0,4}(?:code )?-4\b",
     ),
+    Phrase::either("pytorch-xpu", &["OUT_OF_RESOURCES"], r"(?:UR|ZE)_RESULT_ERROR_OUT_OF_RESOURCES")
+        .near(r"\btorch[/\\.]|ComfyUI")
+        .possible(
+            SharedMemoryOrKernelResource,
+            "The Level Zero driver returns this status when a kernel needs too many registers or too much local memory, when device memory is full, and after the device was lost.",
+        ),
     Phrase::either(
         "opencl",
         &["OUT_OF_RESOURCES", "clEnqueue", "clFinish", "clFlush", "(Out of resources)", "out of GPU resources", "opencl error", "Kernel: OutOfResources"],
@@ -61,13 +67,6 @@ pub(super) const ROWS: &[Phrase] = &[
             ArtificialLimit,
             "The driver's maximum number of allocations is reached (VK_ERROR_TOO_MANY_OBJECTS); memory may be free.",
         ),
-    Phrase::device(
-        "vulkan",
-        &["DxvkMemoryAllocator"],
-        r"DxvkMemoryAllocator: Memory allocation failed(?:.{0,40}?Size:\s*(?P<request>\d+))?",
-    )
-    .spanning_lines()
-    .figures_near(r"Heap 0: \d+ MB allocated, (?P<live>\d+) (?P<live_unit>MB) used,.*?(?P<total>\d+) (?P<total_unit>MB) total"),
     Phrase::device(
         "vulkan",
         &[
@@ -242,13 +241,6 @@ mod tests {
             assert_eq!((facts.framework, facts.resource), (framework, Resource::Device), "{text}");
             assert!(facts.statements.is_empty(), "{text}");
         }
-    }
-
-    #[test]
-    fn dxvks_heap_is_the_account() {
-        let facts = facts_in("err:   DxvkMemoryAllocator: Memory allocation failed\nerr:     Size:      67108864\nerr:     Mem flags: 0x1\nerr:   Heap 0: 5800 MB allocated, 5700 MB used, 5900 MB allocated (driver), 5950 MB budget (driver), 6144 MB total").unwrap();
-        assert_eq!((facts.request, facts.live), (Some(Bytes::mib(64)), Some(Bytes::mib(5700))));
-        assert_eq!(facts.total, Some(Bytes::mib(6144)));
     }
 
     #[test]

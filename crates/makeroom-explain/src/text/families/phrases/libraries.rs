@@ -181,7 +181,7 @@ pub(super) const ROWS: &[Phrase] = &[
         .figures_near(r"Memory required for data: (?P<needed>\d+)")
         .possible(
             LiveDataFillsDevice,
-            "Caffe reports that the network's data needs {needed}; weights, gradients and workspaces come on top.",
+            "Caffe reports that the network's data needs {needed}; weights, gradients and workspaces need additional memory.",
         ),
     // dlib: the call says which kind of memory it was.
     Phrase::host(

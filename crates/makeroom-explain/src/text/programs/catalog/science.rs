@@ -293,7 +293,7 @@ program!(
     &["dorado basecaller", "dorado duplex", "dorado:"],
     &[
         Lever::lower(
-            "call fewer chunks at a time{from|: by default it takes what fits at startup}",
+            "call fewer chunks at a time{from|: by default as many as fit when it starts}",
             "dorado basecaller --batchsize {to} …",
             &["--batchsize", "-b"],
             64

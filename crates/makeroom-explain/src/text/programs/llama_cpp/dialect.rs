@@ -109,7 +109,7 @@ impl Dialect {
     /// A shorter context.
     pub(super) fn context(self, now: Option<u64>, tokens: u64) -> Option<Fix> {
         let unset = match self {
-            Self::Ollama => "shorten the context (default 4096 tokens, more on GPUs from 24 GiB on)",
+            Self::Ollama => "shorten the context (default 4096 tokens, more on GPUs with at least 24 GiB)",
             Self::Kobold => "shorten the context (default 4096 or 8192 tokens, by version)",
             _ => "limit the context: by default it can be the model's maximum",
         };
