@@ -73,7 +73,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::IntegerOrShapeBug,
             Certainty::Certain,
-            format!("The shape [{shape}] has a negative dimension: a size wrapped around."),
+            format!("The shape [{shape}] has a negative dimension: a size overflowed."),
         );
     } else if is_host(allocator) || place.contains("CPU:") {
         facts.resource = Resource::Host;
