@@ -32,7 +32,7 @@ unsigned makeroom_version(void);
 typedef int makeroom_status;
 enum {
     MAKEROOM_OK = 0,
-    MAKEROOM_OUT_OF_MEMORY = 1,    /* out of memory; makeroom_last_shortage() has the account */
+    MAKEROOM_OUT_OF_MEMORY = 1,    /* out of memory; makeroom_last_shortage() has the details */
     MAKEROOM_INVALID_ARGUMENT = 2, /* an argument is null or has an invalid value */
     MAKEROOM_NO_SUCH_POOL = 3,     /* the pool does not exist or was destroyed */
     MAKEROOM_WRONG_ADDRESS = 4,    /* not live in this pool: a double free, inside a block, or foreign */
@@ -153,7 +153,7 @@ makeroom_status makeroom_pool_snapshot(makeroom_pool pool, const char *path);
  */
 
 /* PyTorch does not check the result of alloc, so a null pointer would become a tensor. If memory runs out, this function
- * therefore makes PyTorch throw its own C++ exception (in Python, a RuntimeError) with the account as its message. In a
+ * therefore makes PyTorch throw its own C++ exception (in Python, a RuntimeError) with the breakdown as its message. In a
  * program without PyTorch, it returns NULL. */
 void *makeroom_torch_alloc(size_t bytes, int device, makeroom_stream stream);
 void makeroom_torch_free(void *address, size_t bytes, int device, makeroom_stream stream);

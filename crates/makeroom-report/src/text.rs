@@ -252,7 +252,7 @@ fn advice(out: &mut String, explanation: &Explanation, columns: usize, detail: &
         paragraph(out, &format!("\nalso possible: {}", others.join(", ")), columns, DIM);
     }
     if detail.next && !explanation.next.is_empty() {
-        let _ = writeln!(out, "\n{MARGIN}{TITLE}To know more{TITLE:#}");
+        let _ = writeln!(out, "\n{MARGIN}{TITLE}To learn more{TITLE:#}");
         for fix in &explanation.next {
             paragraph(out, &fix.action, columns, Style::new());
             if let Some(command) = &fix.command {

@@ -89,7 +89,7 @@ pub fn tune_text(tuning: &Tuning, memory: Option<Bytes>, notes: &[String], colum
 /// The note for a recording in which blocks from before its start made a difference.
 fn in_place_note(run: &ComparedRun) -> String {
     format!(
-        "with blocks older than the recording in place, the recorded setting reserves {} at its peak; the runs compared here all start empty",
+        "counting blocks allocated before the recording started, the recorded setting peaks at {} reserved; the runs compared here all start empty",
         Bytes::new(run.outcome.peak_reserved)
     )
 }
