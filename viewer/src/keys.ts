@@ -209,7 +209,7 @@ export const KEYS: Key[] = [
   {
     keys: ["e"],
     shown: "e",
-    does: "zoom in to single events at the cursor",
+    does: "zoom in to individual events at the cursor",
     run: (_, pane) => {
       near(pane, 40 / Math.max(1, pane.place.to - pane.place.from));
     },
