@@ -22,7 +22,7 @@ def python(script: str) -> subprocess.CompletedProcess[str]:
 def test_the_verdict_is_printed_under_the_traceback():
     done = python(f"import makeroom; makeroom.install_excepthook()\n{RAISE}")
     assert done.returncode == 1
-    traceback, verdict = done.stderr.split("  FRAGMENTATION, certain")
+    traceback, verdict = done.stderr.split("  FRAGMENTATION (certain)")
     assert traceback.startswith("Traceback") and TEXT in traceback
     assert "expandable_segments" in verdict
     assert done.stdout == ""

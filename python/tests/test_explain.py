@@ -33,7 +33,7 @@ def test_the_account_adds_up():
 def test_the_repr_is_the_command_s_text(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     text = repr(makeroom.explain(TEXT))
-    assert text.startswith("\n  FRAGMENTATION, certain\n")
+    assert text.startswith("\n  FRAGMENTATION (certain)\n")
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) <= 80
     assert "\x1b" in makeroom.explain(TEXT).text(styled=True)

@@ -63,7 +63,7 @@ impl Cause {
     pub const fn title(self) -> &'static str {
         match self {
             Self::RequestExceedsDevice => "REQUEST EXCEEDS THE DEVICE",
-            Self::LiveDataFillsDevice => "LIVE DATA FILLS THE DEVICE",
+            Self::LiveDataFillsDevice => "LIVE DATA FILLS THE MEMORY",
             Self::Fragmentation => "FRAGMENTATION",
             Self::CacheHeldByFramework => "CACHE HELD BY ANOTHER FRAMEWORK",
             Self::OtherProcesses => "OTHER PROCESSES HOLD THE MEMORY",

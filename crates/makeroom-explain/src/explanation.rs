@@ -100,7 +100,7 @@ impl Verdict {
 
     /// The cause and how sure it is, as a person reads it.
     pub fn title(&self) -> String {
-        let certainty = self.told_certainty().map_or(String::new(), |certainty| format!(", {certainty}"));
+        let certainty = self.told_certainty().map_or(String::new(), |certainty| format!(" ({certainty})"));
         format!("{}{certainty}", self.cause.title())
     }
 }
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn a_title_says_how_sure_it_is_once() {
         let title = |cause, certainty| Verdict { cause, certainty, summary: String::new() }.title();
-        assert_eq!(title(Cause::Fragmentation, Certainty::Likely), "FRAGMENTATION, likely");
+        assert_eq!(title(Cause::Fragmentation, Certainty::Likely), "FRAGMENTATION (likely)");
         assert_eq!(title(Cause::Undetermined, Certainty::Undetermined), "UNDETERMINED");
         assert_eq!(title(Cause::None, Certainty::Certain), "NOTHING FAILED");
     }

@@ -46,7 +46,7 @@ pub fn run_summary_text(
     if verdict.cause != Cause::None && !is_open_for_missing {
         let style = if verdict.cause == Cause::Undetermined { AnsiColor::Yellow } else { AnsiColor::Red };
         let style = style.on_default().bold();
-        let certainty = verdict.told_certainty().map_or(String::new(), |certainty| format!(", {certainty}"));
+        let certainty = verdict.told_certainty().map_or(String::new(), |certainty| format!(" ({certainty})"));
         let title = title(explanation);
         if is_explained {
             let failed = count(run.refusals.max(run.pinned_refusals), "allocation");

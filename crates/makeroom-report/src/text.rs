@@ -103,7 +103,7 @@ fn verdict(out: &mut String, explanation: &Explanation, columns: usize) {
         _ => AnsiColor::Red,
     };
     let style = colour.on_default().bold();
-    let certainty = verdict.told_certainty().map_or(String::new(), |certainty| format!(", {certainty}"));
+    let certainty = verdict.told_certainty().map_or(String::new(), |certainty| format!(" ({certainty})"));
     let title = title(explanation);
     let _ = writeln!(out, "\n{MARGIN}{style}{title}{style:#}{certainty}");
     paragraph(out, &verdict.summary, columns, Style::new());

@@ -129,7 +129,7 @@ fn verdicts_are_in_the_words_of_why() {
     let viewer = Viewer::new(vec![opened("graphs.pickle.gz"), opened("oom_batch.pickle.gz")]);
     let verdicts: Vec<&str> = viewer.verdicts().map(|(_, verdict)| verdict).collect();
     assert!(verdicts[0].starts_with("NOTHING FAILED: No allocation failed."), "{}", verdicts[0]);
-    assert!(verdicts[1].starts_with("AN ARTIFICIAL LIMIT, likely: "), "{}", verdicts[1]);
+    assert!(verdicts[1].starts_with("AN ARTIFICIAL LIMIT (likely): "), "{}", verdicts[1]);
 }
 
 #[test]

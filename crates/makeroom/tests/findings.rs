@@ -538,7 +538,7 @@ fn weights_are_no_leak() {
 fn a_limit_is_told_with_what_the_context_leaves() {
     let stage = Stage::named("limit-of-context", "rounds");
     let said = stage.said(&["--no-status", "--limit", "700MiB"], "rounds");
-    assert!(said.contains("REQUEST EXCEEDS THE DEVICE, certain"), "{said}");
+    assert!(said.contains("REQUEST EXCEEDS THE DEVICE (certain)"), "{said}");
     let summary = stage.summary();
     assert_eq!(
         summary["verdict"]["summary"],

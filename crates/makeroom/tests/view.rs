@@ -258,7 +258,7 @@ fn a_report_that_is_small_is_not_called_reduced() {
     let output =
         makeroom().arg("view").arg(trace("oom_batch.pickle.gz")).arg("-o").arg(&path).output().unwrap();
     let (said, remarked) = printed(&output);
-    assert!(said.starts_with("oom_batch.pickle.gz: AN ARTIFICIAL LIMIT, likely: "), "{said}");
+    assert!(said.starts_with("oom_batch.pickle.gz: AN ARTIFICIAL LIMIT (likely): "), "{said}");
     assert!(
         remarked.contains("This file contains the full timeline, and the memory layout at "),
         "{remarked}"

@@ -19,7 +19,7 @@ def explanation(answer: dict[str, Any]) -> str:
     """Render an explanation."""
     verdict = answer["verdict"]
     colour = _COLOURS.get(verdict["cause"], "#c0392b")
-    certainty = "" if verdict["cause"] in _COLOURS else f", {escape(verdict['certainty'])}"
+    certainty = "" if verdict["cause"] in _COLOURS else f" ({escape(verdict['certainty'])})"
     parts = [
         f'<div><b style="color:{colour}">{escape(verdict["title"])}</b>{certainty}</div>',
         f"<div>{escape(verdict['summary'])}</div>",

@@ -107,7 +107,7 @@ fn brief(text: &mut String, recorded: &Recorded) {
         paragraph(text, INDENT, &format!("output: {line}"));
     }
     let Explanation { verdict, causes, .. } = &recorded.explanation;
-    let _ = writeln!(text, "{INDENT}{CAUSE}{}{CAUSE:#}, {}", verdict.cause.title(), verdict.certainty);
+    let _ = writeln!(text, "{INDENT}{CAUSE}{}{CAUSE:#} ({})", verdict.cause.title(), verdict.certainty);
     paragraph(text, INDENT, &verdict.summary);
     let fix = causes.first().and_then(|finding| finding.fixes.first());
     if let Some(fix) = fix {

@@ -24,7 +24,7 @@ use crate::signals::{LAST_SIGNAL, not_ignored};
 /// The command line of the process.
 pub(crate) const NAME: &str = "signal-witness";
 /// Timeout for a reply: the process may be stopped, or the machine busy.
-const TIMEOUT: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// This command's end.
 pub(crate) struct Witness {
