@@ -183,7 +183,7 @@ mod tests {
         let notes =
             text.split_once("note:").map(|(_, notes)| notes.split_whitespace().collect::<Vec<_>>().join(" "));
         let notes = notes.unwrap_or_default();
-        assert!(notes.contains("the recorded setting reserves 100.00 MiB at its peak"), "{text}");
+        assert!(notes.contains("the recorded setting peaks at 100.00 MiB reserved"), "{text}");
         assert!(notes.ends_with("note: of the recording"), "{text}");
         let json = tune_json(&tuning, None, &[]);
         assert_eq!(json["recorded_in_place"]["peak_reserved_bytes"], 100 << 20);
