@@ -24,7 +24,7 @@ pub(crate) struct Looking {
     pub(crate) deadline: f64,
 }
 
-/// Show which processes hold GPU memory, and which memory has no owner
+/// Show the processes that hold GPU memory, and memory with no owner
 ///
 /// Prints one table per GPU, the fullest first: every process that the driver lists, with its user, container, pod or job.
 /// For memory without a listed owner, `ps` names the most likely cause and the evidence. It never stops a process; it

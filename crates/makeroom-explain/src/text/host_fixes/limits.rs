@@ -40,6 +40,7 @@ pub(super) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
     let present = present(situation);
     let aim = aim(situation, present);
     let from = present.map_or(String::new(), |limit| format!(" from {limit}"));
+    let now = present.map_or(String::new(), |limit| format!(" (now {limit})"));
     let mut fixes = Vec::new();
     if says(&["snakemake", "mem_mb="]) {
         let now = situation.settings.number(&["mem_mb"]).filter(|now| (100.0..1e8).contains(now));
@@ -60,24 +61,22 @@ pub(super) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
     }
     if says(&["TERM_MEMLIMIT", "bsub", "LSBATCH", "LSF"]) {
         fixes.push(
-            Fix::new(format!("raise the memory requested from LSF{from}"))
+            Fix::new(format!("request more memory from LSF{now}"))
                 .command(format!("bsub -M {aim}GB -R \"rusage[mem={aim}GB]\" …")),
         );
     } else if says(&["slurm", "srun:", "sbatch", "StepId=", "salloc"]) {
         fixes.push(
-            Fix::new(format!("raise the memory requested from Slurm{from}"))
-                .command(format!("#SBATCH --mem={aim}G")),
+            Fix::new(format!("request more memory from Slurm{now}")).command(format!("#SBATCH --mem={aim}G")),
         );
     } else if says(&["PBS", "qsub", "torque", "moab", "MEM usage hard limit"]) {
         let aim =
             used(situation).map_or(aim * 1024, |used| used.scaled(1.25).get().div_ceil(100 << 20) * 100);
         fixes.push(
-            Fix::new(format!("raise the memory requested from PBS{from}"))
-                .command(format!("#PBS -l mem={aim}mb")),
+            Fix::new(format!("request more memory from PBS{now}")).command(format!("#PBS -l mem={aim}mb")),
         );
     } else if says(&["h_vmem", "Grid Engine", "qrsh"]) {
         fixes.push(
-            Fix::new(format!("raise the memory per slot requested from Grid Engine{from}"))
+            Fix::new(format!("request more memory per slot from Grid Engine{now}"))
                 .command(format!("#$ -l h_vmem={aim}G")),
         );
     }
