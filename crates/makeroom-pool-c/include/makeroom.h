@@ -42,7 +42,7 @@ enum {
     MAKEROOM_INTERNAL = 8          /* a bug in the library */
 };
 
-/* A pool. It is a number, not a pointer, so an invalid one is an error and not a crash. 0 is no pool. */
+/* A pool. It is a number, not a pointer, so an invalid one is an error and not a crash. 0 is not a pool. */
 typedef uint64_t makeroom_pool;
 
 /* A CUstream or cudaStream_t; NULL is the default stream. */
@@ -75,7 +75,7 @@ typedef struct makeroom_stats {
     uint64_t driver_nanoseconds; /* time in driver calls for memory, including waits */
 } makeroom_stats;
 
-/* The account of a failed allocation. */
+/* The figures of a failed allocation. */
 typedef struct makeroom_shortage {
     size_t size;
     uint64_t requested;    /* requested size */
@@ -92,7 +92,7 @@ typedef struct makeroom_shortage {
 /* The message of the last failure on this thread, with a hint. Valid until the next failure on this thread; never NULL. */
 const char *makeroom_last_error(void);
 
-/* The account of the last failure on this thread; MAKEROOM_INVALID_ARGUMENT if it was not out of memory. */
+/* The figures of the last failure on this thread; MAKEROOM_INVALID_ARGUMENT if it was not out of memory. */
 makeroom_status makeroom_last_shortage(makeroom_shortage *shortage);
 
 /* Creates a pool on a device, in its primary context, which the CUDA runtime uses too. options may be NULL. At most 1024

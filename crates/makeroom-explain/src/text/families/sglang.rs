@@ -126,7 +126,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::NonFrameworkOverhead,
             Certainty::Likely,
-            "The weights and the token pool fill the static share, and the rest of the GPU is too small for CUDA graphs.",
+            "The weights and the token pool fill the static share, and the rest of the GPU's memory is too small for CUDA graphs.",
         );
     } else if let Some(found) = PROFILED.captures(text).filter(|_| has("profiled value")) {
         let tokens: i64 = captured_number(&found, 1)?;

@@ -19,7 +19,7 @@ const ULTRALYTICS: Program = Program {
 
 const ULTRALYTICS_LEVERS: &[Lever] = &[
     Lever::batch(
-        "lower the batch size{from} (-1 picks one that uses 60 % of the GPU)",
+        "lower the batch size{from} (-1 picks one that uses 60 % of GPU memory)",
         "yolo train batch={to}",
         &["batch", "--batch-size", "batch_size"],
     ),

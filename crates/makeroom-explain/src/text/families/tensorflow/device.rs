@@ -118,7 +118,7 @@ impl Attempts {
             (
                 Certainty::Likely,
                 format!(
-                    "The framework tried to preallocate {first}, failed, and retried with nine tenths of it: another process already holds part of the GPU."
+                    "The framework tried to preallocate {first}, failed, and retried with nine tenths of it: another process already holds part of the GPU's memory."
                 ),
             )
         } else if self.is_several_processes {

@@ -103,7 +103,7 @@ fn lead_by_fraction(passage: &Passage<'_>, facts: &mut Facts) {
         let percent = (fraction * 100.0).round();
         facts.lead(
             Cause::ArtificialLimit,
-            format!("The log limits TensorFlow to {percent} % of the GPU (gpu_memory_fraction)."),
+            format!("The log limits TensorFlow to {percent} % of the GPU's memory (gpu_memory_fraction)."),
         );
     }
 }

@@ -30,7 +30,7 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         Cause::ArtificialLimit
             if situation.settings.number(&["cuda_memory_fraction"]).is_some_and(|share| share < 1.0) =>
         {
-            vec![Fix::new("let TGI use the whole GPU").command("--cuda-memory-fraction 1.0")]
+            vec![Fix::new("let TGI use all GPU memory").command("--cuda-memory-fraction 1.0")]
         }
         Cause::LiveDataFillsDevice
         | Cause::RequestExceedsDevice
