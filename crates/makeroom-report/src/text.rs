@@ -198,7 +198,7 @@ fn steps(out: &mut String, growth: &Growth, columns: usize, lines: usize) {
         out,
         "\n{MARGIN}{TITLE}Growing memory{TITLE:#}, {}{}",
         growth.pace(),
-        if growth.parts.is_some() { String::new() } else { format!(" (by {})", growth.measured_by) }
+        if growth.parts.is_some() { String::new() } else { format!(" (step: {})", growth.measured_by) }
     );
     tree(out, &growth.leaking, columns, lines);
 }
