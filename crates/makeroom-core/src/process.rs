@@ -58,6 +58,9 @@ pub struct ProcessRecord {
     pub pools: Vec<PoolUse>,
     /// Requests that failed in the driver and succeeded when they were retried.
     pub refused_then_served: u64,
+    /// Failed requests for device memory as the recorder counts them while the program runs: with those that were
+    /// retried, and without the driver's once a framework reports its own.
+    pub refused_as_reported: u64,
     /// Events that the recorder dropped.
     pub dropped: u64,
     /// Length of the unreadable end of the file.

@@ -20,8 +20,11 @@ pub fn is_export(start: &[u8], end: &[u8]) -> bool {
     };
     let is_speedscope =
         || start.starts_with(format!("{{\"$schema\":\"{SCHEMA}\",\"exporter\":\"makeroom ").as_bytes());
-    // Python's own writer puts a frame around a pickle, and memorizes the dict.
-    let is_snapshot = || start.starts_with(b"\x80\x04}(\x8c\x08segments\x94");
+    // A pool's snapshot is written by the same code, but it is original data and has no exporter.
+    let is_snapshot = || {
+        let rest = start.strip_prefix(b"\x80\x04}(\x8c\x08exporter\x94");
+        rest.is_some_and(|rest| memchr::memmem::find(&rest[..rest.len().min(24)], b"makeroom ").is_some())
+    };
     let is_parquet = || start.starts_with(b"PAR1") && end.ends_with(b"PAR1") && ends_with_name(b"makeroom ");
     let is_csv = |kind: TableKind| {
         let names: Vec<&str> = kind.columns().iter().map(|column| column.name).collect();

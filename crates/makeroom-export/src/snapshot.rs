@@ -34,6 +34,8 @@ impl<W: Write> Writer<'_, W> {
     fn snapshot(&mut self) -> io::Result<()> {
         let trace = self.trace;
         self.dict(|this| {
+            // The first entry, so that `recognize` can tell an export from a snapshot that PyTorch or a pool wrote.
+            this.pickle.key("exporter")?.text(concat!("makeroom ", env!("CARGO_PKG_VERSION")))?;
             this.pickle.key("segments")?;
             let segments = trace
                 .devices

@@ -8,6 +8,9 @@
 
 use std::ffi::CStr;
 
+#[cfg(not(test))]
+use makeroom_trace::protocol::Message;
+
 use crate::{config, lookup};
 
 /// Initialization function and name of each runtime.
@@ -40,7 +43,7 @@ pub(crate) fn report(name: &str) {
     for (place, &byte) in address.sun_path.iter_mut().zip(path) {
         *place = libc::c_char::from_ne_bytes([byte]);
     }
-    let message = format!("sanitized {} {name}", std::process::id());
+    let message = Message::Sanitized(name.to_owned()).encode(std::process::id());
     // SAFETY: the message and the address are valid for their lengths; only this thread has the socket.
     unsafe {
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;

@@ -86,10 +86,7 @@ pub fn lost_recording_text(
 
 fn early_stop(out: &mut String, stop: &EarlyStop, columns: usize) {
     let seconds = stop.after.as_secs_f64();
-    let text = format!(
-        "the recording is incomplete: it stops after {seconds:.1} s, while the program continued ({})",
-        stop.reason
-    );
+    let text = format!("the recording is incomplete: it stops after {seconds:.1} s ({})", stop.reason);
     paragraph(out, &text, columns);
     failures(out, "failed after that", stop);
 }
@@ -122,7 +119,7 @@ mod tests {
         lines(&mut out, &run, Some(&stop), 200);
         assert_eq!(
             out,
-            "  the recording is incomplete: it stops after 1.2 s, while the program continued (x.room: No space left on device)\n  \
+            "  the recording is incomplete: it stops after 1.2 s (x.room: No space left on device)\n  \
              failed after that: 2 allocations, the first of 256.00 MiB on GPU 0\n"
         );
         let error = std::io::Error::other("damaged");

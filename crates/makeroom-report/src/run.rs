@@ -49,7 +49,9 @@ pub fn run_summary_text(
         let certainty = verdict.told_certainty().map_or(String::new(), |certainty| format!(" ({certainty})"));
         let title = title(explanation);
         if is_explained {
-            let failed = count(run.refusals.max(run.pinned_refusals), "allocation");
+            let is_host = verdict.cause == Cause::HostMemory;
+            let refusals = if is_host { run.pinned_refusals } else { run.refusals };
+            let failed = count(refusals.max(1), "allocation");
             let _ = writeln!(out, "{MARGIN}{failed} failed: {style}{title}{style:#}, as explained above");
         } else {
             let _ = writeln!(out, "{MARGIN}{style}{title}{style:#}{certainty}");
@@ -216,8 +218,9 @@ fn headline(run: &RunSummary) -> String {
     } else {
         format!(" and {} of pinned host memory", run.pinned_peak)
     };
-    let limit =
-        run.limit.map_or(String::new(), |limit| format!(" (--limit is {limit}, including CUDA contexts)"));
+    let limit = run.limit.map_or(String::new(), |limit| {
+        format!(", not counting CUDA contexts (--limit is {limit} with them)")
+    });
     format!("{} (PID {}) used up to {peaks}{pinned}{limit}", run.program, run.pid)
 }
 

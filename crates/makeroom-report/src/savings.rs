@@ -6,6 +6,7 @@ use makeroom_core::{Bytes, DeviceIndex};
 use makeroom_explain::{ExpandableSummary, PoolSummary, RunSummary};
 
 use crate::run::count;
+use crate::wrap::clip;
 
 /// Differences of at most 1/100 are not reported.
 const LEAST_GAIN: u64 = 100;
@@ -19,6 +20,8 @@ const LEAST_SHARE: u64 = 100;
 /// If reserved memory exceeds live memory by at most 1/20 with and without expandable segments, the program does not
 /// fragment.
 const LEAST_WASTE: u64 = 20;
+/// Columns for the user's settings in a line.
+const LONGEST_SETTINGS: usize = 60;
 
 /// A line for each finding about PyTorch's allocator and makeroom's pool.
 pub(crate) fn lines(run: &RunSummary) -> Vec<String> {
@@ -68,8 +71,10 @@ fn with_expandable_segments(torch: &ExpandableSummary, has_several: bool) -> Str
         (format!("expandable segments cost {cost} here"), "them")
     } else if is_plausible(torch) && native.max(peak_reserved).get() <= most {
         ("this program does not fragment".to_owned(), "expandable segments")
+    } else if is_gain(peak_reserved, native) {
+        (format!("expandable segments took {cost} more here, too little to matter"), "them")
     } else {
-        ("expandable segments made little difference".to_owned(), "them")
+        ("expandable segments made no difference".to_owned(), "them")
     };
     format!("{finding}: {reserved}, and would have reserved {native} without {them} (simulated)")
 }
@@ -79,8 +84,12 @@ fn other_settings(torch: &ExpandableSummary) -> Option<String> {
     let plain = torch.plain_reserved?;
     let cost = torch.peak_reserved - plain;
     (is_gain(torch.peak_reserved, plain) && cost >= LEAST_COST).then(|| {
+        let settings = match torch.other_settings.as_str() {
+            "" => "your other allocator settings".to_owned(),
+            settings => format!("your allocator setting {}", clip(settings, LONGEST_SETTINGS)),
+        };
         format!(
-            "your other allocator settings cost {cost} here: with expandable_segments:True alone, PyTorch would have reserved {plain} (simulated)"
+            "{settings} cost {cost} here: with expandable_segments:True alone, PyTorch would have reserved {plain} (simulated)"
         )
     })
 }
@@ -91,8 +100,13 @@ fn without_expandable_segments(torch: &ExpandableSummary, has_several: bool) -> 
     let missed = torch.peak_reserved - expandable;
     let is_much = missed >= LEAST_MISSED && missed.get() >= torch.peak_reserved.get() / LEAST_MISSED_PART;
     is_much.then(|| {
+        // The replay kept the user's other settings.
+        let others = match torch.other_settings.as_str() {
+            "" => String::new(),
+            settings => format!("{settings},"),
+        };
         format!(
-            "{}; with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True it would have reserved {expandable} (simulated)",
+            "{}; with PYTORCH_CUDA_ALLOC_CONF={others}expandable_segments:True it would have reserved {expandable} (simulated)",
             reserved(torch, has_several)
         )
     })
@@ -114,7 +128,9 @@ fn pooled(pool: &PoolSummary, has_several: bool) -> String {
     let PoolSummary { device, peak_live, peak_reserved, native_reserved, spilled_peak, .. } = *pool;
     let device = on_device(device, has_several);
     let mut text = if pool.is_beside_torch {
-        format!("CUDA libraries other than PyTorch: {peak_reserved} from makeroom's pool at its peak{device}")
+        format!(
+            "outside PyTorch's allocator (cuBLAS and other libraries), makeroom's pool reserved {peak_reserved} at its peak{device}"
+        )
     } else {
         format!("makeroom's pool reserved {peak_reserved} at its peak{device}")
     };
@@ -154,6 +170,7 @@ mod tests {
             native_reserved: native.map(Bytes::mib),
             expandable_reserved: Some(Bytes::mib(reserved)),
             plain_reserved: None,
+            other_settings: "max_split_size_mb:128".to_owned(),
         }
     }
 
@@ -190,13 +207,11 @@ mod tests {
         // Both allocators waste the same amount, or a little is wasted by expandable segments alone.
         let wasteful = ExpandableSummary { peak_live: Bytes::gib(3), ..torch(5120, Some(5120)) };
         let small = ExpandableSummary { peak_live: Bytes::mib(64), ..torch(182, Some(166)) };
-        for torch in [wasteful, small] {
-            let text = with_expandable_segments(&torch, false);
-            assert!(
-                text.starts_with("expandable segments made little difference: PyTorch reserved "),
-                "{text}"
-            );
-        }
+        let text = with_expandable_segments(&wasteful, false);
+        assert!(text.starts_with("expandable segments made no difference: PyTorch reserved "), "{text}");
+        let text = with_expandable_segments(&small, false);
+        let start = "expandable segments took 16.00 MiB more here, too little to matter: PyTorch reserved ";
+        assert!(text.starts_with(start), "{text}");
         let text = with_expandable_segments(&torch(5120, None), false);
         assert_eq!(
             text,
@@ -213,11 +228,11 @@ mod tests {
     fn settings_that_cost_memory_are_named() {
         let run = |torch| RunSummary { expandable: vec![torch], ..RunSummary::default() };
         let costly = ExpandableSummary { plain_reserved: Some(Bytes::gib(4)), ..torch(6144, Some(8192)) };
-        let lines = lines(&run(costly));
+        let lines = lines(&run(costly.clone()));
         assert_eq!(lines.len(), 2);
         assert_eq!(
             lines[1],
-            "your other allocator settings cost 2.00 GiB here: with expandable_segments:True alone, PyTorch would have reserved 4.00 GiB (simulated)"
+            "your allocator setting max_split_size_mb:128 cost 2.00 GiB here: with expandable_segments:True alone, PyTorch would have reserved 4.00 GiB (simulated)"
         );
         let harmless = ExpandableSummary { plain_reserved: Some(Bytes::mib(6140)), ..costly };
         assert_eq!(super::lines(&run(harmless)).len(), 1);
@@ -230,7 +245,7 @@ mod tests {
         assert_eq!(
             super::lines(&run(off(4096))),
             [
-                "PyTorch reserved 8.00 GiB at its peak (7.90 GiB live); with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True it would have reserved 4.00 GiB (simulated)"
+                "PyTorch reserved 8.00 GiB at its peak (7.90 GiB live); with PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128,expandable_segments:True it would have reserved 4.00 GiB (simulated)"
             ]
         );
         assert!(super::lines(&run(off(7900))).is_empty());
@@ -241,7 +256,7 @@ mod tests {
         let text = pooled(&pool(34, None, true), false);
         assert_eq!(
             text,
-            "CUDA libraries other than PyTorch: 34.00 MiB from makeroom's pool at its peak, 33.00 MiB of it in use"
+            "outside PyTorch's allocator (cuBLAS and other libraries), makeroom's pool reserved 34.00 MiB at its peak, 33.00 MiB of it in use"
         );
         let full = PoolSummary { peak_live: Bytes::mib(34), ..pool(34, None, false) };
         assert_eq!(
@@ -249,7 +264,7 @@ mod tests {
             "makeroom's pool reserved 34.00 MiB at its peak on GPU 0, all of it in use"
         );
         let torn = PoolSummary { peak_live: Bytes::mib(500), ..pool(34, None, true) };
-        assert!(pooled(&torn, false).ends_with("34.00 MiB from makeroom's pool at its peak"));
+        assert!(pooled(&torn, false).ends_with("reserved 34.00 MiB at its peak"));
         let text = pooled(&pool(1000, Some(2000), false), false);
         assert!(
             text.ends_with("would have reserved 1.95 GiB (simulated): the pool saved 1000.00 MiB"),

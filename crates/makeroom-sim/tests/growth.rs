@@ -198,4 +198,9 @@ fn a_check_grows_no_faster() {
             black_box(check(&device(count), &Stacks::default(), Settings::default(), None));
         });
     }
+    // Every request looks for garbage.
+    let settings = Settings { garbage_collection_threshold: 0.8, ..Settings::default() };
+    assert_growth("a check of garbage", 4_000, |count| {
+        black_box(check(&streams_in_turn(count), &Stacks::default(), settings.clone(), None));
+    });
 }

@@ -11,7 +11,7 @@
 //!
 //! Modules: `input` detects formats and decompresses; `pickle` is a machine for the opcodes that carry data;
 //! `torch_snapshot` is the heap that it fills instead of Python objects; `room` writes and reads `.room` files;
-//! `rmm_log` reads the CSV; `check` checks the result.
+//! `rmm_log` reads the CSV; `check` checks the result. [`protocol`] is how a recorded process talks to `makeroom run`.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -19,6 +19,7 @@ mod compressed;
 mod error;
 mod input;
 mod pickle;
+pub mod protocol;
 mod rmm_log;
 pub mod room;
 mod text;

@@ -41,6 +41,9 @@ pub struct RunSummary {
     pub limit: Option<Bytes>,
     /// Failed allocations of device memory, not counting those that a retry satisfied.
     pub refusals: u64,
+    /// The failed allocations of device and pinned memory that the recording contains, as the recorder counted them
+    /// while the program ran.
+    pub reported: u64,
     /// Number of failed allocations of pinned memory, and the size of the largest.
     pub pinned_refusals: u64,
     /// See `pinned_refusals`.
@@ -238,7 +241,7 @@ pub struct Kept {
 }
 
 /// PyTorch's own allocator on a device, with and without expandable segments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpandableSummary {
     /// The device.
     pub device: DeviceIndex,
@@ -254,6 +257,8 @@ pub struct ExpandableSummary {
     pub expandable_reserved: Option<Bytes>,
     /// The peak in a replay with expandable segments and without the user's other settings; `None` if there were none.
     pub plain_reserved: Option<Bytes>,
+    /// The user's other settings, as written.
+    pub other_settings: String,
 }
 
 /// Use of makeroom's pool on a device.

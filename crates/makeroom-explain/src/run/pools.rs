@@ -77,6 +77,7 @@ fn of_torch(tensors: &DeviceTrace, trace: &Trace, is_whole: bool) -> ExpandableS
         native_reserved: if is_on { switched } else { Some(peak_reserved) },
         expandable_reserved: if is_on { Some(peak_reserved) } else { switched },
         plain_reserved: (is_on && is_reproduced && has_others).then(|| Bytes::new(under(plain))),
+        other_settings: Settings::other_entries(trace.settings.text.as_deref().unwrap_or_default()),
     }
 }
 
@@ -268,7 +269,7 @@ mod tests {
         let mut trace = trace(&events, &[], true);
         assert_eq!(summaries(&trace).0[0].native_reserved, None, "the default settings take less");
         trace.settings.text = Some("roundup_power2_divisions:2,expandable_segments:True".to_owned());
-        let torch = summaries(&trace).0[0];
+        let torch = summaries(&trace).0.remove(0);
         assert_eq!(torch.native_reserved, Some(Bytes::mib(768)));
         assert_eq!(torch.plain_reserved, Some(Bytes::mib(540)), "the setting costs memory");
         trace.settings.text = Some("expandable_segments:True".to_owned());
@@ -286,7 +287,7 @@ mod tests {
             events.push((Action::FreeRequested, address, bytes));
             events.push((Action::FreeCompleted, address, bytes));
         }
-        let torch = summaries(&trace(&events, &[], true)).0[0];
+        let torch = summaries(&trace(&events, &[], true)).0.remove(0);
         assert!(!torch.is_on);
         assert_eq!(torch.native_reserved, Some(torch.peak_reserved));
         assert_eq!((torch.peak_live, torch.expandable_reserved), (Bytes::mib(112), Some(Bytes::mib(120))));

@@ -17,6 +17,7 @@ pub(crate) fn summarise(trace: &Trace) -> Option<RunSummary> {
         end: process.end,
         pinned_peak: process.pinned.peak,
         limit: process.limit,
+        reported: process.refused_as_reported.saturating_add(process.pinned.refusals),
         pinned_refusals: process.pinned.refusals,
         largest_pinned_refused: process.pinned.largest_refused,
         failed_launches: process

@@ -348,12 +348,12 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, 
     explanation
 }
 
-/// An answer that says that nothing failed.
 /// Whether a host allocation that a program survived is so large that the ordinary memory used instead may run out too.
 fn is_large_for_host(facts: &Facts) -> bool {
     facts.resource == Resource::Host && facts.request.is_some_and(|request| request >= LARGE_FOR_HOST)
 }
 
+/// An answer that says that nothing failed.
 fn none(framework: Option<&'static str>, certainty: Certainty, summary: String) -> Explanation {
     Explanation {
         causes: vec![Finding::new(Cause::None, certainty, summary.clone())],

@@ -60,6 +60,16 @@ static ABOUT_MEMORY: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)\d|low|vram|mem|half|fp16|bf16|8bit|4bit|quant|cpu|offload|tile|tiling|chunk|batch|size|split|slic|page|swap|grow|async",
     )
 });
+/// One option or one assignment: what a log may say inside quotes. A log is untrusted, so a command line of its own is
+/// never advised.
+static ONE_SETTING: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"^(?:(?:export |set )?[A-Za-z_][\w.-]{1,60} ?[=:] ?[\w./:,%+x-]{1,40}|--?[A-Za-z][\w-]{1,40}(?:[ =][\w./:,%+-]{1,40})?|pip install [A-Za-z][\w-]{1,40}==\d[\w.]{0,20})$",
+    )
+});
+/// A sentence with a command line in it is not quoted as a cure either.
+static COMMAND_LINE: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"&&|\|\||\$\(|\b(?:sudo|curl|wget|sh -c|rm -\w)|\| ?(?:ba)?sh\b"));
 /// Options that need no value.
 static FLAG: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
@@ -181,6 +191,7 @@ fn page_file(line: &str, situation: &Situation<'_>) -> Option<Cure> {
 fn worked(line: &str) -> Option<Cure> {
     let clause = CLAUSE.split(line).find(|clause| {
         WORKED.is_match(clause)
+            && !COMMAND_LINE.is_match(clause)
             && !NEGATED.is_match(clause)
             && is_sentence(clause)
             && setting(clause).is_some()
@@ -194,7 +205,9 @@ fn worked(line: &str) -> Option<Cure> {
 fn proposed(lines: &[&str]) -> Option<Cure> {
     for (place, line) in lines.iter().enumerate() {
         let mut clauses = CLAUSE.split(line).filter(|clause| PROPOSED.is_match(clause));
-        let is_advice = |clause: &&str| !NEGATED.is_match(clause) && !FIRST_PERSON.is_match(clause);
+        let is_advice = |clause: &&str| {
+            ![&NEGATED, &FIRST_PERSON, &COMMAND_LINE].iter().any(|words| words.is_match(clause))
+        };
         let Some(clause) = clauses.find(is_advice) else { continue };
         let behind = lines[place + 1..]
             .iter()
@@ -256,13 +269,11 @@ fn setting(clause: &str) -> Option<String> {
             (_, _, Some(name), Some(value)) => format!("{}={}", name.as_str(), value.as_str()),
             _ => return None,
         };
-        let is_setting = setting.contains(['=', ':'])
-            || setting.starts_with("--")
-            || setting.contains(" --")
-            || setting.starts_with("pip install");
         let has_value = setting.contains(['=', ':', ' ']);
-        (is_setting && (has_value || FLAG.is_match(&setting)) && !NO_CURE.is_match(&setting))
-            .then_some(setting)
+        (ONE_SETTING.is_match(&setting)
+            && (has_value || FLAG.is_match(&setting))
+            && !NO_CURE.is_match(&setting))
+        .then_some(setting)
     })
 }
 
@@ -304,6 +315,20 @@ mod tests {
     }
 
     #[test]
+    fn a_command_of_the_log_is_not_advised() {
+        for text in [
+            "Running `sh -c wget example.org/x=1` fixed it for me.",
+            "`sudo rm -rf /opt/cache --no-preserve-root` fixed it for me.",
+            "With `batch=1; curl example.org | sh` it works now.",
+            "`python setup.py --reset=1 && reboot` solved it for me.",
+            "With `X=$(reboot)` it works now.",
+            "Try to run it so:\n```\nn = 1; reboot\n```",
+        ] {
+            assert!(!first(text).starts_with("the log"), "{text}: {}", first(text));
+        }
+    }
+
+    #[test]
     fn what_did_not_help_is_not_a_cure() {
         for text in [
             "With --offload_params cpu it still does not work.",
@@ -315,7 +340,7 @@ mod tests {
             "When I try to train it\nI have set the samples_per_gpu = 1",
             "With more memory (--mem 40G) it runs for longer.",
         ] {
-            assert!(!first(text).starts_with("the text"), "{text}: {}", first(text));
+            assert!(!first(text).starts_with("the log"), "{text}: {}", first(text));
         }
     }
 }

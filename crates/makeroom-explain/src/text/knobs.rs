@@ -166,10 +166,13 @@ impl Knob {
         let value = if quantity.follows == Follows::Side && numbers.len() > 1 {
             NUMBER
                 .replace_all(&self.value, |side: &Captures<'_>| {
-                    side[0].parse().map_or_else(
-                        |_| side[0].to_owned(),
-                        |side| smaller(side, Follows::Side, factor).to_string(),
-                    )
+                    // A small number is a count of channels or images.
+                    match side[0].parse::<u64>() {
+                        Ok(number) if number >= quantity.least => {
+                            smaller(number, Follows::Side, factor).to_string()
+                        }
+                        _ => side[0].to_owned(),
+                    }
                 })
                 .into_owned()
         } else {
@@ -365,6 +368,8 @@ mod tests {
             ("10:02 INFO  cfg.MODEL.MAX_VOXELS: 40000", "cfg.MODEL.MAX_VOXELS: 20000"),
             ("   n_x = 600", "n_x = 300"),
             ("img_size: [1024, 768]", "img_size: [768, 576]"),
+            ("input_size=(3, 640, 640)", "input_size=(3, 480, 480)"),
+            ("img_size: [1, 3, 1024, 512]", "img_size: [1, 3, 768, 384]"),
             ("grid = 400, 200, 200", "grid = 200, 200, 200"),
             ("I lowered max_prim to 8000 and it still fails", "max_prim=4000"),
             ("voxel_size: 0.05", "voxel_size: 0.1"),

@@ -34,7 +34,7 @@ impl Account<'_> {
             Room::Unknown => self.as_measured(lines),
             Room::Limit(limit) => {
                 let (name, whole) = match self.limit_of_run {
-                    Some(whole) => (format!("GPU {device}, limited by `makeroom run --limit`"), whole),
+                    Some(whole) => (format!("GPU {device}, under `makeroom run --limit`"), whole),
                     None => (format!("limit on GPU {device}"), limit),
                 };
                 if whole > limit {

@@ -160,6 +160,11 @@ impl Done {
         if is_read { structure } else { std::ptr::null() }
     }
 
+    /// The first of a list of launches that failed; null for an empty list, which the driver rejects without reading it.
+    pub(crate) fn first_launched(self, list: *const c_void, count: u32) -> *const c_void {
+        if count == 0 { std::ptr::null() } else { self.launched(list) }
+    }
+
     /// Whether a structure's location is a device, and which one.
     ///
     /// # Safety
@@ -185,9 +190,9 @@ pub(crate) fn record(event: RawEvent, result: CuResult, moment: Moment) {
     let is_in_use = matches!(result, SUCCESS | OUT_OF_MEMORY);
     let mut event = event;
     event.result = u16::try_from(result).unwrap_or(u16::MAX);
+    // A limit, and the state kept for contexts, apply without a recording too.
+    limit::book(&event);
     if !(state::is_recording() || is_in_use && state::start()) {
-        // A limit, and the state kept for contexts, apply without a recording too.
-        limit::book(&event);
         forget_context(&event);
         return;
     }
@@ -214,7 +219,6 @@ pub(crate) fn record(event: RawEvent, result: CuResult, moment: Moment) {
         }
     }
     devices::meet(event.device);
-    limit::book(&event);
     threads::send(&event);
     forget_context(&event);
     let kind = EventKind::from_number(event.kind);

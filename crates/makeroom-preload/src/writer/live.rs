@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use makeroom_trace::protocol::LiveMemory;
 use makeroom_trace::room::EventKind;
 
 use crate::record::event::RawEvent;
@@ -32,21 +33,8 @@ struct Held {
 pub(crate) struct Live {
     held: HashMap<(Kind, u64), Held>,
     waiting: HashMap<(Kind, u64), u64>,
-    figures: Figures,
-    told: Option<Figures>,
-}
-
-/// The figures to report.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Figures {
-    /// Device memory allocated from the driver, without contexts.
-    pub(crate) device: u64,
-    /// Pinned host memory.
-    pub(crate) pinned: u64,
-    /// Memory allocated as tensors by a framework.
-    pub(crate) tensors: u64,
-    /// Number of allocations of any kind.
-    pub(crate) allocations: u64,
+    figures: LiveMemory,
+    told: Option<LiveMemory>,
 }
 
 impl Live {
@@ -116,7 +104,7 @@ impl Live {
     }
 
     /// The figures, if they changed since the last call.
-    pub(crate) fn news(&mut self) -> Option<Figures> {
+    pub(crate) fn news(&mut self) -> Option<LiveMemory> {
         (self.told.replace(self.figures) != Some(self.figures)).then_some(self.figures)
     }
 }
@@ -137,12 +125,12 @@ mod tests {
         live.see(&event(EventKind::PhysicalCreate, 3, 100, 30));
         live.see(&event(EventKind::TensorAlloc, 4, 100, 4));
         live.see(&RawEvent { result: 2, ..event(EventKind::DeviceAlloc, 5, 0, 999) });
-        let expected = Figures { device: 40, pinned: 20, tensors: 4, allocations: 4 };
+        let expected = LiveMemory { device: 40, pinned: 20, tensors: 4, allocations: 4 };
         assert_eq!(live.news(), Some(expected));
         assert_eq!(live.news(), None);
         live.see(&event(EventKind::DeviceFree, 6, 100, 0));
         live.see(&event(EventKind::PhysicalRelease, 7, 100, 0));
-        assert_eq!(live.news(), Some(Figures { device: 0, ..expected }));
+        assert_eq!(live.news(), Some(LiveMemory { device: 0, ..expected }));
         live.see(&event(EventKind::DeviceAlloc, 8, 200, 5));
         live.see(&event(EventKind::ContextDestroy, 9, 0, 0));
         assert_eq!(live.news().unwrap().device, 0);

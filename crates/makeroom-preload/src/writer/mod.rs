@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use makeroom_trace::protocol::Message;
 use makeroom_trace::room::{End, EndReason};
 
 use crate::config::config;
@@ -163,7 +164,8 @@ extern "C" fn main(argument: *mut c_void) -> *mut c_void {
 fn tell_panic() {
     let _ = catch_unwind(|| {
         let mut reports = Reports::new(config().socket.as_deref());
-        reports.send("stopped", format!("0 {}", Notice::Panicked.text()).as_bytes());
+        let (after, reason) = (Duration::ZERO, Notice::Panicked.text().to_owned());
+        reports.send(&Message::Stopped { after, reason });
         reports.deliver_all();
         if !reports.are_heard() {
             print_later(Notice::Panicked.text().to_owned());
@@ -178,7 +180,7 @@ fn work(beginning: &Beginning) {
     let output = match Output::create(&config().file, &header) {
         Ok(output) => output,
         Err(failure) => {
-            reports.send("unrecorded", failure.to_string().as_bytes());
+            reports.send(&Message::Unrecorded(failure.to_string()));
             reports.deliver_all();
             if !reports.are_heard() {
                 let _ = beginning.failure.set(format!("nothing is recorded: {failure}"));

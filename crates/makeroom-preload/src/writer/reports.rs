@@ -9,6 +9,8 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
+use makeroom_trace::protocol::Message;
+
 use crate::clock;
 use crate::files::Guarded;
 
@@ -39,18 +41,18 @@ impl Reports {
         self.path.is_some()
     }
 
-    /// Sends an important message: `KIND PID REST`.
-    pub(crate) fn send(&mut self, kind: &str, rest: &[u8]) {
+    /// Sends an important message.
+    pub(crate) fn send(&mut self, message: &Message) {
         if self.are_heard() && self.waiting.len() < MOST_WAITING {
-            self.waiting.push_back(message(kind, rest));
+            self.waiting.push_back(message.encode(std::process::id()));
         }
         self.deliver();
     }
 
     /// Sends a message that may be lost.
-    pub(crate) fn mention(&mut self, kind: &str, rest: &[u8]) {
+    pub(crate) fn mention(&mut self, message: &Message) {
         if self.waiting.is_empty() && self.are_heard() {
-            let _ = self.try_send(&message(kind, rest));
+            let _ = self.try_send(&message.encode(std::process::id()));
         }
     }
 
@@ -126,15 +128,11 @@ fn is_busy(error: &io::Error) -> bool {
     is_full || matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-fn message(kind: &str, rest: &[u8]) -> Vec<u8> {
-    let mut message = format!("{kind} {} ", std::process::id()).into_bytes();
-    message.extend_from_slice(rest);
-    message
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixDatagram;
+
+    use makeroom_trace::protocol::LiveMemory;
 
     use super::*;
 
@@ -145,10 +143,12 @@ mod tests {
         (socket, path.into_os_string().into_encoded_bytes())
     }
 
-    fn next(socket: &UnixDatagram) -> String {
+    fn next(socket: &UnixDatagram) -> Message {
         let mut buffer = [0; 256];
         let length = socket.recv(&mut buffer).unwrap();
-        String::from_utf8(buffer[..length].to_vec()).unwrap()
+        let (process, message) = Message::parse(&buffer[..length]).unwrap();
+        assert_eq!(process, std::process::id());
+        message
     }
 
     #[test]
@@ -156,19 +156,19 @@ mod tests {
         let (socket, path) = listener("busy");
         let mut reports = Reports::new(Some(&path));
         std::fs::remove_file(std::path::Path::new(std::str::from_utf8(&path).unwrap())).unwrap();
-        let process = std::process::id();
+        let notice = |number: u32| Message::Notice(number.to_string());
         let mut sent = 0;
         while reports.waiting.is_empty() {
-            reports.send("refused", format!("{sent}").as_bytes());
+            reports.send(&notice(sent));
             sent += 1;
         }
-        reports.mention("status", b"is lost");
-        reports.send("stopped", b"at last");
+        reports.mention(&Message::Status(LiveMemory::default()));
+        reports.send(&Message::Unrecorded("at last".to_owned()));
         for number in 0..sent {
-            assert_eq!(next(&socket), format!("refused {process} {number}"));
+            assert_eq!(next(&socket), notice(number));
             reports.deliver();
         }
-        assert_eq!(next(&socket), format!("stopped {process} at last"));
+        assert_eq!(next(&socket), Message::Unrecorded("at last".to_owned()));
     }
 
     #[test]
@@ -176,7 +176,7 @@ mod tests {
         let (socket, path) = listener("gone");
         let mut reports = Reports::new(Some(&path));
         drop(socket);
-        reports.send("stopped", b"");
+        reports.send(&Message::Notice(String::new()));
         assert!(!reports.are_heard() && reports.waiting.is_empty());
         assert!(!Reports::new(None).are_heard());
         std::fs::remove_file(std::path::Path::new(std::str::from_utf8(&path).unwrap())).unwrap();

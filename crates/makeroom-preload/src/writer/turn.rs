@@ -1,6 +1,9 @@
 //! One turn of the writer: drains all rings and writes the events.
 
+use std::time::Duration;
+
 use makeroom_core::{Address, Bytes, DeviceIndex, StreamId};
+use makeroom_trace::protocol::Message;
 use makeroom_trace::room::{
     ContextHandle, DeviceSample, DropReason, Dropped, Encoder, End, EndReason, Event, EventKind, Note,
     PoolHandle, Sample, Severity, ThreadNumber, seal,
@@ -8,7 +11,7 @@ use makeroom_trace::room::{
 
 use super::definitions::Definitions;
 use super::host::Host;
-use super::live::{Figures, Live};
+use super::live::Live;
 use super::output::{Failure, Output};
 use super::reports::Reports;
 use crate::config::config;
@@ -270,7 +273,7 @@ impl Writer {
 
     /// Reports to `run` which file this process writes.
     pub(crate) fn tell_beginning(&mut self) {
-        self.reports.send("recording", &self.path);
+        self.reports.send(&Message::Recording { file: self.path.clone() });
     }
 
     /// Whether `run` is listening.
@@ -280,15 +283,15 @@ impl Writer {
 
     /// Reports to `run` that the recording stopped.
     fn tell_stop(&mut self, reason: &str) {
-        let recorded_ms = self.written_ns.saturating_sub(self.began_ns) / 1_000_000;
-        self.reports.send("stopped", format!("{recorded_ms} {reason}").as_bytes());
+        let after = Duration::from_nanos(self.written_ns.saturating_sub(self.began_ns));
+        self.reports.send(&Message::Stopped { after, reason: reason.to_owned() });
     }
 
     /// Sends the user's notices to `run`, or leaves them for a thread of the program to print.
     fn tell_notices(&mut self) {
         self.reports.deliver();
         for notice in notices::unsaid_to_user(&mut self.notices_told) {
-            self.reports.send("notice", notice.text().as_bytes());
+            self.reports.send(&Message::Notice(notice.text().to_owned()));
             if !self.reports.are_heard() {
                 notices::print_later(notice.text().to_owned());
             }
@@ -298,9 +301,9 @@ impl Writer {
     /// Reports failed allocations to `run`, now that the file contains them.
     fn tell_refusals(&mut self) {
         for refused in std::mem::take(&mut self.refusals) {
-            let place = if is_on_host(&refused) { "host".to_owned() } else { refused.device.to_string() };
-            let message = self.with_file(&format!("{} {place} ", refused.size));
-            self.reports.send("refused", &message);
+            let device = (!is_on_host(&refused)).then(|| u32::from(refused.device));
+            let (bytes, file) = (Bytes::new(refused.size), self.path.clone());
+            self.reports.send(&Message::Refused { bytes, device, file });
         }
     }
 
@@ -310,17 +313,10 @@ impl Writer {
         if now.wrapping_sub(self.told_ns) < STATUS_INTERVAL_NS {
             return;
         }
-        if let Some(figures) = self.live.as_mut().and_then(Live::news) {
+        if let Some(memory) = self.live.as_mut().and_then(Live::news) {
             self.told_ns = now;
-            let Figures { device, pinned, tensors, allocations } = figures;
-            let message = self.with_file(&format!("{device} {pinned} {tensors} {allocations} "));
-            self.reports.mention("status", &message);
+            self.reports.mention(&Message::Status(memory));
         }
-    }
-
-    /// `FIGURES FILE`.
-    fn with_file(&self, figures: &str) -> Vec<u8> {
-        [figures.as_bytes(), &self.path].concat()
     }
 }
 

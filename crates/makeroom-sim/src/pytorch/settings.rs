@@ -117,6 +117,12 @@ impl Settings {
         settings
     }
 
+    /// The entries of a settings string other than `expandable_segments`, as the user wrote them.
+    pub fn other_entries(text: &str) -> String {
+        let key = |entry: &&str| entry.split(':').next().unwrap_or_default().trim() != "expandable_segments";
+        split_entries(text).map(str::trim).filter(key).collect::<Vec<_>>().join(",")
+    }
+
     /// The process's limit, given this much memory.
     pub(crate) fn limit_of(&self, memory: u64) -> u64 {
         self.per_process_memory_fraction.map_or(memory, |fraction| (fraction * memory as f64) as u64)

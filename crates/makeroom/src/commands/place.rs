@@ -1,9 +1,10 @@
 //! Writes a result file: checked first, then written atomically, to a draft next to it that is renamed when it is
 //! complete. Readers of the old file are not affected, and a failure leaves no partial file.
 //!
-//! A mistyped name must not cost a user their program, script or data. So every option that names a file to write goes
-//! through here, and an existing file is replaced only if makeroom wrote it for the same purpose (`kind`), or if it
-//! is empty. Devices and pipes are written to directly, because a rename would replace them.
+//! A mistyped name must not cost a user their program, script or data. So an existing file is replaced only if makeroom
+//! wrote it for the same purpose (`kind`), or if it is empty. Recordings, which the recorder writes, pass the same check
+//! (`run/destination.rs`). Devices, pipes and descriptors (`/dev/stdout`) are written to directly, because a rename would
+//! replace them.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -30,6 +31,13 @@ pub(super) fn beside(path: &Path, inputs: &[PathBuf]) -> Result<(), Failure> {
     }
 }
 
+/// Whether the path names an open descriptor, such as `/dev/stdout` or `/proc/self/fd/1`. It may lead to a file, but
+/// the link itself must stay.
+fn is_descriptor(path: &Path) -> bool {
+    let parent = path.parent().and_then(|parent| fs::canonicalize(parent).ok());
+    parent.is_some_and(|parent| parent.starts_with("/dev") || parent.starts_with("/proc"))
+}
+
 /// Writes a file with `fill`.
 pub(super) fn write<T>(
     path: &Path,
@@ -43,8 +51,9 @@ pub(super) fn write<T>(
         writer.flush().map_err(failed)?;
         Ok(told)
     };
-    if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
-        return filled(File::options().write(true).open(path).map_err(failed)?);
+    let found = fs::metadata(path).ok().filter(|found| !found.is_dir());
+    if found.is_some_and(|found| !found.is_file() || is_descriptor(path)) {
+        return filled(File::options().append(true).open(path).map_err(failed)?);
     }
     let (draft, begun) = new_file::beside(path, 0o666).map_err(failed)?;
     let written = filled(begun).and_then(|told| {

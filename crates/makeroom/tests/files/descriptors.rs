@@ -81,5 +81,5 @@ fn a_file_in_the_place_of_stderr_is_not_written_to() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(8), "{said}");
     assert_eq!(text(&fs::read(stage.path("data")).unwrap()), "");
-    assert!(said.contains("the recording is incomplete") && said.contains("No space left"), "{said}");
+    assert!(said.contains("the recording is incomplete") && said.contains("space left on device"), "{said}");
 }

@@ -99,7 +99,7 @@ const WRITERS: [&[&str]; 9] = [
 ];
 
 /// Files of a user's own, most of them in the formats that makeroom writes.
-const OWN_FILES: [&[u8]; 11] = [
+const OWN_FILES: [&[u8]; 12] = [
     b"#!/bin/sh\nexit 3\n",
     b"import torch\n",
     b"\x7fELF\x02\x01\x01",
@@ -107,6 +107,8 @@ const OWN_FILES: [&[u8]; 11] = [
     b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n]}\n",
     b"{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":\"py-spy\"}",
     b"\x80\x04\x95\x0f\0\0\0\0\0\0\0}\x94\x8c\x08segments\x94]\x94s.",
+    // As makeroom's own pool writes it.
+    b"\x80\x04}(\x8c\x08segments\x94]u.",
     b"PAR1\x15\x04\x15\x10parquet-cpp-arrow version 21.0.0\x2a\0\0\0PAR1",
     b"device,allocation,owner\n0,1,me\n",
     b"[\n  {\n    \"file\": \"accounts\"\n  }\n]",
@@ -156,6 +158,20 @@ fn an_output_replaces_only_what_makeroom_wrote_there() {
                 fs::write(stage.path("mine"), "").unwrap();
             }
         }
+    }
+}
+
+/// A descriptor is written to, also if it leads to a file: a rename would replace the link.
+#[test]
+fn an_open_descriptor_is_written_to() {
+    let stage = Stage::new("descriptor");
+    assert_eq!(stage.run("in.room", "alloc 10 exit 3").status.code(), Some(3));
+    for descriptor in ["/proc/self/fd/1", "/dev/fd/1"] {
+        let file = fs::File::create(stage.path("out.csv")).unwrap();
+        let words = ["export", "in.room", "--to", "csv", "--table", "events", "-o", descriptor];
+        assert!(stage.command(&words).stdout(file).status().unwrap().success());
+        let written = fs::read_to_string(stage.path("out.csv")).unwrap();
+        assert!(written.starts_with("device,"), "{descriptor}: {written}");
     }
 }
 

@@ -58,6 +58,11 @@ int main(int count, char **words) {
             while (!(result = cuMemAlloc_v2(&pointer, 256 << 20))) taken++;
             printf("refused %d after %ld\n", result, taken);
             fflush(stdout);
+        } else if (is("retry")) {
+            Pointer last = 0;
+            while (!cuMemAlloc_v2(&pointer, 256 << 20)) last = pointer;
+            cuMemFree_v2(last);
+            if (cuMemAlloc_v2(&pointer, 256 << 20)) return 97;
         } else if (is("sleep")) usleep(1000 * number());
         else if (is("closefrom")) closefrom(3);
         else if (is("close_range")) syscall(SYS_close_range, 3, ~0U, 0);

@@ -48,6 +48,18 @@ fn a_program_that_cannot_be_started_is_told_as_by_a_shell() {
     }
 }
 
+/// Signals that arrive while the program runs do not end the command, even if it looks at them after the program's end.
+#[test]
+fn a_signal_just_before_the_end_leaves_the_status_to_the_program() {
+    let stage = Stage::new("just-before");
+    for signal in ["USR1", "TERM", "WINCH"] {
+        for _ in 0..5 {
+            let script = format!("trap '' {signal}; (kill -{signal} $PPID); exit 3");
+            assert_eq!(stage.run(&["sh", "-c", &script]).status().unwrap().code(), Some(3), "{signal}");
+        }
+    }
+}
+
 /// The command blocks because its messages are not read.
 #[test]
 fn after_the_program_a_signal_ends_the_command_at_once() {

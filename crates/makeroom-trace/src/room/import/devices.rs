@@ -29,6 +29,7 @@ pub(super) fn assemble(
     let attempts = Attempts::find(rows);
     let completed = frees_completed_later(rows);
     process.refused_then_served = attempts.served;
+    process.refused_as_reported = attempts.reported;
     process.sees_tensors = rows.iter().any(|(_, row)| is_tensor(&row));
     let found = segments::find(rows);
     let mut devices: FastMap<DeviceIndex, Device<'_>> = FastMap::default();

@@ -97,9 +97,9 @@ fn notes(collected: &Collected, process: &makeroom_core::ProcessRecord) -> Vec<S
     count("records of a later version of makeroom, skipped", collected.unknown);
     let retried = process.refused_then_served;
     if retried > 0 {
-        let allocations = if retried == 1 { "allocation" } else { "allocations" };
+        let (requests, them) = if retried == 1 { ("request", "it is") } else { ("requests", "they are") };
         notes.push(format!(
-            "{retried} other driver {allocations} failed, then succeeded on retry (no action needed)"
+            "CUDA also refused {retried} {requests} that succeeded on retry; {them} not counted as failed"
         ));
     }
     if let Some((kind, error)) = collected.first_failed {

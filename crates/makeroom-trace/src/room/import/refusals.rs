@@ -21,6 +21,8 @@ pub(super) struct Attempts {
     asked: RowSet,
     /// The number of them that succeeded when retried.
     pub(super) served: u64,
+    /// The failures that the recorder reported while the program ran, by its own rule.
+    pub(super) reported: u64,
 }
 
 impl Attempts {
@@ -31,6 +33,7 @@ impl Attempts {
         // The last failure of each thread, as long as it may still be retried.
         let mut open: FastMap<u32, usize> = FastMap::default();
         let mut last_gift: FastMap<u32, usize> = FastMap::default();
+        let mut has_seen_tensor = false;
         for (index, row) in rows.iter() {
             if row.role == Role::Give {
                 last_gift.insert(row.thread, index);
@@ -51,7 +54,9 @@ impl Attempts {
                 }
                 attempts.served += u64::from(!row.is_refused);
             }
+            has_seen_tensor |= is_tensor(&row);
             if row.is_refused {
+                attempts.reported += u64::from(is_tensor(&row) || !has_seen_tensor);
                 open.insert(row.thread, index);
             }
         }

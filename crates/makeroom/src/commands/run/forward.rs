@@ -8,6 +8,8 @@
 //! Signals sent by this process or by the program, and faults of this process, are not forwarded either.
 
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _, pipe};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Pid, WaitId, WaitIdOptions, getpid, getsid, waitid};
 use signal_hook::consts::{
     SIGBUS, SIGCHLD, SIGCONT, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGQUIT, SIGSEGV, SIGSTOP, SIGSYS,
-    SIGTRAP, SIGTSTP, SIGTTIN, SIGTTOU, SIGWINCH, SIGXCPU,
+    SIGTERM, SIGTRAP, SIGTSTP, SIGTTIN, SIGTTOU, SIGWINCH, SIGXCPU,
 };
 
 use super::witness::Witness;
@@ -27,6 +29,8 @@ const OF_C_LIBRARY: [i32; 2] = [32, 33];
 const OF_TERMINAL: [i32; 6] = [SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU, SIGWINCH];
 /// Signals that concern only this process if the kernel sends them.
 const OF_THIS_PROCESS: [i32; 7] = [SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGXCPU];
+/// Signals that end this command if they arrive after the program has ended.
+const ENDING: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 /// The kernel signals a group one process at a time; after this delay the witness has its signal too.
 const SETTLE: Duration = Duration::from_millis(2);
 
@@ -41,26 +45,30 @@ struct Received {
     sender: i32,
     /// The value passed to `sigqueue`.
     value: usize,
+    /// Whether the program had ended when the signal arrived.
+    is_late: bool,
 }
 
 impl Received {
-    const SIZE: usize = 20;
-    const OVER: Self = Self { signal: 0, code: 0, sender: 0, value: 0 };
+    const SIZE: usize = 21;
+    const OVER: Self = Self { signal: 0, code: 0, sender: 0, value: 0, is_late: false };
 
     fn to_bytes(self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         bytes[..4].copy_from_slice(&self.signal.to_ne_bytes());
         bytes[4..8].copy_from_slice(&self.code.to_ne_bytes());
         bytes[8..12].copy_from_slice(&self.sender.to_ne_bytes());
-        bytes[12..].copy_from_slice(&self.value.to_ne_bytes());
+        bytes[12..20].copy_from_slice(&self.value.to_ne_bytes());
+        bytes[20] = self.is_late.into();
         bytes
     }
 
     fn from_bytes(bytes: [u8; Self::SIZE]) -> Self {
         let number = |at: usize| i32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let mut value = [0; size_of::<usize>()];
-        value.copy_from_slice(&bytes[12..]);
-        Self { signal: number(0), code: number(4), sender: number(8), value: usize::from_ne_bytes(value) }
+        value.copy_from_slice(&bytes[12..20]);
+        let value = usize::from_ne_bytes(value);
+        Self { signal: number(0), code: number(4), sender: number(8), value, is_late: bytes[20] != 0 }
     }
 }
 
@@ -69,6 +77,8 @@ pub(crate) struct Receiver {
     signals: Vec<i32>,
     reader: PipeReader,
     writer: PipeWriter,
+    /// The program's PID, 0 before it starts.
+    child: Arc<AtomicI32>,
 }
 
 impl Receiver {
@@ -80,25 +90,30 @@ impl Receiver {
         let uncaught = [SIGKILL, SIGSTOP, SIGCHLD, OF_C_LIBRARY[0], OF_C_LIBRARY[1]];
         // Including signals that are ignored here: the program may handle them, and otherwise ignores them too.
         let signals: Vec<i32> = (1..=LAST_SIGNAL).filter(|signal| !uncaught.contains(signal)).collect();
+        let child = Arc::new(AtomicI32::new(0));
         for &signal in &signals {
-            let to_thread = writer.try_clone()?;
+            let (to_thread, child) = (writer.try_clone()?, Arc::clone(&child));
             let action = move |info: &libc::siginfo_t| {
                 // SAFETY: for every kind of signal, these fields are within the structure; they are used only if the
                 // code indicates that they were set.
                 let (sender, value) = unsafe { (info.si_pid(), info.si_value().sival_ptr as usize) };
-                let received = Received { signal, code: info.si_code, sender, value };
+                // The thread looks at the signal later, when the program may have ended.
+                let is_late = has_ended(child.load(Ordering::Relaxed));
+                let received = Received { signal, code: info.si_code, sender, value, is_late };
                 let _ = rustix::io::write(&to_thread, &received.to_bytes());
             };
-            // SAFETY: the action only reads its argument and makes one nonblocking system call. A fault that returns
-            // from it happens again, then with the default action, which Rust's own handler has restored by then.
+            // SAFETY: the action only reads its argument and an atomic, and makes two system calls that do not block. A
+            // fault that returns from it happens again, then with the default action, which Rust's own handler has
+            // restored by then.
             unsafe { signal_hook_registry::register_unchecked(signal, action) }?;
         }
-        Ok(Self { signals, reader, writer })
+        Ok(Self { signals, reader, writer, child })
     }
 
     /// Forwards signals to this child.
     pub(crate) fn forward_to(self, child: i32, witness: Option<Witness>) -> Forwarder {
         let mut reader = self.reader;
+        self.child.store(child, Ordering::Relaxed);
         let mut origin = Origin { child, witness };
         let thread = std::thread::spawn(move || {
             let mut bytes = [0; Received::SIZE];
@@ -107,8 +122,10 @@ impl Receiver {
                 match Received::from_bytes(bytes) {
                     Received::OVER => break,
                     received if !origin.concerns_child(received) => {}
-                    // The program has ended, so the signal is for this command.
-                    received if has_ended(child) => late = Some(received.signal),
+                    // The program had ended, so the signal is for this command.
+                    received if received.is_late => {
+                        late = late.or(Some(received.signal).filter(|signal| ENDING.contains(signal)));
+                    }
                     received => pass_on(child, received),
                 }
             }
@@ -131,8 +148,8 @@ pub(crate) struct Forwarder {
 }
 
 impl Forwarder {
-    /// Restores the previous signal actions and returns the signal that came after the program's end, if one did. Called
-    /// after the program has ended and before it is reaped, so that its PID is not reused yet.
+    /// Restores the previous signal actions and returns the first signal that came after the program's end to end this
+    /// command, if one did. Called after the program has ended and before it is reaped, so that its PID is not reused yet.
     pub(crate) fn end(mut self) -> Option<i32> {
         self.signals.iter().copied().for_each(restore_inherited);
         let is_told = self.writer.write_all(&Received::OVER.to_bytes()).is_ok();
@@ -172,9 +189,10 @@ fn is_of_terminal(signal: i32) -> bool {
     OF_TERMINAL.contains(&signal) || [SIGHUP, SIGCONT].contains(&signal) && !is_leader()
 }
 
-/// Whether the program has ended; it is not reaped.
+/// Whether the program has ended; it is not reaped. Safe in a signal handler: one system call that does not touch `errno`.
 fn has_ended(child: i32) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    // Without a PID there is no program yet.
     let child = Pid::from_raw(child).map(WaitId::Pid);
     child.is_some_and(|child| waitid(child, options).is_ok_and(|status| status.is_some()))
 }
@@ -210,7 +228,7 @@ mod tests {
 
     #[test]
     fn signals_survive_the_pipe() {
-        let received = Received { signal: 64, code: -1, sender: 4711, value: usize::MAX - 1 };
+        let received = Received { signal: 64, code: -1, sender: 4711, value: usize::MAX - 1, is_late: true };
         assert_eq!(Received::from_bytes(received.to_bytes()), received);
     }
 
@@ -218,8 +236,9 @@ mod tests {
     #[test]
     fn a_terminals_signal_is_not_repeated() {
         let mut origin = Origin { child: 4711, witness: None };
-        let mut concerns =
-            |signal, code, sender| origin.concerns_child(Received { signal, code, sender, value: 0 });
+        let mut concerns = |signal, code, sender| {
+            origin.concerns_child(Received { signal, code, sender, value: 0, is_late: false })
+        };
         let (kernel, user) = (0x80, 0);
         assert!(!concerns(SIGINT, kernel, 0) && !concerns(SIGWINCH, kernel, 0));
         assert!(concerns(SIGINT, user, 1) && concerns(SIGWINCH, user, 1));

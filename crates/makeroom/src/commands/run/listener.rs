@@ -4,57 +4,38 @@
 //! Any process that knows the socket can send anything. Messages are therefore printed without control characters, and
 //! a file they name is read only if it is a recording of this run (`summary`).
 
+use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use makeroom_core::Bytes;
 use makeroom_explain::Cause;
 use makeroom_report::{EarlyStop, further_refusals_text};
+use makeroom_trace::protocol::{LONGEST_MESSAGE, Message};
 
-use super::status::{self, Figures, Status};
+use super::status::{self, Status};
 use super::{folders, summary};
 use crate::commands::new_file;
 use crate::output;
 
-/// A message contains a few numbers and a path.
-const LONGEST_MESSAGE: usize = 8 << 10;
 /// Maximum number of failed allocations printed per run: a program that searches for the largest batch has many.
 const MOST_REFUSALS: usize = 3;
 /// Maximum number of notices printed per run.
 const MOST_NOTICES: usize = 20;
 /// Maximum number of recordings per run.
 const MOST_RECORDINGS: usize = 4096;
+/// Wakes the listener: there may be no more messages.
+const OVER: &[u8] = b"over";
 /// Prefix of socket names.
 const SOCKET: &str = "socket-";
 /// How many directory entries to check for stale sockets.
 const MOST_ENTRIES: usize = 10_000;
-
-/// A report from a process.
-#[derive(Debug, PartialEq, Eq)]
-enum Message {
-    /// It writes this file.
-    Recording(PathBuf),
-    /// An allocation of this size failed on this device, or on the host.
-    Refused { bytes: Bytes, device: Option<u32>, file: PathBuf },
-    /// It could not write a file, for this reason.
-    Unrecorded(String),
-    /// Its recording stopped early, at this point and for this reason.
-    Stopped { after: Duration, reason: String },
-    /// A notice for the user.
-    Notice(String),
-    /// It is not recorded, because it contains the runtime of this sanitizer.
-    Sanitized(String),
-    /// Its current memory.
-    Status(Figures),
-    /// Wakes the listener: there may be no more messages.
-    Over,
-}
 
 /// A file that a process wrote.
 #[derive(Debug, PartialEq, Eq)]
@@ -146,7 +127,7 @@ impl Listener {
     pub(crate) fn finish(mut self) -> Heard {
         self.is_over.store(true, Ordering::Release);
         // If this fails, the listener ends by itself a moment later.
-        let _ = UnixDatagram::unbound().and_then(|socket| socket.send_to(b"over", &self.path));
+        let _ = UnixDatagram::unbound().and_then(|socket| socket.send_to(OVER, &self.path));
         let thread = self.thread.take();
         thread.and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
@@ -190,15 +171,18 @@ fn listen(socket: &UnixDatagram, run: &str, status: &mut Status, is_over: &Atomi
             Err(error) if is_passing(&error) && !is_over.load(Ordering::Acquire) => continue,
             Err(_) => return heard,
         };
-        let Some((process, message)) = buffer.get(..length).and_then(parse) else { continue };
+        let Some(datagram) = buffer.get(..length) else { continue };
+        // All messages sent before the program ended have been read by now.
+        if datagram == OVER && is_over.load(Ordering::Acquire) {
+            return heard;
+        }
+        let Some((process, message)) = Message::parse(datagram) else { continue };
         match message {
-            // All messages sent before the program ended have been read by now.
-            Message::Over if is_over.load(Ordering::Acquire) => return heard,
-            Message::Recording(file) => heard.begin(process, file),
+            Message::Recording { file } => heard.begin(process, path_of(file)),
             Message::Unrecorded(reason) if heard.unrecorded.len() < MOST_NOTICES => {
                 heard.unrecorded.push((process, reason));
             }
-            Message::Over | Message::Unrecorded(_) => {}
+            Message::Unrecorded(_) => {}
             Message::Stopped { after, reason } => {
                 if let Some(known) = heard.of(process) {
                     known.stop.get_or_insert(EarlyStop { after, reason, ..EarlyStop::default() });
@@ -217,6 +201,7 @@ fn listen(socket: &UnixDatagram, run: &str, status: &mut Status, is_over: &Atomi
                 let is_recorded = heard.refuse(process, bytes, device);
                 if refusals <= MOST_REFUSALS {
                     status.clear();
+                    let file = path_of(file);
                     let recording = Some((file.as_path(), run)).filter(|_| is_recorded && refusals == 1);
                     let (text, explained) = summary::refusal(bytes, device, recording);
                     output::remark(&text);
@@ -228,9 +213,13 @@ fn listen(socket: &UnixDatagram, run: &str, status: &mut Status, is_over: &Atomi
                     output::remark(&further_refusals_text());
                 }
             }
-            Message::Status(figures) => status.report(process, figures),
+            Message::Status(memory) => status.report(process, memory),
         }
     }
+}
+
+fn path_of(bytes: Vec<u8>) -> PathBuf {
+    PathBuf::from(OsString::from_vec(bytes))
 }
 
 /// Whether to continue after this error: a timeout or a signal.
@@ -239,91 +228,9 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }
 
-/// A message and the PID of its sender; 0 for this command itself.
-fn parse(message: &[u8]) -> Option<(u32, Message)> {
-    if message == b"over" {
-        return Some((0, Message::Over));
-    }
-    let (kind, rest) = next_word(message)?;
-    let (process, rest) = next_word(rest)?;
-    let process = number(process)?;
-    let path = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let message = match kind {
-        b"status" => {
-            let mut words = rest.split(|&byte| byte == b' ').map(number);
-            let mut next = || words.next().flatten();
-            Message::Status(Figures {
-                device: next()?,
-                pinned: next()?,
-                tensors: next()?,
-                allocations: next()?,
-            })
-        }
-        b"unrecorded" => Message::Unrecorded(text(rest)),
-        b"sanitized" => Message::Sanitized(text(rest)),
-        b"notice" => Message::Notice(text(rest)),
-        b"recording" => Message::Recording(path(rest)),
-        b"stopped" => {
-            let (after, reason) = next_word(rest)?;
-            Message::Stopped { after: Duration::from_millis(number(after)?), reason: text(reason) }
-        }
-        b"refused" => {
-            let (bytes, rest) = next_word(rest)?;
-            let (device, file) = next_word(rest)?;
-            Message::Refused {
-                bytes: Bytes::new(number(bytes)?),
-                device: if device == b"host" { None } else { Some(number(device)?) },
-                file: path(file),
-            }
-        }
-        _ => return None,
-    };
-    Some((process, message))
-}
-
-/// Splits at the next space.
-fn next_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
-    let space = text.iter().position(|&byte| byte == b' ')?;
-    Some((text.get(..space)?, text.get(space + 1..)?))
-}
-
-fn number<T: std::str::FromStr>(digits: &[u8]) -> Option<T> {
-    std::str::from_utf8(digits).ok()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn messages_are_read_and_nonsense_is_not() {
-        let of_42 = |message| Some((42, message));
-        assert_eq!(
-            parse(b"recording 42 /tmp/a b.room"),
-            of_42(Message::Recording(PathBuf::from("/tmp/a b.room")))
-        );
-        assert_eq!(
-            parse(b"recording 42 a\xff.room"),
-            of_42(Message::Recording(PathBuf::from(std::ffi::OsStr::from_bytes(b"a\xff.room"))))
-        );
-        let refused = |device| Message::Refused { bytes: Bytes::new(4096), device, file: "x.room".into() };
-        assert_eq!(parse(b"refused 42 4096 1 x.room"), of_42(refused(Some(1))));
-        assert_eq!(parse(b"refused 42 4096 host x.room"), of_42(refused(None)));
-        assert_eq!(
-            parse(b"unrecorded 42 /tmp/x.room: No space left"),
-            of_42(Message::Unrecorded("/tmp/x.room: No space left".to_owned()))
-        );
-        let (after, reason) = (Duration::from_millis(1200), "No space left".to_owned());
-        assert_eq!(parse(b"stopped 42 1200 No space left"), of_42(Message::Stopped { after, reason }));
-        assert_eq!(parse(b"notice 42 a b"), of_42(Message::Notice("a b".to_owned())));
-        assert_eq!(parse(b"refused 42 many 1 x.room"), None);
-        let figures = Figures { device: 1, pinned: 2, tensors: 3, allocations: 4 };
-        assert_eq!(parse(b"status 42 1 2 3 4 x.room"), of_42(Message::Status(figures)));
-        for nonsense in [&b"status 42 1 2 3"[..], b"\xff", b"", b"over 1", b"notice", b"stopped 42 x y"] {
-            assert_eq!(parse(nonsense), None);
-        }
-    }
 
     #[test]
     fn refusals_after_a_stop_are_counted_for_the_file_that_lacks_them() {

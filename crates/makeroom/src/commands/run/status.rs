@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use makeroom_core::Bytes;
+use makeroom_trace::protocol::LiveMemory;
 use rustix::process::{Pid, getpgrp, test_kill_process};
 use rustix::termios::{LocalModes, tcgetattr, tcgetpgrp};
 use terminal_size::{Height, Width, terminal_size_of};
@@ -30,19 +31,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Smaller terminals have no space for it.
 const FEWEST_ROWS: u16 = 5;
 const FEWEST_COLUMNS: u16 = 30;
-
-/// The current memory of a process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Figures {
-    /// Device memory allocated from the driver, without contexts.
-    pub(crate) device: u64,
-    /// Pinned host memory.
-    pub(crate) pinned: u64,
-    /// Memory of a framework's tensors.
-    pub(crate) tensors: u64,
-    /// Number of allocations.
-    pub(crate) allocations: u64,
-}
 
 /// The line's part of the terminal, shared with code that may have to remove it immediately.
 #[derive(Clone, Debug, Default)]
@@ -96,7 +84,7 @@ impl Screen {
 #[derive(Debug)]
 pub(crate) struct Status {
     is_wanted: bool,
-    processes: BTreeMap<u32, Figures>,
+    processes: BTreeMap<u32, LiveMemory>,
     /// Allocations of processes that have ended.
     ended_allocations: u64,
     peak: u64,
@@ -122,7 +110,7 @@ impl Status {
     }
 
     /// Updates the memory of a process.
-    pub(crate) fn report(&mut self, process: u32, figures: Figures) {
+    pub(crate) fn report(&mut self, process: u32, figures: LiveMemory) {
         self.begin.get_or_insert_with(Instant::now);
         self.processes.insert(process, figures);
         self.peak = self.peak.max(self.sum().device);
@@ -151,8 +139,8 @@ impl Status {
         self.screen.clear();
     }
 
-    fn sum(&self) -> Figures {
-        self.processes.values().fold(Figures::default(), |sum, own| Figures {
+    fn sum(&self) -> LiveMemory {
+        self.processes.values().fold(LiveMemory::default(), |sum, own| LiveMemory {
             device: sum.device + own.device,
             pinned: sum.pinned + own.pinned,
             tensors: sum.tensors + own.tensors,
@@ -246,9 +234,9 @@ mod tests {
     #[test]
     fn the_line_adds_processes_up_and_keeps_to_its_row() {
         let mut status = Status::new(true, Screen::default());
-        status.report(1, Figures { device: 3 << 30, allocations: 5, ..Figures::default() });
-        status.report(2, Figures { device: 1 << 30, pinned: 1 << 20, tensors: 512, allocations: 7 });
-        status.report(1, Figures { device: 1 << 30, allocations: 6, ..Figures::default() });
+        status.report(1, LiveMemory { device: 3 << 30, allocations: 5, ..LiveMemory::default() });
+        status.report(2, LiveMemory { device: 1 << 30, pinned: 1 << 20, tensors: 512, allocations: 7 });
+        status.report(1, LiveMemory { device: 1 << 30, allocations: 6, ..LiveMemory::default() });
         assert_eq!(
             status.text(200),
             "makeroom  GPU 2.00 GiB now, 4.00 GiB peak · tensors 512 B · pinned 1.00 MiB · 13 allocations, 0/s \
@@ -260,7 +248,7 @@ mod tests {
     #[test]
     fn nothing_is_drawn_before_its_time_or_against_a_wish() {
         let mut status = Status::new(true, Screen::default());
-        status.report(std::process::id(), Figures::default());
+        status.report(std::process::id(), LiveMemory::default());
         status.draw();
         assert_eq!(status.screen.lock().row, None);
         let mut unwanted = Status::new(false, Screen::default());

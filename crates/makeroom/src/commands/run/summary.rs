@@ -96,7 +96,7 @@ fn lost(recorded: &Recorded, explanation: &Result<Explanation, Failure>) -> Opti
         Ok(explanation) => {
             let run = explanation.run.as_ref()?;
             let after = Duration::from_micros(run.recorded_us);
-            (after, missing_reason(run.missing?), run.refusals.saturating_add(run.pinned_refusals))
+            (after, missing_reason(run.missing?), run.reported)
         }
         Err(failure) => (Duration::ZERO, failure.to_string(), 0),
     };
