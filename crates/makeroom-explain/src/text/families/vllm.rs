@@ -220,12 +220,14 @@ fn read_sequence_length(mut facts: Facts, text: &str, budget: &Budget) -> Option
     facts.total = budget.total;
     let beyond = budget.total.zip(budget.limit).map(|(total, limit)| total - limit);
     let (cause, rest) = match beyond {
-        Some(beyond) if beyond >= needed - available => {
-            (Cause::ArtificialLimit, format!("; gpu_memory_utilization leaves {beyond} of the GPU's memory unused"))
-        }
-        None if is_small => {
-            (Cause::ArtificialLimit, "; gpu_memory_utilization leaves part of the GPU's memory unused".to_owned())
-        }
+        Some(beyond) if beyond >= needed - available => (
+            Cause::ArtificialLimit,
+            format!("; gpu_memory_utilization leaves {beyond} of the GPU's memory unused"),
+        ),
+        None if is_small => (
+            Cause::ArtificialLimit,
+            "; gpu_memory_utilization leaves part of the GPU's memory unused".to_owned(),
+        ),
         _ => (Cause::LiveDataFillsDevice, " next to the weights".to_owned()),
     };
     let left = if available.is_zero() { "nothing".to_owned() } else { available.to_string() };

@@ -35,7 +35,9 @@ pub(super) fn read_warm_up(mut facts: Facts, text: &str) -> Option<Facts> {
     facts.state(
         Cause::LiveDataFillsDevice,
         Certainty::Possible,
-        format!("vLLM had filled its share of GPU memory; the rest is too small for the logits of {requests}."),
+        format!(
+            "vLLM had filled its share of GPU memory; the rest is too small for the logits of {requests}."
+        ),
     );
     Some(facts)
 }
