@@ -175,7 +175,7 @@ def test_a_watch_is_used_as_it_should_be(torch):
         w.__enter__()
 
 
-@pytest.mark.parametrize(("cuda", "words"), [(None, "built without CUDA"), ("13.0", "found no GPU")])
+@pytest.mark.parametrize(("cuda", "words"), [(None, "no CUDA support"), ("13.0", "found no GPU")])
 def test_a_torch_without_a_gpu_is_told(torch, monkeypatch, cuda, words):
     torch.version.cuda = cuda
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

@@ -68,7 +68,7 @@ export function describe(pane: Pane, segment: Segment, offset: number): string {
   if (block === undefined) return where;
   const [start, size, state, site] = block;
   const address = addressOf(segment.address, start);
-  if (state === NOTHING) return `${bytes(size)} free for the driver, between two allocations`;
+  if (state === NOTHING) return `gap of ${bytes(size)} between two allocations, not part of the program's memory`;
   if (state === FREE) return `hole of ${bytes(size)} at ${address}, in a ${where}`;
   if (state === MERGED) return `${bytes(size)} of small blocks at ${address}, ${share(site, 1000)} live, in a ${where}`;
   const known = pane.site(site);

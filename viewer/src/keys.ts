@@ -209,7 +209,7 @@ export const KEYS: Key[] = [
   {
     keys: ["e"],
     shown: "e",
-    does: "zoom in to single events at the cursor",
+    does: "zoom in to individual events at the cursor",
     run: (_, pane) => {
       near(pane, 40 / Math.max(1, pane.place.to - pane.place.from));
     },
@@ -322,7 +322,7 @@ export const KEYS: Key[] = [
   {
     keys: ["g"],
     shown: "g",
-    does: "next GPU of the recording",
+    does: "next GPU in the recording",
     run: (_, pane) => {
       const next = (pane.state.value.device + 1) % Math.max(1, pane.input.devices.length);
       pane.update({ device: next, from: null, to: null, a: null, b: null, site: null, segment: null, node: 0 });

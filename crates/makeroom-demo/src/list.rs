@@ -76,7 +76,7 @@ pub const SITUATIONS: &[Situation] = &[
     Situation {
         name: "other-process",
         title: "another process fills the GPU",
-        about: "The program allocates a quarter of the GPU while another process holds most of it. Symptom: out of memory \
+        about: "The program allocates a quarter of the GPU's memory while another process holds most of it. Symptom: out of memory \
                 on the first allocation.",
         software: "memory=2GiB,context=256MiB",
         real: OnRealCard::Never("it would have to fill the GPU, which others may need"),

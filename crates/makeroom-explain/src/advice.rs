@@ -53,14 +53,14 @@ impl Maker {
 /// Look who holds the card.
 pub(crate) fn list_holders(maker: Maker) -> Fix {
     match maker {
-        Maker::Nvidia => Fix::new("list the processes that hold the GPU, and stop those that are yours")
+        Maker::Nvidia => Fix::new("list the processes that hold GPU memory, and stop those that are yours")
             .command("makeroom ps"),
-        Maker::Amd => Fix::new("list the processes that hold the GPU, and stop those that are yours")
+        Maker::Amd => Fix::new("list the processes that hold GPU memory, and stop those that are yours")
             .command("rocm-smi --showpids"),
-        Maker::Intel => Fix::new("list the processes that hold the GPU, and stop those that are yours")
+        Maker::Intel => Fix::new("list the processes that hold GPU memory, and stop those that are yours")
             .command("xpu-smi ps"),
         Maker::Apple => Fix::new(
-            "close the programs that use most memory (Activity Monitor, Memory tab): the GPU shares it with them",
+            "close the programs that use the most memory (Activity Monitor, Memory tab): the GPU shares it with them",
         ),
     }
 }
@@ -122,7 +122,7 @@ pub(crate) fn leak() -> Vec<Fix> {
 
 /// Make room for kernels that call malloc.
 pub(crate) fn raise_kernel_heap() -> Fix {
-    Fix::new("raise the in-kernel heap before the first launch, or allocate outside kernels")
+    Fix::new("increase the in-kernel heap size before the first launch, or allocate outside kernels")
         .command("cudaDeviceSetLimit(cudaLimitMallocHeapSize, BYTES);")
 }
 

@@ -13,7 +13,7 @@ pub enum Cause {
     Fragmentation,
     /// Another allocator in the process holds cached memory that this one needs.
     CacheHeldByFramework,
-    /// Other listed processes hold what is missing.
+    /// Other listed processes hold the missing memory.
     OtherProcesses,
     /// Memory is used and no listed process holds it.
     HiddenHolder,

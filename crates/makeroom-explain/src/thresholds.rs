@@ -12,7 +12,7 @@ pub(crate) const CONTEXT_TYPICAL: Bytes = Bytes::mib(600);
 pub(crate) const CONTEXT_CEILING: Bytes = Bytes::mib(1434);
 /// The largest GPU on sale in 2026 has 288 GB (NVIDIA B300, AMD MI355X).
 pub(crate) const LARGEST_GPU: Bytes = Bytes::new(288_000_000_000);
-/// No GPU and no machine with unified memory comes near this: a size wrapped around or a shape is wrong.
+/// No GPU and no machine with unified memory comes near this: a size overflowed or a shape is wrong.
 pub(crate) const ABSURD: Bytes = Bytes::gib(16 << 10);
 /// Hardly a machine has this much host memory for one piece: the size is more likely wrong than needed.
 pub(crate) const ABSURD_ON_HOST: Bytes = Bytes::gib(1536);
@@ -64,7 +64,7 @@ impl Shortage {
     }
 
     /// Bytes that had to be free in addition. A nearly full device fails requests that seem to fit, because the
-    /// driver rounds and keeps pages of its own; then the whole request is missing. Live memory beyond the device's size
+    /// driver rounds and keeps pages of its own; then the shortfall is the whole request. Live memory beyond the device's size
     /// has to go as well.
     pub(crate) fn missing(&self) -> Option<Bytes> {
         let free = self.free?;
@@ -86,7 +86,7 @@ impl Shortage {
     }
 
     /// The same, from the figures of a text alone: a cache that is small compared with the request is the usual
-    /// remainder, even where little is missing.
+    /// remainder, even if the shortfall is small.
     pub(crate) fn is_fragmented_in_text(&self) -> bool {
         self.cached.is_some_and(|cached| cached >= self.request.scaled(LEAST_OF_REQUEST))
             && self.is_fragmented()
@@ -130,15 +130,15 @@ mod tests {
 
     #[test]
     fn fragmentation_compares_the_cache_with_the_missing_bytes() {
-        // A tenth cached, and more than is missing.
+        // A tenth is cached, which is more than the shortfall.
         assert!(shortage(400, 300, 9000, 1000).is_fragmented());
-        // As large a share, but less than is missing.
+        // The same share, but less than the shortfall.
         assert!(!shortage(4000, 300, 9000, 1000).is_fragmented());
         // Small compared with the live memory, large compared with the missing bytes.
         assert!(shortage(260, 250, 40_000, 1700).is_fragmented());
         // The usual remainder between live blocks.
         assert!(!shortage(26, 12, 26_000, 220).is_fragmented());
-        // More than is missing, but less than the request in one piece.
+        // More than the shortfall, but less than the whole request.
         assert!(shortage(24, 20, 80, 9).is_fragmented());
         assert!(!shortage(24, 20, 80, 9).is_fragmented_in_text());
         assert!(shortage(400, 300, 9000, 1000).is_fragmented_in_text());

@@ -23,7 +23,7 @@ fn live_memory_beyond_the_limit_must_go_too() {
             "  File \"/job/train.py\", line 40, in main\n    loss.backward()\ntorch.cuda.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated     : {live}.00 GiB\nRequested               : 5.00 GiB\nDevice limit            : 12.00 GiB\nFree (according to CUDA): 0 bytes\n"
         )
     };
-    for (live, must_go) in [(12, "about 5.0 GiB must go"), (15, "about 8.0 GiB must go")] {
+    for (live, must_go) in [(12, "about 5.0 GiB must be freed"), (15, "about 8.0 GiB must be freed")] {
         let (_, steps) = answer(&text(live));
         assert!(steps.contains(must_go), "{live}: {steps}");
     }
@@ -160,7 +160,7 @@ fn an_integrated_gpu_gets_a_larger_frame_buffer() {
         )
     };
     let (explanation, steps) = answer(&text("2.00"));
-    assert!(explanation.verdict.summary.contains("wrapped below zero"), "{}", explanation.verdict.summary);
+    assert!(explanation.verdict.summary.contains("underflowed"), "{}", explanation.verdict.summary);
     assert!(steps.contains("UMA Frame Buffer Size = 8G"), "{steps}");
     let card = text("15.98").replace("17179869183.50 GiB", "20.00 MiB").replace("2.40 GiB", "15.60 GiB");
     assert!(!answer(&card).1.contains("UMA"));

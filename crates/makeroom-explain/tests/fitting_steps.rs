@@ -33,7 +33,7 @@ fn a_tpu_is_not_a_gpu() {
     );
     let explanation = explain_text(text);
     let summaries: Vec<&str> = explanation.causes.iter().map(|cause| cause.summary.as_str()).collect();
-    assert!(summaries.iter().any(|summary| summary.contains("does not fit on this TPU")), "{summaries:?}");
+    assert!(summaries.iter().any(|summary| summary.contains("This TPU has less memory")), "{summaries:?}");
 }
 
 #[test]

@@ -54,9 +54,9 @@ fn frees_without_an_allocation_are_counted_in_whole_sentences() {
     let taken = event(30, Action::Alloc, 1 << 40, Bytes::mib(2));
     let freed = |time_us| event(time_us, Action::FreeCompleted, 1 << 40, Bytes::mib(2));
     let told = |events: &[Event]| explain(process(&[]), events).notes;
-    assert_eq!(told(&[taken, freed(40), freed(41)]), ["1 free has no allocation in this recording"]);
+    assert_eq!(told(&[taken, freed(40), freed(41)]), ["1 free has no matching allocation in this recording"]);
     let twice = told(&[taken, freed(40), freed(41), freed(42)]);
-    assert_eq!(twice, ["2 frees have no allocation in this recording"]);
+    assert_eq!(twice, ["2 frees have no matching allocation in this recording"]);
 }
 
 fn commands(explanation: &Explanation) -> Vec<&str> {
@@ -233,7 +233,7 @@ fn rounds_are_told_by_what_is_kept_of_each() {
     let growth = explanation.growth.unwrap();
     assert_eq!(
         (growth.parts, growth.per_step, growth.measured_by.as_str()),
-        (None, Bytes::mib(32), "each request of 32.00 MiB")
+        (None, Bytes::mib(32), "each 32.00 MiB request")
     );
     let leak = explanation.causes.iter().find(|finding| finding.cause == Cause::Leak).unwrap();
     assert!(leak.summary.contains("32.00 MiB per step, until"), "{}", leak.summary);

@@ -71,7 +71,7 @@ fn a_recording_that_breaks_off_does_not_show_that_nothing_failed() {
             *(if is_torn { &mut torn } else { &mut clean }) += 1;
             assert_eq!(verdict.certainty, Certainty::Undetermined);
             assert!(verdict.summary.starts_with("The recording stops after "), "{}", verdict.summary);
-            assert_eq!(verdict.summary.contains(" are incomplete"), is_torn, "{}", verdict.summary);
+            assert_eq!(verdict.summary.contains("of incomplete data"), is_torn, "{}", verdict.summary);
             assert!(verdict.summary.contains("Up to that point: "), "{}", verdict.summary);
         }
     }

@@ -173,7 +173,7 @@ fn changes(plan: &Plan, prediction: &Prediction) -> Vec<Alternative> {
         how: if is_pytorch(plan) {
             "torch.autocast('cuda', dtype=torch.bfloat16), if activations are 32 bits wide now"
         } else {
-            "16-bit types for the data that grows with the batch, if it has 32 bits now"
+            "16-bit types for the data that grows with the batch, if it uses 32-bit types now"
         }
         .to_owned(),
         batch: largest(&halved),

@@ -224,7 +224,7 @@ fn quoted(unit: &str) -> String {
 fn loses(loss: Loss, holder: &Holder, process: &Process) -> String {
     let is_orphaned = holder.findings.iter().any(|finding| matches!(finding, Finding::Orphaned { .. }));
     let what = if is_orphaned && loss == Loss::Leftover {
-        "nothing, it is a leftover worker"
+        "nothing: it is a leftover worker"
     } else if holder.is(&Finding::IdleContext) {
         "a worker; its parent may fail"
     } else if holder.is(&Finding::MpsServer) {

@@ -32,7 +32,7 @@ unsigned makeroom_version(void);
 typedef int makeroom_status;
 enum {
     MAKEROOM_OK = 0,
-    MAKEROOM_OUT_OF_MEMORY = 1,    /* out of memory; makeroom_last_shortage() has the account */
+    MAKEROOM_OUT_OF_MEMORY = 1,    /* out of memory; makeroom_last_shortage() has the details */
     MAKEROOM_INVALID_ARGUMENT = 2, /* an argument is null or has an invalid value */
     MAKEROOM_NO_SUCH_POOL = 3,     /* the pool does not exist or was destroyed */
     MAKEROOM_WRONG_ADDRESS = 4,    /* not live in this pool: a double free, inside a block, or foreign */
@@ -42,7 +42,7 @@ enum {
     MAKEROOM_INTERNAL = 8          /* a bug in the library */
 };
 
-/* A pool. It is a number, not a pointer, so an invalid one is an error and not a crash. 0 is no pool. */
+/* A pool. It is a number, not a pointer, so an invalid one is an error and not a crash. 0 is not a pool. */
 typedef uint64_t makeroom_pool;
 
 /* A CUstream or cudaStream_t; NULL is the default stream. */
@@ -75,7 +75,7 @@ typedef struct makeroom_stats {
     uint64_t driver_nanoseconds; /* time in driver calls for memory, including waits */
 } makeroom_stats;
 
-/* The account of a failed allocation. */
+/* The figures of a failed allocation. */
 typedef struct makeroom_shortage {
     size_t size;
     uint64_t requested;    /* requested size */
@@ -92,7 +92,7 @@ typedef struct makeroom_shortage {
 /* The message of the last failure on this thread, with a hint. Valid until the next failure on this thread; never NULL. */
 const char *makeroom_last_error(void);
 
-/* The account of the last failure on this thread; MAKEROOM_INVALID_ARGUMENT if it was not out of memory. */
+/* The figures of the last failure on this thread; MAKEROOM_INVALID_ARGUMENT if it was not out of memory. */
 makeroom_status makeroom_last_shortage(makeroom_shortage *shortage);
 
 /* Creates a pool on a device, in its primary context, which the CUDA runtime uses too. options may be NULL. At most 1024
@@ -153,7 +153,7 @@ makeroom_status makeroom_pool_snapshot(makeroom_pool pool, const char *path);
  */
 
 /* PyTorch does not check the result of alloc, so a null pointer would become a tensor. If memory runs out, this function
- * therefore makes PyTorch throw its own C++ exception (in Python, a RuntimeError) with the account as its message. In a
+ * therefore makes PyTorch throw its own C++ exception (in Python, a RuntimeError) with the breakdown as its message. In a
  * program without PyTorch, it returns NULL. */
 void *makeroom_torch_alloc(size_t bytes, int device, makeroom_stream stream);
 void makeroom_torch_free(void *address, size_t bytes, int device, makeroom_stream stream);

@@ -59,7 +59,7 @@ pub(crate) fn lines(out: &mut String, run: &RunSummary, stop: Option<&EarlyStop>
 pub fn missing_reason(missing: Missing) -> String {
     match missing {
         Missing::End => "the file has no end".to_owned(),
-        Missing::Torn(bytes) => format!("the last {bytes} of the file are damaged"),
+        Missing::Torn(bytes) => format!("the file ends with {bytes} of damaged data"),
         Missing::Rest => "the recorder failed".to_owned(),
     }
 }

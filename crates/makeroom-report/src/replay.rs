@@ -159,7 +159,7 @@ fn runs_text(out: &mut String, runs: &[ComparedRun], width: usize) {
         Column::number("÷ live").dropped(3),
         Column::number("driver calls").dropped(1),
         Column::number("driver time").dropped(2),
-        Column::number("smallest memory").dropped(4),
+        Column::number("min memory").dropped(4),
     ];
     let rows: Vec<Row> = runs.iter().map(run_row).collect();
     table(out, &columns, &rows, width);

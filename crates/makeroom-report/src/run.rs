@@ -134,7 +134,7 @@ pub fn stepped_aside_text(taken: &str, name: &str) -> String {
 
 /// The line after the last failed allocation that is shown.
 pub fn further_refusals_text() -> String {
-    format!("{TITLE}makeroom{TITLE:#}: further failures are not shown; the recording contains all of them\n")
+    format!("{TITLE}makeroom{TITLE:#}: later failures are not shown; the recording contains all of them\n")
 }
 
 /// The line for a program that runs without the recorder.
@@ -290,7 +290,7 @@ fn findings(
         freed_with_contexts(out, run);
     }
     if let Some(growth) = &run.host_growth {
-        let limit = growth.limit.map_or(String::new(), |limit| format!(", of {limit} that it may have"));
+        let limit = growth.limit.map_or(String::new(), |limit| format!(", of the {limit} that it may use"));
         let text = format!(
             "host memory: the process grew from {} to {} in {} s{}{limit}",
             growth.first,
@@ -382,7 +382,7 @@ fn waiting(pending: &WaitingFrees) -> String {
     let frees = |bytes: Bytes, frees: u64, streams: u64| {
         format!("{bytes} in {} on {}", count(frees, "free"), count(streams, "stream"))
     };
-    let mut text = String::from("freed with cudaFreeAsync and not known to be complete (not a leak): ");
+    let mut text = String::from("freed with cudaFreeAsync, completion not confirmed (not a leak): ");
     let asked = pending.asked.as_ref().filter(|(asked, _)| asked.pending.bytes >= pending.at_end.bytes);
     if let Some((asked, site)) = asked {
         let then = asked.pending;

@@ -198,7 +198,7 @@ fn steps(out: &mut String, growth: &Growth, columns: usize, lines: usize) {
         out,
         "\n{MARGIN}{TITLE}Growing memory{TITLE:#}, {}{}",
         growth.pace(),
-        if growth.parts.is_some() { String::new() } else { format!(" (by {})", growth.measured_by) }
+        if growth.parts.is_some() { String::new() } else { format!(" (step: {})", growth.measured_by) }
     );
     tree(out, &growth.leaking, columns, lines);
 }
@@ -252,7 +252,7 @@ fn advice(out: &mut String, explanation: &Explanation, columns: usize, detail: &
         paragraph(out, &format!("\nalso possible: {}", others.join(", ")), columns, DIM);
     }
     if detail.next && !explanation.next.is_empty() {
-        let _ = writeln!(out, "\n{MARGIN}{TITLE}To know more{TITLE:#}");
+        let _ = writeln!(out, "\n{MARGIN}{TITLE}To learn more{TITLE:#}");
         for fix in &explanation.next {
             paragraph(out, &fix.action, columns, Style::new());
             if let Some(command) = &fix.command {

@@ -89,7 +89,7 @@ pub fn tune_text(tuning: &Tuning, memory: Option<Bytes>, notes: &[String], colum
 /// The note for a recording in which blocks from before its start made a difference.
 fn in_place_note(run: &ComparedRun) -> String {
     format!(
-        "with blocks older than the recording in place, the recorded setting reserves {} at its peak; the runs compared here all start empty",
+        "counting blocks allocated before the recording started, the recorded setting peaks at {} reserved; the runs compared here all start empty",
         Bytes::new(run.outcome.peak_reserved)
     )
 }
@@ -183,7 +183,7 @@ mod tests {
         let notes =
             text.split_once("note:").map(|(_, notes)| notes.split_whitespace().collect::<Vec<_>>().join(" "));
         let notes = notes.unwrap_or_default();
-        assert!(notes.contains("the recorded setting reserves 100.00 MiB at its peak"), "{text}");
+        assert!(notes.contains("the recorded setting peaks at 100.00 MiB reserved"), "{text}");
         assert!(notes.ends_with("note: of the recording"), "{text}");
         let json = tune_json(&tuning, None, &[]);
         assert_eq!(json["recorded_in_place"]["peak_reserved_bytes"], 100 << 20);

@@ -30,7 +30,7 @@ pub struct Comparing {
     /// Whether to check the model of the recorded allocator against the recording. If only this is requested, no other
     /// model runs.
     pub checks: bool,
-    /// Whether to find the smallest memory in which each run completes.
+    /// Whether to find the least memory in which each run completes.
     pub finds_smallest: bool,
 }
 
@@ -121,7 +121,7 @@ impl Comparing {
             if self.allocators.is_empty() && spec.plans() && workload.program.allocations.len() > MOST_PLANNED
             {
                 notes.push(format!(
-                    "`{0}` is left out: it takes much memory for more than {MOST_PLANNED} allocations; `--allocator {0}` includes it",
+                    "`{0}` is left out: it needs a lot of memory for more than {MOST_PLANNED} allocations; `--allocator {0}` includes it",
                     spec.name()
                 ));
                 continue;
@@ -150,7 +150,7 @@ pub struct ComparedRun {
     pub is_estimate: bool,
     /// The result.
     pub outcome: Outcome,
-    /// The smallest memory in which it completes, if requested.
+    /// The least memory in which it completes, if requested.
     pub smallest_memory: Option<u64>,
 }
 
@@ -233,7 +233,7 @@ impl Workload {
         ComparedRun { outcome, ..self.run_named(spec, finds_smallest) }
     }
 
-    /// Runs it under one allocator, and finds the smallest memory if requested.
+    /// Runs it under one allocator, and finds the least memory if requested.
     pub fn run(&self, spec: &AllocatorSpec, memory: Memory, finds_smallest: bool) -> ComparedRun {
         ComparedRun { outcome: spec.run(&self.program, memory.bytes), ..self.run_named(spec, finds_smallest) }
     }

@@ -5,7 +5,7 @@
 //! program.rs      a program's allocations by number     device.rs       a simulated device
 //! pytorch/        PyTorch's allocator, to the byte      costs.rs        costs of driver calls
 //! models/         all others                            replay.rs       runs a program under a model
-//! model.rs        the interface of all models           smallest.rs     the smallest memory it completes in
+//! model.rs        the interface of all models           smallest.rs     the least memory it completes in
 //! check/          checks PyTorch's on a recording       comparison.rs   several runs of one recording
 //! tune.rs         the best settings for a recording     segment_lifetimes.rs  segments over time, and their pools
 //! addresses.rs    where the driver places memory        inside.rs       separates the framework's memory

@@ -1,4 +1,4 @@
-//! The smallest memory in which a program completes under an allocator, found by running it.
+//! The least memory in which a program completes under an allocator, found by running it.
 //!
 //! Completion is not monotonic in memory: an allocator that releases memory when it runs short can succeed in less
 //! memory than it fails in, and a pool that preallocates a share is divided differently for every size. The result is
@@ -12,7 +12,7 @@ use crate::program::Program;
 /// Upper limit of the search: no device has more.
 const LARGEST: u64 = 1 << 50;
 
-/// The smallest memory in which a program completes, in whole pages of 2 MiB; the module documentation defines what
+/// The least memory in which a program completes, in whole pages of 2 MiB; the module documentation defines what
 /// that means. `None` if it does not complete in any memory that a device could have.
 ///
 /// A run ends at its first failed allocation, so most of the roughly fifteen runs are short.

@@ -287,7 +287,7 @@ fn torn_files_say_how_much_was_left() {
     assert_eq!(
         trace.notes,
         [
-            "the last 66 B of the file are incomplete and were not read: the program was killed, or the disk was full"
+            "the file ends with 66 B of incomplete data, which was not read: the program was killed, or the disk was full"
         ]
     );
     assert_eq!(trace.process.unwrap().unread, Bytes::new(66));

@@ -170,7 +170,7 @@ pub(crate) struct Fit {
 
     /// Maximum number of runs
     ///
-    /// Up to two more are made if the first ones run out of memory.
+    /// Up to two more runs are added if the first ones run out of memory.
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = runs)]
     pub(crate) runs: usize,
 
@@ -287,7 +287,7 @@ pub(crate) struct RecordingOptions {
 
     /// Size of the GPU
     ///
-    /// The share of the driver and the CUDA context is deducted.
+    /// Memory for the driver and the CUDA context is subtracted.
     #[arg(long, value_name = "SIZE", value_parser = card_size)]
     pub(crate) card: Option<Bytes>,
 
@@ -303,7 +303,7 @@ pub(crate) struct RecordingOptions {
 /// Replay a recording under other allocators
 ///
 /// For each allocator, prints the peak of reserved memory, the number of driver calls and their time, whether it runs out
-/// of memory, and the smallest memory in which the run completes. PyTorch's allocator is simulated exactly; `--check`
+/// of memory, and the least memory the run needs. PyTorch's allocator is simulated exactly; `--check`
 /// verifies this on your recording.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -333,7 +333,7 @@ pub(crate) struct Replay {
     #[arg(long)]
     pub(crate) check: bool,
 
-    /// Skip the search for the smallest memory
+    /// Skip the search for the minimum memory
     #[arg(long)]
     pub(crate) no_smallest: bool,
 }

@@ -272,7 +272,7 @@ fn refusals_that_are_not_shown_are_mentioned_once() {
     let output = makeroom(&folder, &["run", "-o", "run.room", "--", "./program", "many"]);
     let said = text(&output.stderr);
     assert_eq!(said.matches("1.00 TiB failed on GPU 0\n").count(), 3, "{said}");
-    assert_eq!(said.matches("further failures are not shown;").count(), 1, "{said}");
+    assert_eq!(said.matches("later failures are not shown;").count(), 1, "{said}");
     let few = makeroom(&folder, &["run", "-o", "run.room", "--", "./program"]);
     assert!(!text(&few.stderr).contains("further failures"));
 }

@@ -35,7 +35,7 @@ class LedgerLine(NamedTuple):
 
 
 class Ledger(NamedTuple):
-    """Account of a device's memory. If `total_bytes` is known, it is the sum of all lines and `unaccounted_bytes`."""
+    """Breakdown of a device's memory. If `total_bytes` is known, it is the sum of all lines and `unaccounted_bytes`."""
 
     name: str
     device: int | None
@@ -45,7 +45,7 @@ class Ledger(NamedTuple):
 
 
 class Explanation(Answer):
-    """The cause of a failure with its certainty, an account of the memory, and fixes."""
+    """The cause of a failure with its certainty, a breakdown of the memory, and fixes."""
 
     @property
     def cause(self) -> str:
@@ -64,7 +64,7 @@ class Explanation(Answer):
 
     @property
     def ledger(self) -> Ledger | None:
-        """Account of the memory; `None` if the input has no figures."""
+        """Breakdown of the memory; `None` if the input has no figures."""
         ledger = self._json["ledger"]
         if ledger is None:
             return None
@@ -105,7 +105,7 @@ def why(
     Args:
         source: A `Trace`, or the path of a log, a PyTorch snapshot, an RMM log or a recording, plain or compressed.
         memory: Memory that was available to the allocator, in bytes or as a string such as `"24GiB"`.
-        card: Size of the GPU; the share of the driver and the CUDA context is deducted. Use this or `memory`.
+        card: Size of the GPU; memory for the driver and the CUDA context is subtracted. Use this or `memory`.
         device: GPU to analyze [default: the one that failed, else the fullest].
 
     Raises:

@@ -41,7 +41,7 @@ def explanation(answer: dict[str, Any]) -> str:
 
 def runs(rows: Iterable[tuple[str, dict[str, Any]]], command: str | None = None) -> str:
     """Render a table of runs under several allocators or settings."""
-    head = "".join(f"<th>{text}</th>" for text in ("allocator", "reserved", "÷ live", "driver time", "smallest memory", ""))
+    head = "".join(f"<th>{text}</th>" for text in ("allocator", "reserved", "÷ live", "driver time", "min memory", ""))
     body = "".join(_run(name, run) for name, run in rows)
     paste = f'<div><code style="{_CODE}">{escape(command)}</code></div>' if command else ""
     return f'<div style="{_BOX}">{paste}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -17,7 +17,7 @@ def install_in_cupy(cupy: Any, pool: Pool) -> None:
     memory is freed in the order of the stream that it was allocated on, as in CuPy's own pool.
     """
     if not hasattr(getattr(cupy, "cuda", None), "PythonFunctionAllocator"):
-        raise PoolError("this CuPy does not support allocators written in Python\n\nhint: CuPy 9 and later do")
+        raise PoolError("this version of CuPy does not support allocators written in Python\n\nhint: upgrade to CuPy 9 or later")
 
     def allocate(bytes: int, device: int) -> int:
         try:
@@ -37,7 +37,7 @@ def install_in_cupy(cupy: Any, pool: Pool) -> None:
 def install_in_rmm(rmm: Any, pool: Pool) -> None:
     """Make RMM allocate from the pool. RMM passes the stream to both functions."""
     if not hasattr(getattr(rmm, "mr", None), "CallbackMemoryResource"):
-        raise PoolError("this RMM does not support callbacks\n\nhint: RMM 22.06 and later do")
+        raise PoolError("this version of RMM does not support callbacks\n\nhint: upgrade to RMM 22.06 or later")
 
     def allocate(bytes: int, stream: Any) -> int:
         return pool.allocate(bytes, handle_of(stream) or 0, _device())

@@ -46,7 +46,7 @@ def install(torch: Any, pool: Pool) -> None:
     if not hasattr(memory, "CUDAPluggableAllocator"):
         raise PoolError(f"PyTorch {version} does not support other allocators\n\nhint: use PyTorch 2.1 or later")
     if getattr(torch.version, "cuda", None) is None:
-        raise PoolError(f"PyTorch {version} is built without CUDA\n\nhint: get a CUDA build: https://pytorch.org/get-started")
+        raise PoolError(f"PyTorch {version} was built without CUDA\n\nhint: install a CUDA build: https://pytorch.org/get-started")
     options = pool.options()
     pool.library.call("torch_configure", ctypes.byref(options))
     allocator = memory.CUDAPluggableAllocator(pool.library.path, "makeroom_torch_alloc", "makeroom_torch_free")

@@ -121,10 +121,10 @@ def replay(
         *allocators: Allocators to simulate, such as `"pytorch"`, `"pytorch:expandable_segments:True"`, `"cuda-async"`,
             `"bfc"` or `"makeroom"`; `makeroom replay --help` lists all [default: the common ones].
         memory: Memory available to the allocator, in bytes or as a string such as `"24GiB"`.
-        card: Size of the GPU; the share of the driver and the CUDA context is deducted. Use this or `memory`.
+        card: Size of the GPU; memory for the driver and the CUDA context is subtracted. Use this or `memory`.
         device: GPU to analyze [default: the one with the most events].
         check: Compare the simulation of the recorded allocator with the recording.
-        smallest: Search for the smallest memory in which each run completes.
+        smallest: Search for the least memory in which each run completes.
 
     Raises:
         OSError: The file cannot be opened.
@@ -154,7 +154,7 @@ def tune(
     Args:
         source: A `Trace`, or the path of a recording or a PyTorch snapshot.
         memory: Memory available to the allocator, in bytes or as a string such as `"24GiB"`.
-        card: Size of the GPU; the share of the driver and the CUDA context is deducted. Use this or `memory`.
+        card: Size of the GPU; memory for the driver and the CUDA context is subtracted. Use this or `memory`.
         device: GPU to analyze [default: the one with the most events].
 
     Raises:

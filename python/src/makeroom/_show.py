@@ -15,7 +15,7 @@ def columns() -> int:
 
 
 def has_colours(stream: TextIO) -> bool:
-    """Return whether a stream is a terminal that shows colors."""
+    """Return whether a stream is a terminal that supports colors."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     try:

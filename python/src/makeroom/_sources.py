@@ -207,7 +207,7 @@ class TorchHistorySource(RecordingSource):
             except TypeError:
                 # PyTorch before 2.1
                 raise WatchError(
-                    "this PyTorch is too old to record lines: 2.1 or later is needed\n\n"
+                    "this version of PyTorch cannot record lines: 2.1 or later is needed\n\n"
                     "hint: use makeroom run -- python …, or makeroom.watch(lines=False)"
                 ) from None
         self._counters = _torch_counters(self._torch)

@@ -22,5 +22,5 @@ def why_not() -> str:
         return "PyTorch is not imported\n\nhint: import torch first"
     built = getattr(getattr(torch, "version", None), "cuda", None)
     if built is None:
-        return "this PyTorch is built without CUDA\n\nhint: install a CUDA build: https://pytorch.org/get-started"
+        return "this PyTorch build has no CUDA support\n\nhint: install a CUDA build: https://pytorch.org/get-started"
     return f"PyTorch (for CUDA {built}) found no GPU\n\nhint: makeroom doctor"

@@ -9,7 +9,7 @@ const COLUMNS: Column[] = [
   { id: "allocator", title: "allocator", wide: true },
   { id: "peak_reserved_bytes", title: "peak reserved", figure: true },
   { id: "reserved_over_live", title: "÷ live", figure: true },
-  { id: "smallest_memory_bytes", title: "smallest memory", figure: true },
+  { id: "smallest_memory_bytes", title: "min memory", figure: true },
   { id: "driver_calls", title: "driver calls", figure: true },
   { id: "driver_time_us", title: "driver time", figure: true },
   { id: "oom", title: "out of memory", figure: true, sorts: false },

@@ -50,10 +50,12 @@ static VALUE: LazyLock<Regex> = LazyLock::new(|| {
 });
 /// A value in the sentence of a step without a command.
 static IN_WORDS: LazyLock<Regex> = LazyLock::new(|| {
-    regex(r"\bfrom [\d.]+|\bto (?:at most |about )?\d|\d+ (?:chunks|parts)|\bat most \d|: \d")
+    regex(
+        r"\b(?:from|now|instead of) [\d.]+|\bto (?:at most |about )?\d|\d+ (?:chunks|parts)|\bat most \d|: \d",
+    )
 });
 static NUMBER: LazyLock<Regex> = LazyLock::new(|| regex(r"\d+(?:\.\d+)?"));
-static FROM: LazyLock<Regex> = LazyLock::new(|| regex(r"\bfrom (\d+)"));
+static FROM: LazyLock<Regex> = LazyLock::new(|| regex(r"\b(?:from|now|instead of) (\d+)"));
 
 #[allow(clippy::unwrap_used, reason = "the patterns are constants")]
 fn regex(pattern: &str) -> Regex {
@@ -94,6 +96,6 @@ fn is_computed(fix: &Fix, text: &str) -> bool {
     let is_in_text = |number: &str| number.len() >= 3 && text.contains(number);
     fix.frees.is_some()
         || FROM.is_match(&line)
-        || line.contains(" must go")
+        || line.contains(" must be freed")
         || NUMBER.find_iter(&line).any(|number| is_in_text(number.as_str()))
 }

@@ -259,7 +259,7 @@ fn ledger(facts: &Facts, cause: Cause) -> Option<Ledger> {
             cached,
         );
         if let (Cause::Fragmentation, Some(request)) = (cause, facts.request) {
-            line = line.note(format!("the request needs {request} in one piece"));
+            line = line.note(format!("the request needs one block of {request}"));
         }
         lines.push(line);
     }
@@ -274,7 +274,7 @@ fn ledger(facts: &Facts, cause: Cause) -> Option<Ledger> {
     for process in &account.others {
         let mut line = LedgerLine::new(format!("process {}", process.pid), process.bytes);
         if unclear {
-            line = line.note("this process or another: a container hides the number");
+            line = line.note("this process or another one: a container hides the PID");
         } else if let Some(name) = &process.name {
             line = line.note(name.clone());
         }
@@ -282,9 +282,12 @@ fn ledger(facts: &Facts, cause: Cause) -> Option<Ledger> {
     }
     let rest = account.unlisted().filter(|_| account.own.is_none() && !unclear);
     if let Some(rest) = rest.filter(|rest| !rest.is_zero() && facts.live.is_some()) {
-        let note =
-            if rest > CONTEXT_CEILING { "more than a context takes" } else { "a context's usual size" };
-        lines.push(LedgerLine::new("context and others", rest).note(note));
+        let note = if rest > CONTEXT_CEILING {
+            "larger than a typical context"
+        } else {
+            "typical size of a context"
+        };
+        lines.push(LedgerLine::new("context and other", rest).note(note));
     }
     if let Some(free) = facts.free {
         lines.push(LedgerLine::new("free", free));

@@ -147,7 +147,7 @@ pub(crate) struct Facts {
     pub(crate) evidence: Vec<String>,
     /// What the text says the largest free piece is.
     pub(crate) largest_free: Option<Bytes>,
-    /// The figure for free memory wrapped below zero; `free` is zero instead.
+    /// The figure for free memory underflowed; `free` is zero instead.
     pub(crate) is_free_wrapped: bool,
     /// Causes that the text excludes: they are not offered as possible ones.
     pub(crate) ruled_out: Vec<Cause>,
@@ -204,7 +204,7 @@ impl Facts {
         figures.iter().flatten().count() + self.processes.len() + statements
     }
 
-    /// The same without figures that nothing can have. A free counter that wrapped below zero means that nothing is free: drivers of integrated GPUs and of ROCm report
+    /// The same without figures that nothing can have. A free counter that underflowed means that nothing is free: drivers of integrated GPUs and of ROCm report
     /// 2⁶⁴ bytes less a little where more is in use than there is.
     pub(crate) fn without_wrapped_figures(mut self) -> Self {
         let is_wrapped = self.free.is_some_and(|free| free >= ABSURD);
@@ -212,7 +212,7 @@ impl Facts {
             self.free = Some(Bytes::ZERO);
             self.is_free_wrapped = true;
             self.evidence
-                .push("The log's figure for free memory wrapped below zero, so nothing was free".to_owned());
+                .push("The free-memory figure in the log underflowed, so no memory was free".to_owned());
         }
         // A counter of live memory above any GPU's size is wrong, so it is not live data that fills the device.
         if self.resource == Resource::Device
@@ -227,7 +227,7 @@ impl Facts {
             self.state(
                 Cause::IntegerOrShapeBug,
                 Certainty::Possible,
-                "The counter of memory in use is wrong: a size may have wrapped around, or frees may not be counted.",
+                "The counter of memory in use is wrong: a size may have overflowed, or frees may not be counted.",
             );
         }
         // Windows and WSL do not report what a process holds; PyTorch then prints the counter that was never set.

@@ -225,8 +225,9 @@ pub(crate) fn wont_help(cause: Cause, situation: &Situation<'_>) -> Vec<String> 
             );
         }
         Cause::ArtificialLimit => {
-            attempts
-                .push("stopping other processes, because the GPU has room and the limit does not".to_owned());
+            attempts.push(
+                "stopping other processes, because the limit is reached, not the GPU's memory".to_owned(),
+            );
         }
         _ => {}
     }

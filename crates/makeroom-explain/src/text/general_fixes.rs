@@ -95,7 +95,7 @@ fn other_cache(situation: &Situation<'_>) -> Vec<Fix> {
     fixes.push(advice::empty_other_cache());
     if settings.mentions("torch") {
         fixes.push(
-            Fix::new("cap PyTorch's cache, so that it leaves half of the GPU")
+            Fix::new("cap PyTorch's cache, so that it leaves half of the GPU's memory free")
                 .command("torch.cuda.set_per_process_memory_fraction(0.5)"),
         );
     }
@@ -111,7 +111,7 @@ fn kernel(situation: &Situation<'_>) -> Vec<Fix> {
     }
     if says(&["CUDAnative", "CUDAdrv", "CUDA.jl", ".jl:", "julia"]) {
         return vec![
-            Fix::new("launch fewer threads per block, with fewer registers each")
+            Fix::new("launch fewer threads per block, each with fewer registers")
                 .command("@cuda threads=256 maxregs=64 kernel(…)"),
             Fix::new("or let the driver choose the block size")
                 .command("kernel = @cuda launch=false f(…); config = launch_configuration(kernel.fun); kernel(…; threads=config.threads)"),
@@ -121,13 +121,13 @@ fn kernel(situation: &Situation<'_>) -> Vec<Fix> {
         return vec![
             Fix::new("use smaller blocks in the kernel, and fewer pipeline stages")
                 .command("block_q=64, block_k=64, num_stages=1"),
-            Fix::new("or let XLA compile the operation without a kernel of its own")
+            Fix::new("or let XLA compile the operation without a custom kernel")
                 .command(situation.environment.export("XLA_FLAGS=--xla_gpu_enable_triton_gemm=false")),
         ];
     }
     if says(&["MallocHeap", "device-side malloc", "in-kernel", "kernel heap"]) {
         return vec![
-            Fix::new("raise the in-kernel heap before the first launch (default 8 MiB)")
+            Fix::new("increase the in-kernel heap size before the first launch (default 8 MiB)")
                 .command("cudaDeviceSetLimit(cudaLimitMallocHeapSize, 256 << 20);"),
         ];
     }
@@ -163,7 +163,7 @@ fn kernel(situation: &Situation<'_>) -> Vec<Fix> {
     }
     let needed = facts.request.filter(|bytes| *bytes <= Bytes::mib(1)).map_or(98_304, Bytes::get);
     vec![
-        Fix::new("keep a smaller tile in shared memory: 48 KiB per block need no setting")
+        Fix::new("keep a smaller tile in shared memory: up to 48 KiB per block needs no setting")
             .command("kernel<<<grid, 128, 48 * 1024>>>(…)"),
         Fix::new("allow the kernel more dynamic shared memory, up to the device's limit").command(format!(
             "cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, {needed});"
@@ -197,7 +197,7 @@ fn triton(situation: &Situation<'_>) -> Vec<Fix> {
         && says(&["headdim", "head_dim", "model size", "d_state", "chunk_size", "mamba", "attention"])
     {
         fixes.push(
-            Fix::new("use more and smaller heads: the tile holds a whole head, and no GPU has shared memory for one of several hundred elements")
+            Fix::new("use more and smaller heads: the tile holds a whole head, and no GPU has enough shared memory for a head of several hundred elements")
                 .command("headdim=64   (or 128; d_state=128)"),
         );
     }
@@ -340,7 +340,7 @@ fn preallocation(situation: &Situation<'_>) -> Vec<Fix> {
                 .command(environment.export("XLA_PYTHON_CLIENT_PREALLOCATE=false")),
         );
         fixes.push(
-            Fix::new("or give it a smaller share (default .75)")
+            Fix::new("or let it reserve a smaller share of GPU memory (default .75)")
                 .command(environment.export("XLA_PYTHON_CLIENT_MEM_FRACTION=.50")),
         );
     }
@@ -352,7 +352,7 @@ fn preallocation(situation: &Situation<'_>) -> Vec<Fix> {
     }
     if says("vllm") {
         fixes.push(
-            Fix::new("give vLLM a smaller share of the GPU (default 0.9)")
+            Fix::new("give vLLM a smaller share of GPU memory (default 0.9)")
                 .command("--gpu-memory-utilization 0.5"),
         );
     }
@@ -388,7 +388,7 @@ fn overhead(situation: &Situation<'_>) -> Vec<Fix> {
     let says = |words: &str| situation.settings.mentions(words);
     if says("nccl") {
         fixes.push(
-            Fix::new("shrink NCCL's buffers: half of the default 4 MiB per channel")
+            Fix::new("shrink NCCL's buffers to half of the default 4 MiB per channel")
                 .command(situation.environment.export("NCCL_BUFFSIZE=2097152")),
         );
     }

@@ -156,7 +156,7 @@ pub(crate) fn find(log: &Log) -> Option<(usize, Facts)> {
     let ended = is_ended();
     if is_host {
         facts.framework = "host";
-        let summary = "The log says that host memory grows with the run";
+        let summary = "The log says that host memory grows during the run";
         if ended {
             facts.state(Cause::HostMemory, Certainty::Likely, format!("{summary} until the run ends."));
         } else {
@@ -166,11 +166,12 @@ pub(crate) fn find(log: &Log) -> Option<(usize, Facts)> {
             "Something from every step may stay alive, in the program or in its data-loader workers.";
         facts.state(Cause::Leak, Certainty::Possible, summary);
     } else if ended {
-        let summary = "The log says that memory grows with the run until it ends: something from every step stays alive.";
+        let summary =
+            "The log says that memory grows until the run ends: something from every step stays alive.";
         facts.state(Cause::Leak, Certainty::Likely, summary);
     } else {
         let summary =
-            "The log says that memory grows with the run: something from every step may stay alive.";
+            "The log says that memory grows during the run: something from every step may stay alive.";
         facts.lead(Cause::Leak, summary);
     }
     Some((index, facts))

@@ -112,13 +112,13 @@ fn second_framework(situation: &Situation<'_>) -> Option<Fix> {
         .any(|mark| settings.mentions(mark))
     {
         return Some(
-            Fix::new("keep XLA from preallocating the GPU at startup, if it runs in this process too")
+            Fix::new("keep XLA from preallocating GPU memory at startup, if it runs in this process too")
                 .command(export("XLA_PYTHON_CLIENT_PREALLOCATE=false")),
         );
     }
     let is_tensorflow = ["import tensorflow", "tensorflow/"].iter().any(|mark| settings.mentions(mark));
     is_tensorflow.then(|| {
-        Fix::new("keep TensorFlow from preallocating the GPU at startup, if it runs in this process too")
+        Fix::new("keep TensorFlow from preallocating GPU memory at startup, if it runs in this process too")
             .command(export("TF_FORCE_GPU_ALLOW_GROWTH=true"))
     })
 }
@@ -196,7 +196,7 @@ fn ranks_of(situation: &Situation<'_>) -> Vec<Fix> {
         Fix::new("make all GPUs visible to the program: its ranks share one because it sees no other (`nvidia-smi -L` inside the container lists them)")
             .command("docker run --gpus all …   (outside a container: unset CUDA_VISIBLE_DEVICES)")
             .frees(held),
-        Fix::new("or start one rank, if there is one GPU").command(option),
+        Fix::new("or start only one rank, if there is only one GPU").command(option),
     ]
 }
 
@@ -223,7 +223,7 @@ pub(crate) fn list_holders(situation: &Situation<'_>) -> Fix {
                 .command("sudo lsof -w /dev/accel*");
         }
         Device::Npu => {
-            return Fix::new("list the processes that hold the NPU, and stop those that are yours")
+            return Fix::new("list the processes that hold NPU memory, and stop those that are yours")
                 .command("npu-smi info");
         }
     }

@@ -185,7 +185,7 @@ pub(crate) fn less_at_once(situation: &Situation<'_>) -> Fix {
         )
         .command("pd.read_csv(path, usecols=[…], dtype={'x': 'float32', 'label': 'category'})");
     }
-    Fix::new("load less at once: a part of the data, a smaller model, fewer parallel workers")
+    Fix::new("load less at once: part of the data, a smaller model, or fewer parallel workers")
 }
 
 /// What a program can keep out of RAM, by what the text shows it does.
@@ -340,8 +340,10 @@ fn pinned(situation: &Situation<'_>) -> Vec<Fix> {
     match situation.environment.system {
         System::Windows => fixes.push(page_file(situation)),
         System::Wsl => fixes.push(
-            Fix::new("give WSL more memory in %UserProfile%\\.wslconfig: it pins at most half of it")
-                .command("[wsl2]\nmemory=24GB"),
+            Fix::new(
+                "give WSL more memory in %UserProfile%\\.wslconfig: it can pin at most half of its memory",
+            )
+            .command("[wsl2]\nmemory=24GB"),
         ),
         System::MacOs => {}
         System::Linux | System::Jetson => {
@@ -458,7 +460,7 @@ fn fewer_workers(situation: &Situation<'_>) -> Fix {
                 .command(*option)
         }
         None if situation.settings.number(&["num_workers"]) == Some(0.0) => {
-            Fix::new("keep the dataset on disk: the loader has no workers left to drop")
+            Fix::new("keep the dataset on disk: the data loader already runs without workers")
                 .command("np.load(path, mmap_mode='r')")
         }
         None => Fix::new("load data in the main process: each worker holds its own copy of the dataset")

@@ -134,7 +134,7 @@ fn general(situation: &Situation<'_>) -> Vec<(Cause, String)> {
     {
         causes.push((
             Cause::RequestExceedsDevice,
-            format!("{request} in one piece is more than most GPUs have."),
+            format!("A single allocation of {request} is more than most GPUs have."),
         ));
     }
     match facts.resource {
@@ -144,16 +144,14 @@ fn general(situation: &Situation<'_>) -> Vec<(Cause, String)> {
             if situation.account.is_contradictory() && situation.environment.system == System::Windows {
                 causes.push((
                     Cause::HostMemory,
-                    "Windows backs GPU memory with RAM and page file; it fails an allocation when both are full, whatever the GPU has free.".to_owned(),
+                    "Windows backs GPU memory with RAM and the page file; when both are full, allocations fail no matter how much GPU memory is free.".to_owned(),
                 ));
             }
-            let own = (
-                Cause::LiveDataFillsDevice,
-                format!("The memory that {program} needs does not fit on this {device}."),
-            );
+            let own =
+                (Cause::LiveDataFillsDevice, format!("This {device} has less memory than {program} needs."));
             let others = (
                 Cause::OtherProcesses,
-                format!("Another process, or an earlier run that did not exit, holds the {device}."),
+                format!("Another process, or an earlier run that did not exit, holds the {device}'s memory."),
             );
             let leak = (situation.context.is_late_told && facts.resource != Resource::Host).then(|| {
                 (
@@ -237,7 +235,7 @@ fn others_first(findings: &mut [Finding], situation: &Situation<'_>) {
     let is_cuda = situation.environment.maker == Maker::Nvidia && !fixes::is_without_cuda(situation.facts);
     if is_first_call(situation) && is_cuda && !situation.settings.mentions("CUDA_VISIBLE_DEVICES=") {
         let one = Fix::new(
-            "make only one GPU visible to the program: it opens all that it sees, and another may be the full one",
+            "make only one GPU visible to the program: it opens all GPUs that it sees, and another one may be full",
         )
         .command(situation.environment.export("CUDA_VISIBLE_DEVICES=0"));
         let fixes = &mut findings[others].fixes;

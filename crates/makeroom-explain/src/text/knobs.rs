@@ -151,7 +151,7 @@ impl Knob {
             let to = value * 2.0;
             let is_size = numbers.len() == 1 && (0.0001..=16.0).contains(&value);
             return is_size.then(|| {
-                Fix::new(format!("{}, from {} to {}", quantity.action, self.value.trim(), shown(to)))
+                Fix::new(format!("{0} ({2} instead of {1})", quantity.action, self.value.trim(), shown(to)))
                     .command(format!("{}{}", self.written, shown(to)))
             });
         }
@@ -180,7 +180,7 @@ impl Knob {
         };
         let value = value.trim();
         (to < from).then(|| {
-            Fix::new(format!("{}, from {} to {value}", quantity.action, self.value.trim()))
+            Fix::new(format!("{} ({value} instead of {})", quantity.action, self.value.trim()))
                 .command(format!("{}{value}", self.written))
         })
     }
@@ -284,7 +284,7 @@ fn told_sizes(situation: &Situation<'_>) -> Vec<Fix> {
     let frames = lines().filter(|line| !line.contains("fps")).find_map(|line| {
         let from = number(&FRAMES.captures(line)?[1]).filter(|frames| (9..=2000).contains(frames))?;
         let to = smaller(from, Follows::Count, factor);
-        Some(Fix::new(format!("use fewer frames, from {from} to {to}")).command(format!("frames = {to}")))
+        Some(Fix::new(format!("use fewer frames ({to} instead of {from})")).command(format!("frames = {to}")))
     });
     let sides = lines().filter(|line| OF_IMAGES.is_match(line)).find_map(|line| {
         let found = DIMENSIONS.captures(line)?;
@@ -296,7 +296,7 @@ fn told_sizes(situation: &Situation<'_>) -> Vec<Fix> {
         let (to_width, to_height) =
             (smaller(width, Follows::Side, factor), smaller(height, Follows::Side, factor));
         Some(
-            Fix::new(format!("use smaller images, from {width}x{height} to {to_width}x{to_height}"))
+            Fix::new(format!("use smaller images ({to_width}x{to_height} instead of {width}x{height})"))
                 .command(format!("width = {to_width}, height = {to_height}")),
         )
     });

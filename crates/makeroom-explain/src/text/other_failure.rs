@@ -70,7 +70,7 @@ const KNOWN: &[Known] = &[
     Known {
         words: r"no kernel image is available|NO_BINARY_FOR_GPU|invalid device function|NoKernelImage|not compatible with the current PyTorch installation",
         what: "the program was not built for this GPU's architecture",
-        action: "install a build that contains this GPU's compute capability",
+        action: "install a build that supports this GPU's compute capability",
         command: Some(
             "python -c 'import torch; print(torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'",
         ),

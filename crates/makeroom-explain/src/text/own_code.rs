@@ -38,7 +38,7 @@ pub(crate) fn smaller_buffers(situation: &Situation<'_>) -> Fix {
         _ => "cudaMemGetInfo(&free_bytes, &total_bytes); size_t chunk_bytes = free_bytes / 10 * 9;",
     };
     Fix::new(format!(
-        "{at}size the buffers by 90 % of the free memory and process the rest in further chunks"
+        "{at}size the buffers to 90 % of the free memory, and process the rest in additional chunks"
     ))
     .command(query)
 }
@@ -53,7 +53,7 @@ pub(crate) fn smaller_tiles(needed: Bytes, limit: Bytes) -> Vec<Fix> {
     let parts = 1_u32 << halvings;
     let mut fixes = vec![
         Fix::new(format!(
-            "make the kernel's __shared__ arrays {parts} times smaller: {needed} must come down to {limit} (a tile, the items per thread, or the type of their elements)"
+            "make the kernel's __shared__ arrays {parts} times smaller: {needed} must shrink to {limit} (use a smaller tile, fewer items per thread, or a smaller element type)"
         ))
         .command(format!("__shared__ float tile[TILE / {parts}][TILE];   (CUB, Thrust: ITEMS_PER_THREAD / {parts}, or a smaller value type)")),
     ];
@@ -182,7 +182,7 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
             .any(|words| settings.mentions(words))
     {
         fixes.push(
-            Fix::new("let the data exceed GPU memory: managed memory pages to RAM, at the speed of the bus")
+            Fix::new("use managed memory, which pages to RAM when the GPU is full (limited to PCIe speed)")
                 .command(if is_hip {
                     "hipMallocManaged(&pointer, bytes);"
                 } else {

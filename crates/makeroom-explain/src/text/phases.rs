@@ -108,11 +108,11 @@ pub(crate) fn steps(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
                 .command("\"zero_optimization\": {\"stage3_gather_16bit_weights_on_model_save\": false}"),
         ],
         Some(Phase::ReadCheckpoint) if !says("map_location='cpu'") && !says("map_location=\"cpu\"") => vec![
-            Fix::new("read the checkpoint to RAM: by default it reopens the GPU it was saved from")
+            Fix::new("read the checkpoint into RAM: by default it reopens the GPU it was saved from")
                 .command("torch.load(path, map_location='cpu')"),
         ],
         Some(Phase::UpdateAtOnce) if !says("foreach=False") => vec![
-            Fix::new("update one parameter at a time: updating all of them in one call needs as much memory again as the parameters")
+            Fix::new("update one parameter at a time: updating all of them in one call needs a second copy of the parameters")
                 .command("torch.optim.AdamW(model.parameters(), lr=…, foreach=False)"),
         ],
         _ => Vec::new(),
@@ -146,7 +146,7 @@ pub(crate) fn fewer_weights_on_gpu(situation: &Situation<'_>) -> Vec<Fix> {
     }
     if !is_quantized {
         fixes.push(
-            Fix::new("if the weights alone fill the GPU: load them in 4-bit").command(
+            Fix::new("if the weights alone fill the GPU: load them in 4-bit precision").command(
                 "from_pretrained(…, load_in_4bit=True)   (many programs: --quant 4 or --load-in-4bit)",
             ),
         );
@@ -160,7 +160,7 @@ pub(crate) fn smaller_weights(situation: &Situation<'_>) -> Vec<Fix> {
     let mut fixes = Vec::new();
     if !says(&["float16", "fp16", ".half()"]) {
         fixes.push(
-            Fix::new("convert the weights to 16-bit precision before they move to the GPU: half their size")
+            Fix::new("convert the weights to 16-bit precision before they move to the GPU (half the size)")
                 .command("model = model.half().to('cuda')"),
         );
     }
@@ -175,7 +175,7 @@ pub(crate) fn smaller_weights(situation: &Situation<'_>) -> Vec<Fix> {
     }
     if !says(&["4bit", "4-bit", "int4", "gptq", "awq"]) {
         fixes.push(
-            Fix::new("or load them in 4-bit: an eighth of the 32-bit size")
+            Fix::new("or load them in 4-bit precision (an eighth of the 32-bit size)")
                 .command("from_pretrained(…, quantization_config=BitsAndBytesConfig(load_in_4bit=True))"),
         );
     }

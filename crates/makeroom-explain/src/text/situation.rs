@@ -208,5 +208,5 @@ const INFERENCE_WORDS: [&str; 9] = [
     "decode",
 ];
 
-/// The allocation after the failed one needs memory too: aim for this share more than is missing.
+/// The allocation after the failed one needs memory too: aim for this much more than the shortfall.
 const MARGIN: f64 = 0.05;

@@ -123,8 +123,9 @@ fn batch_from(situation: &Situation<'_>, batch: u64) -> Fix {
 
 /// The least batch, where the text does not show the present one.
 fn batch_of_one(situation: &Situation<'_>) -> Fix {
-    let aim =
-        situation.to_free().map_or(String::new(), |bytes| format!("; about {} must go", roughly(bytes)));
+    let aim = situation
+        .to_free()
+        .map_or(String::new(), |bytes| format!("; about {} must be freed", roughly(bytes)));
     let is_torch = situation.facts.framework.starts_with("pytorch") || is_from_pytorch(situation.facts);
     if situation.is_training() {
         let command = if is_torch { "DataLoader(dataset, batch_size=1)" } else { "batch_size=1" };
@@ -137,7 +138,7 @@ fn batch_of_one(situation: &Situation<'_>) -> Fix {
         .command("batch_size=1")
 }
 
-/// Host memory for what does not fit, for any program on an NVIDIA GPU under Linux: twice what is missing, at least 4 GiB.
+/// Host memory for what does not fit, for any program on an NVIDIA GPU under Linux: twice the shortfall, at least 4 GiB.
 pub(crate) fn spill(situation: &Situation<'_>) -> Option<Fix> {
     let environment = situation.environment;
     let is_here = environment.maker == Maker::Nvidia
@@ -152,10 +153,8 @@ pub(crate) fn spill(situation: &Situation<'_>) -> Option<Fix> {
     let missing = situation.account.missing().map_or(gib(request), |missing| gib(missing) * 2);
     let size = missing.clamp(4, MOST_SPILLED + 1).next_power_of_two();
     (is_here && size <= MOST_SPILLED).then(|| {
-        Fix::new(
-            "or let the part that does not fit spill to host memory, slowly, without a change to the program",
-        )
-        .command(format!("makeroom run --pool --spill {size}GiB -- python …"))
+        Fix::new("or spill the rest to host memory: slower, but no code changes")
+            .command(format!("makeroom run --pool --spill {size}GiB -- python …"))
     })
 }
 
@@ -165,7 +164,7 @@ pub(crate) fn without_a_change(situation: &Situation<'_>) -> Option<Fix> {
     if environment.system == System::Windows && environment.maker == Maker::Nvidia {
         return Some(
             Fix::new(
-                "let the driver spill to system memory, slowly: NVIDIA Control Panel > Manage 3D settings",
+                "let the driver spill to system memory (slower): NVIDIA Control Panel > Manage 3D settings",
             )
             .command("CUDA - Sysmem Fallback Policy = Prefer Sysmem Fallback"),
         );
@@ -199,7 +198,7 @@ const MOST_SPILLED: u64 = 64;
 const INPUTS: &[(&[&str], &str, &str)] = &[
     (
         &[".mp4", "video", "ffmpeg", ".avi", ".mov"],
-        "halve the width and height of the video, or cut it into parts: all frames of a part are on the GPU together",
+        "halve the width and height of the video, or cut it into parts: all frames of a part are on the GPU at once",
         "ffmpeg -i in.mp4 -t 5 -vf scale=iw/2:-2 out.mp4",
     ),
     (
@@ -231,7 +230,7 @@ const INPUTS: &[(&[&str], &str, &str)] = &[
     ),
     (
         &["point cloud", "pointnet", "lidar", "kitti", ".ply", ".las"],
-        "sample fewer points of each cloud",
+        "sample fewer points from each cloud",
         "points = points[np.random.choice(len(points), 4096, replace=False)]",
     ),
     (

@@ -116,7 +116,7 @@ pub(crate) fn allocator_first(situation: &Situation<'_>) -> Vec<Fix> {
             .is_none_or(|(cached, total)| cached.share_of(total) >= WORTH_TRYING);
     if can_be_in_pieces {
         fixes.extend(torch_fragmentation(situation, Bytes::ZERO).into_iter().take(1).map(|mut fix| {
-            fix.action = format!("{}: worth trying first, it costs nothing", fix.action);
+            fix.action = format!("{} (worth trying first: it costs nothing)", fix.action);
             fix
         }));
     }
@@ -153,7 +153,7 @@ pub(crate) fn training_steps(situation: &Situation<'_>) -> Vec<Fix> {
     if situation.is_early_torch() {
         fixes.push(
             Fix::new(
-                "recompute activations in the backward pass instead of storing them (from PyTorch 0.4 on)",
+                "recompute activations in the backward pass instead of storing them (PyTorch 0.4 and later)",
             )
             .command("torch.utils.checkpoint.checkpoint(block, x)"),
         );
@@ -208,7 +208,7 @@ pub(crate) fn training_steps(situation: &Situation<'_>) -> Vec<Fix> {
             .any(|words| settings.mentions(words))
     {
         fixes.push(
-            Fix::new("use an 8-bit optimizer: a quarter of AdamW's state")
+            Fix::new("use an 8-bit optimizer (a quarter of the size of AdamW's state)")
                 .command("optimizer = bitsandbytes.optim.AdamW8bit(model.parameters(), lr=…)"),
         );
     }

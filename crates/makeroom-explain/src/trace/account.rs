@@ -111,7 +111,7 @@ fn of_driver(overhead: &Overhead) -> Vec<LedgerLine> {
         .map(|(what, bytes)| LedgerLine::new(what, bytes))
         .collect();
     let note = match (overhead.is_split_by_size, overhead.context_count) {
-        (true, _) => Some("estimated: the usual size of one".to_owned()),
+        (true, _) => Some("estimated: typical size".to_owned()),
         (false, 0 | 1) => None,
         (false, count) => Some(format!("{count} contexts")),
     };
@@ -180,7 +180,7 @@ fn unused(pieces: &Pieces, refusal: Option<&Refusal<'_>>) -> LedgerLine {
     }
     let parts = vec![
         LedgerLine::new("large enough", usable),
-        LedgerLine::new("too small or not for this request", cached - usable),
+        LedgerLine::new("too small, or not usable for this request", cached - usable),
     ];
     LedgerLine::of("unused, cached", parts)
 }

@@ -68,7 +68,7 @@ impl Refusal<'_> {
         Some(self.finding(Cause::CacheHeldByFramework, Certainty::Likely, pending.bytes, summary))
     }
 
-    /// Another framework of the same process holds what is missing; whether it uses it, only that framework knows.
+    /// Another framework in the same process holds the missing memory; whether it uses it, only that framework knows.
     pub(super) fn other_framework(&self) -> Option<Finding> {
         let (name, bytes) = self.beside?.other_framework?;
         let free = self.untaken()?;
@@ -90,7 +90,7 @@ impl Refusal<'_> {
             return None;
         }
         let summary = format!(
-            "{request} failed with {free} free; other processes held {others} of the GPU, this one {}.",
+            "{request} failed with {free} free; other processes held {others} of the GPU's memory, this one {}.",
             self.held()
         );
         Some(self.finding(Cause::OtherProcesses, Certainty::Likely, others, summary))
@@ -153,7 +153,7 @@ impl Refusal<'_> {
         let (limit, free) = (self.limit_of_run()?, self.event.device_free()?);
         let beyond = self.counted_beyond();
         let summary = format!(
-            "{} failed because of `makeroom run --limit`, not the GPU, which had {free} free: of the {limit} allowed, it counted at least {beyond} more than was recorded, such as memory that other processes allocated while a context was created.",
+            "{} failed because of `makeroom run --limit`, not the GPU, which had {free} free: the limit of {limit} counted at least {beyond} that was not recorded, such as memory that other processes allocated while a context was created.",
             self.event.size
         );
         (!beyond.is_zero()).then(|| self.finding(Cause::ArtificialLimit, Certainty::Likely, free, summary))

@@ -122,7 +122,8 @@ fn fragmentation(trace: &Trace, refusal: &Refusal<'_>, alternatives: &[Alternati
         fixes.push(expandable_that_fits(alternatives).unwrap_or_else(|| {
             let mut fix = advice::expandable_segments();
             if let Some(Alternative { fits: Some(false), needs, .. }) = tried {
-                fix.action = format!("{}; not enough on its own, it needs {needs}", fix.action);
+                fix.action =
+                    format!("{}; not enough on its own: the run would then need {needs}", fix.action);
             }
             fix
         }));
@@ -175,9 +176,9 @@ fn may_have_a_model(trace: &Trace) -> bool {
     frames.is_empty() || frames.iter().any(is_of_a_model)
 }
 
-/// A fix that has to free the bytes that are missing.
+/// A fix that has to free at least the shortfall.
 fn shortfall(action: &str, missing: Bytes) -> Fix {
-    Fix::new(format!("{action}: {missing} is missing")).frees(missing)
+    Fix::new(format!("{action}: the request is {missing} short")).frees(missing)
 }
 
 /// By how much what the step makes must shrink; nothing where what is older already fills the limit.
@@ -264,7 +265,7 @@ pub(crate) fn leak_in_general(trace: &Trace) -> Vec<Fix> {
     if holder(trace) == "PyTorch" { advice::leak() } else { vec![advice::leak_without_tensors()] }
 }
 
-/// How much room there was is what closes an account.
+/// The size of the device or the limit completes the breakdown.
 pub(crate) fn say_the_room(kind: TraceKind) -> Fix {
     let what = match kind {
         TraceKind::TorchSnapshot => "a snapshot",

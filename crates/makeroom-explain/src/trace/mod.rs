@@ -357,8 +357,8 @@ impl<'trace> Subject<'trace> {
         }
         match self.history.start.unmatched_frees {
             0 => {}
-            1 => notes.push("1 free has no allocation in this recording".to_owned()),
-            count => notes.push(format!("{count} frees have no allocation in this recording")),
+            1 => notes.push("1 free has no matching allocation in this recording".to_owned()),
+            count => notes.push(format!("{count} frees have no matching allocation in this recording")),
         }
         notes
     }

@@ -58,8 +58,8 @@ impl Steps {
         let rounds = Rounds::find(trace, device)?;
         let place = Places::new(trace).of(rounds.stack);
         let measured_by = match place {
-            Some(place) => format!("each {} that {place} requests", rounds.size),
-            None => format!("each request of {}", rounds.size),
+            Some(place) => format!("each {} request at {place}", rounds.size),
+            None => format!("each {} request", rounds.size),
         };
         Some(Self { starts: rounds.starts, measured_by, are_marked: false, parts: None })
     }

@@ -24,16 +24,16 @@ pub(crate) struct Looking {
     pub(crate) deadline: f64,
 }
 
-/// Show which processes hold GPU memory, and memory without an owner
+/// Show the processes that hold GPU memory, and memory with no owner
 ///
 /// Prints one table per GPU, the fullest first: every process that the driver lists, with its user, container, pod or job.
-/// For memory without a listed owner it names the most likely cause and the evidence. It never stops a process; it
+/// For memory without a listed owner, `ps` names the most likely cause and the evidence. It never stops a process; it
 /// prints the command that would, and what would be lost.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   makeroom ps                               show all GPUs and processes
-  makeroom ps --require 20GiB && ./train    start only if 20 GiB are free
+  makeroom ps --require 20GiB && ./train    start only if 20 GiB is free
   sudo makeroom ps                          show details of all users
   makeroom ps --proc /host/proc             in a container
 
@@ -63,7 +63,7 @@ pub(crate) struct Ps {
 
 /// Watch GPU memory live, by process
 ///
-/// Shows GPUs, processes with their recent memory, and lines of code for programs that run under `makeroom run`.
+/// Shows GPUs, processes with their memory history, and lines of code for programs that run under `makeroom run`.
 ///
 /// Keys: q quits, s changes the sort order, r reverses it, / filters, Enter shows the lines of the selected program.
 #[derive(Debug, Args)]
@@ -106,7 +106,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9401", value_parser = address)]
     pub(crate) listen: SocketAddr,
 
-    /// TLS and users, in the format of Prometheus exporters
+    /// TLS certificates and users, in the format of Prometheus exporters
     ///
     /// Needs a build with the feature `tls`.
     #[arg(long, alias = "web.config.file", value_name = "FILE")]

@@ -9,8 +9,8 @@ use super::sizes::card_size;
 
 /// View a recording in the browser, or write it as one HTML file
 ///
-/// Shows the verdict, live memory over time by line of code, the address space and call stacks at any moment, and single
-/// allocations. Reads the same recordings and snapshots as `makeroom why`. The page is served on this machine only.
+/// Shows the verdict, live memory over time by line of code, the address space and call stacks at any moment, and
+/// individual allocations. Reads the same recordings and snapshots as `makeroom why`. The page is served on this machine only.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -18,7 +18,7 @@ Examples:
   makeroom view before.pickle after.pickle   compare two runs side by side
   makeroom view run.room -o report.html      write one file that works offline
 
-On a remote machine, and then on this one:
+To view a recording on a remote machine, run the first command there and the second one here:
   makeroom view --no-browser --port 8080 run.room
   ssh -L 8080:127.0.0.1:8080 REMOTE")]
 pub(crate) struct View {
@@ -48,14 +48,14 @@ pub(crate) struct View {
 
     /// Size of the GPU
     ///
-    /// The share of the driver and the CUDA context is deducted.
+    /// Memory for the driver and the CUDA context is subtracted.
     #[arg(long, value_name = "SIZE", value_parser = card_size)]
     pub(crate) card: Option<Bytes>,
 }
 
 /// Export a recording to Perfetto, speedscope, Parquet or CSV
 ///
-/// PyTorch's viewer reads the format `snapshot`. docs/export.md describes the columns of the tables.
+/// The `snapshot` format is for PyTorch's memory viewer (pytorch.org/memory_viz). docs/export.md describes the columns of the tables.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

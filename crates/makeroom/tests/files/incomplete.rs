@@ -85,8 +85,8 @@ fn a_recording_that_is_cut_is_missed() {
 #[test]
 fn a_recording_that_is_damaged_does_not_hide_a_failure() {
     for (test, damage, reason) in [
-        ("appended", "append run.room", "of the file are damaged"),
-        ("scribbled", "scribble run.room 600", "of the file are damaged"),
+        ("appended", "append run.room", "of damaged data"),
+        ("scribbled", "scribble run.room 600", "of damaged data"),
         ("beginning", "scribble run.room 0", "the recording cannot be read"),
         ("header", "scribble run.room 20", "the recording cannot be read"),
     ] {

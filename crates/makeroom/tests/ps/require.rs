@@ -44,7 +44,7 @@ fn leftovers_go_before_what_somebody_waits_for() {
     let (_, requirement) = require(&machine, &scenario, "4GiB");
     let remedy = &requirement["plan"]["remedies"][0];
     assert_eq!(remedy["command"], format!("kill {worker}"));
-    assert!(remedy["loses"].as_str().unwrap().starts_with("nothing, it is a leftover worker (./hold orphan"));
+    assert!(remedy["loses"].as_str().unwrap().starts_with("nothing: it is a leftover worker (./hold orphan"));
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::OtherProcesses,
             Certainty::Likely,
-            format!("CatBoost requested {request} for its pool, and {used} of the GPU's {card} is already in use by others."),
+            format!("CatBoost requested {request} for its pool, but {used} of the GPU's {card} was already in use by other processes."),
         );
     }
     match cards.iter().max() {
@@ -86,13 +86,13 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             facts.state(
                 Cause::Preallocation,
                 Certainty::Likely,
-                format!("CatBoost requested {request} on a GPU with {card}{of_others}: that is its pool, 95 % of the GPU by default (gpu_ram_part)."),
+                format!("CatBoost requested {request} on a GPU with {card}{of_others}: that is its pool, 95 % of the GPU's memory by default (gpu_ram_part)."),
             );
             if is_of_others && shared.is_none() {
                 facts.state(
                     Cause::OtherProcesses,
                     Certainty::Possible,
-                    format!("{used} of the GPU's {card} was in use before CatBoost took its pool; without it the pool fits."),
+                    format!("{used} of the GPU's {card} was in use before CatBoost allocated its pool; without that, the pool would fit."),
                 );
             }
         }

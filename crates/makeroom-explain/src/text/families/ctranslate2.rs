@@ -26,7 +26,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     facts.state(
         Cause::LiveDataFillsDevice,
         Certainty::Possible,
-        "The model, its beams and its batch do not fit on this GPU.",
+        "The model, the beams and the batch do not fit on this GPU.",
     );
     Some(facts)
 }

@@ -180,19 +180,19 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::OtherProcesses,
             Certainty::Possible,
-            "The driver had no memory for the context of an encoder: other processes or earlier encoders hold the GPU.",
+            "The driver had no memory for the context of an encoder: other processes or earlier encoders hold the GPU's memory.",
         );
     } else if CONTEXT_CALL.is_match(line) || CONTEXT_CALL.is_match(source) {
         facts.lead(
             Cause::OtherProcesses,
-            "The driver had no memory for a context. This process holds nothing yet, so other processes hold the GPU.",
+            "The driver had no memory for a context. This process holds nothing yet, so other processes hold the GPU's memory.",
         );
     } else if facts.request.is_none()
         && let Some(used) = full_in_table(passage)
     {
         facts.lead(
             Cause::OtherProcesses,
-            format!("The table in this log shows {} of {} in use on the GPU, by other processes unless it was made while this program ran.", used.used, used.total),
+            format!("The table in this log shows {} of {} in use on the GPU, by other processes unless the table was printed while this program ran.", used.used, used.total),
         );
     }
     Some(facts)

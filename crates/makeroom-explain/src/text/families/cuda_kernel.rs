@@ -83,7 +83,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         return None;
     }
     let summary = match amounts(text) {
-        Some((needed, limit)) => format!("A kernel needs {needed} of shared memory and {limit} is the limit."),
+        Some((needed, limit)) => format!("A kernel needs {needed} of shared memory; the limit is {limit}."),
         None if line.contains("cooperative") => {
             "A cooperative launch requests more blocks than can be resident on the GPU at once.".to_owned()
         }

@@ -46,7 +46,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     match (facts.limit, facts.total) {
         (Some(limit), Some(total)) if limit.share_of(total) <= 0.5 => {
             let summary =
-                format!("OpenCL lets one allocation take {limit} of this device's {total}; the attack needs more in one piece.");
+                format!("OpenCL limits a single allocation to {limit} of this device's {total}; the attack needs a larger one.");
             facts.state(Cause::ArtificialLimit, Certainty::Likely, summary);
         }
         _ => facts.state(

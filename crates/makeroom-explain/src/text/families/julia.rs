@@ -67,7 +67,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::SharedMemoryOrKernelResource,
             Certainty::Certain,
-            "The heap for allocations inside kernels ran out, which a kernel uses when it boxes a value or is type-unstable; the GPU's memory need not be full.",
+            "The in-kernel heap ran out. A kernel uses it when it boxes a value or is type-unstable; the GPU's memory need not be full.",
         );
         return Some(facts);
     }

@@ -152,7 +152,7 @@ fn read_line(passage: &Passage<'_>) -> Option<Facts> {
     } else if has("OUT_OF_HOST_MEMORY") {
         facts.lead(
             Cause::HostMemory,
-            "The GPU's driver ran out of host memory; with integrated graphics that is the memory of both.",
+            "The GPU's driver ran out of host memory; with integrated graphics, the CPU and the GPU share it.",
         );
         return Some(facts);
     } else if has("pinned memory") {

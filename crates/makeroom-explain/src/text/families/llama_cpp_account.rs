@@ -67,7 +67,7 @@ pub(super) fn read_account(facts: &mut Facts, passage: &Passage<'_>) {
         facts.state(Cause::RequestExceedsDevice, Certainty::Likely, summary);
     } else {
         let summary = format!(
-            "{live} is loaded; with the {request} requested it exceeds the {at_start} that were free."
+            "{live} is loaded; together with the {request} request, that exceeds the {at_start} that was free."
         );
         facts.state(Cause::LiveDataFillsDevice, Certainty::Likely, summary);
     }
@@ -106,12 +106,12 @@ pub(super) fn state_buffer(facts: &mut Facts, passage: &Passage<'_>) {
         facts.state(
             Cause::LiveDataFillsDevice,
             Certainty::Likely,
-            format!("{loaded} loaded on this GPU. {buffer} does not fit in the rest."),
+            format!("{loaded} loaded on this GPU. {buffer} does not fit in the remaining memory."),
         );
     } else {
         facts.lead(
             Cause::LiveDataFillsDevice,
-            format!("{buffer} does not fit: compute buffers come after the weights and the KV cache, which are loaded by then."),
+            format!("{buffer} does not fit: compute buffers are allocated after the weights and the KV cache, which are loaded by then."),
         );
     }
 }

@@ -27,7 +27,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             ["kv cache", "runtime", "state cache"].into_iter().find(|what| has(what)).unwrap_or("kv cache");
         facts.lead(
             Cause::LiveDataFillsDevice,
-            format!("After the weights the GPU has no memory left for the {}.", what.replace("kv", "KV")),
+            format!("After the weights, the GPU has no memory left for the {}.", what.replace("kv", "KV")),
         );
         return Some(facts);
     }
@@ -39,7 +39,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::LiveDataFillsDevice,
             crate::Certainty::Possible,
-            "Weights and KV cache of the model do not fit on this GPU.",
+            "The model's weights and KV cache do not fit on this GPU.",
         );
         facts
     })

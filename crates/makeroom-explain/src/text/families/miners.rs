@@ -83,7 +83,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::ArtificialLimit,
             Certainty::Likely,
-            format!("The driver allows {limit} in one buffer and the DAG needs {request}; the size of the GPU's memory does not matter."),
+            format!("The driver allows {limit} in one buffer, but the DAG needs {request}; the size of the GPU's memory does not matter."),
         );
         return Some(facts);
     }
@@ -95,7 +95,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         (Some(request), Some(total)) if request <= total => {
             let rest = facts.free.map_or(total - request, |free| total - free);
             let summary = format!(
-                "The DAG of {request} fits in the GPU's {total}, but not together with the {rest} that the driver, the context and a desktop take."
+                "The DAG of {request} fits in the GPU's {total}, but not together with the {rest} that the driver, the context and a desktop use."
             );
             let certainty =
                 if request.share_of(total) >= 0.75 { Certainty::Likely } else { Certainty::Possible };

@@ -37,7 +37,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             Cause::LiveDataFillsDevice,
             Certainty::Likely,
             format!(
-                "The weights ({weights}) and temporary buffers ({buffers}) need {needed}, and {available} of the GPU may be used: {} is missing.",
+                "The weights ({weights}) and temporary buffers ({buffers}) need {needed}, but only {available} of GPU memory may be used, which is {} too little.",
                 needed - available
             ),
         );
@@ -46,7 +46,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             Cause::Undetermined,
             Certainty::Undetermined,
             format!(
-                "The message contradicts its own figures: the weights ({weights}) and temporary buffers ({buffers}) fit in the {available} that may be used. A size that it does not print, such as the KV cache, is the reason, or a bug in the check."
+                "The message contradicts its own figures: the weights ({weights}) and temporary buffers ({buffers}) fit in the {available} that may be used. The cause is a size that MLC does not print, such as the KV cache, or a bug in its check."
             ),
         );
     }

@@ -118,7 +118,7 @@ fn hidden_holder(table: &Table, device: Option<DeviceUse>) -> Option<Statement> 
     let (certainty, who) = if table.has_process_part {
         (
             Certainty::Likely,
-            "no listed process holds it: a process in another namespace or of another user, or the leftovers of one that died",
+            "no listed process holds it: it belongs to a process in another namespace or of another user, or is left over from one that died",
         )
     } else {
         (Certainty::Possible, "the part of the table that lists processes is missing")

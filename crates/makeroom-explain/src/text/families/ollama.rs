@@ -53,7 +53,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         let summary = match (facts.request, available) {
             (Some(request), Some(available)) => {
                 format!(
-                    "The model needs {request} of RAM and {available} is available; the GPU is not the limit."
+                    "The model needs {request} of RAM, but {available} is available; the GPU is not the limit."
                 )
             }
             _ => "The model needs more RAM than is available; the GPU is not the limit.".to_owned(),

@@ -50,7 +50,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if let Some(found) = LEFT.captures(text) {
         let (left, request) = (size(&found[1], "B")?, facts.request?);
         let summary = format!(
-            "The arena has {left} left of its own limit and {request} was requested; the GPU's memory is not the limit."
+            "The arena has {left} left of its own limit, but {request} was requested; the GPU's memory is not the limit."
         );
         facts.state(Cause::ArtificialLimit, Certainty::Certain, summary);
         return Some(facts);
@@ -84,7 +84,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::LiveDataFillsDevice,
             Certainty::Possible,
-            "The GPU is full: a handle or a stream takes little memory and failed.",
+            "The GPU is full: even a handle or a stream, which needs little memory, could not be allocated.",
         );
     }
     Some(facts)

@@ -58,7 +58,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     facts.state(
         Cause::LiveDataFillsDevice,
         Certainty::Possible,
-        "The model, its batch and its streams may not fit on the GPU; drivers return this code for other shortages too.",
+        "The model, the batch and the streams may not fit on the GPU; drivers return this code for other shortages too.",
     );
     Some(facts)
 }

@@ -125,7 +125,7 @@ fn state_cap(facts: &mut Facts) {
     };
     if facts.total.is_some_and(|total| used + request <= total) {
         let summary = format!(
-            "The request is {request} in one piece; Intel's driver allows 4 GB in one allocation by default, and the GPU itself has room."
+            "A single allocation of {request} was requested; Intel's driver allows 4 GB per allocation by default, and the GPU itself has room."
         );
         facts.state(Cause::ArtificialLimit, Certainty::Possible, summary);
     }

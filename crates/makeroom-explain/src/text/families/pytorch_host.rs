@@ -65,7 +65,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             Cause::IntegerOrShapeBug,
             Certainty::Likely,
             format!(
-                "{asked} of host memory was requested. No machine has that: a shape or an index is wrong."
+                "{asked} of host memory was requested. No machine has that much: a shape or an index is wrong."
             ),
         )
     } else {

@@ -78,7 +78,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     {
         (facts.request, facts.free) = (Some(pool), Some(free));
         let summary = format!(
-            "RMM's pool of {pool} does not fit: only {free} was free when the process started, so another process holds the GPU."
+            "RMM's pool of {pool} does not fit: only {free} was free when the process started, so another process holds the GPU's memory."
         );
         facts.state(
             Cause::OtherProcesses,
@@ -108,7 +108,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     } else if words.contains("maximum pool size exceeded") && !words.contains("cudaerrormemoryallocation") {
         facts.lead(
             Cause::ArtificialLimit,
-            "RMM's pool could not grow: it reached its maximum size, or the GPU is full; RMM prints the same for both.",
+            "RMM's pool could not grow: it reached its maximum size, or the GPU is full; RMM prints the same message for both.",
         );
     }
     Some(facts)

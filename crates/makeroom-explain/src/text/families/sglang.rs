@@ -126,7 +126,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::NonFrameworkOverhead,
             Certainty::Likely,
-            "Weights and token pool fill the static share, and the rest of the GPU is too small for CUDA graphs.",
+            "The weights and the token pool fill the static share, and the rest of the GPU's memory is too small for CUDA graphs.",
         );
     } else if let Some(found) = PROFILED.captures(text).filter(|_| has("profiled value")) {
         let tokens: i64 = captured_number(&found, 1)?;
@@ -159,7 +159,7 @@ fn read_unbalanced(facts: &mut Facts, text: &str) {
     let summary = match (gigabytes(&LEAST), gigabytes(&LOCAL)) {
         (Some(least), Some(local)) => {
             format!(
-                "One of the GPUs has {least} free where this one has {local}: another process runs on it."
+                "One of the GPUs has {least} free while this one has {local}: another process runs on it."
             )
         }
         _ => "One of the GPUs has less free memory than the others: another process runs on it.".to_owned(),
@@ -175,14 +175,14 @@ fn state_static_share(facts: &mut Facts, loading: &Loading) {
         let cause = if is_largest { Cause::LiveDataFillsDevice } else { Cause::ArtificialLimit };
         facts.lead(
             cause,
-            format!("The weights take all that --mem-fraction-static{share} allows; nothing is left for the KV cache."),
+            format!("The weights take everything that --mem-fraction-static{share} allows; nothing is left for the KV cache."),
         );
         return;
     };
     facts.free = Some(after);
     facts.live = Some(before - after);
     let summary = format!(
-        "The weights take {} of the {before} that were free. {after} is left, and --mem-fraction-static{share} gives none of it to the KV cache.",
+        "The weights take {} of the {before} that was free. {after} is left, and --mem-fraction-static{share} gives none of it to the KV cache.",
         before - after
     );
     let cause = if after.share_of(before) >= LEAST_LEFT {

@@ -116,7 +116,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if contains_ignoring_case(line, "PagedKvCache must be large enough") {
         facts.lead(
             Cause::ArtificialLimit,
-            "The KV cache that kv_cache_free_gpu_mem_fraction or max_tokens_in_paged_kv_cache allows does not hold one sequence of full length.",
+            "The KV cache that kv_cache_free_gpu_mem_fraction or max_tokens_in_paged_kv_cache allows is too small for one sequence of full length.",
         );
     } else if !is_about_memory(line) {
         return None;
@@ -161,7 +161,7 @@ fn skip_tactic(facts: &mut Facts, passage: &Passage<'_>) {
         "nothing else failed"
     };
     let summary = format!(
-        "TensorRT skipped a tactic{needs} for lack of memory on line {} and went on with another, perhaps slower one; {rest}.",
+        "TensorRT skipped a tactic{needs} for lack of memory on line {} and continued with another one, which may be slower; {rest}.",
         facts.line
     );
     let fix = Fix::new(
@@ -188,7 +188,7 @@ fn skipped_size(count: u64) -> Bytes {
 fn state_workspace(facts: &mut Facts, request: Bytes, workspace: Bytes) {
     facts.request = Some(request);
     let summary = format!(
-        "A layer needs {request} of workspace and the limit is {workspace}; the GPU's memory is not the limit."
+        "A layer needs {request} of workspace, but the limit is {workspace}; the GPU's memory is not the limit."
     );
     facts.state(Cause::ArtificialLimit, Certainty::Certain, summary);
 }

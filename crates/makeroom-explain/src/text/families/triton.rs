@@ -36,7 +36,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         let amount = |count: u64| if is_bytes { Bytes::new(count).to_string() } else { count.to_string() };
         statement.bytes = is_bytes.then(|| Bytes::new(required));
         statement.summary = format!(
-            "A kernel needs {} of {what} and the hardware has {}. The GPU's memory is not involved.",
+            "A kernel needs {} of {what}; the hardware has {}. The GPU's memory is not involved.",
             amount(required),
             amount(limit)
         );

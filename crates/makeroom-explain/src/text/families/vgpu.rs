@@ -56,7 +56,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         )
     } else {
         format!(
-            "The process would hold {wanted}, and its share of the GPU is {share}; the GPU itself may have free memory."
+            "The process would hold {wanted}, but its share of GPU memory is {share}; the GPU itself may have free memory."
         )
     };
     facts.state(Cause::ArtificialLimit, Certainty::Certain, summary);

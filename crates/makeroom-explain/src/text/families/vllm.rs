@@ -173,12 +173,12 @@ fn read_startup(mut facts: Facts, text: &str) -> Option<Facts> {
     }
     let used = total - free;
     let (cause, who) = if used > CONTEXT_CEILING && used.share_of(total) > CONTEXT_SHARE {
-        (Cause::OtherProcesses, "more than a context takes, so another process holds it")
+        (Cause::OtherProcesses, "more than a context needs, so another process holds it")
     } else {
         (Cause::NonFrameworkOverhead, "the size of a context and a desktop")
     };
     let summary = format!(
-        "vLLM wants {desired} and {free} is free: {used} of {total} was in use before it started, {who}."
+        "vLLM wants {desired}, but {free} is free: {used} of {total} was in use before it started, {who}."
     );
     let stated =
         Statement::new(cause, Certainty::Likely, summary).mended_by(at_start(free, total, facts.device));
@@ -220,17 +220,17 @@ fn read_no_cache(mut facts: Facts, budget: &Budget) -> Facts {
         return facts;
     }
     let cache = budget.cache.filter(|&cache| cache < 0.0).map_or(String::new(), |cache| {
-        format!(" The KV cache is short of {}.", Bytes::from_units(-cache, 1 << 30))
+        format!(" The KV cache is {} short.", Bytes::from_units(-cache, 1 << 30))
     });
     if budget.is_at_largest() {
         facts.lead(
             Cause::LiveDataFillsDevice,
-            format!("Weights and activations leave nothing for the KV cache although gpu_memory_utilization{share} is as high as it goes.{cache}"),
+            format!("Weights and activations leave nothing for the KV cache although gpu_memory_utilization{share} is already at its maximum.{cache}"),
         );
     } else {
         facts.lead(
             Cause::ArtificialLimit,
-            format!("Weights and activations take all that gpu_memory_utilization{share} allows; nothing is left for the KV cache.{cache}"),
+            format!("Weights and activations take everything that gpu_memory_utilization{share} allows; nothing is left for the KV cache.{cache}"),
         );
     }
     facts
@@ -265,16 +265,18 @@ fn read_sequence_length(mut facts: Facts, text: &str, budget: &Budget) -> Option
     facts.total = budget.total;
     let beyond = budget.total.zip(budget.limit).map(|(total, limit)| total - limit);
     let (cause, rest) = match beyond {
-        Some(beyond) if beyond >= needed - available => {
-            (Cause::ArtificialLimit, format!("; gpu_memory_utilization leaves {beyond} of the GPU unused"))
-        }
-        None if is_small => {
-            (Cause::ArtificialLimit, "; gpu_memory_utilization leaves part of the GPU unused".to_owned())
-        }
+        Some(beyond) if beyond >= needed - available => (
+            Cause::ArtificialLimit,
+            format!("; gpu_memory_utilization leaves {beyond} of the GPU's memory unused"),
+        ),
+        None if is_small => (
+            Cause::ArtificialLimit,
+            "; gpu_memory_utilization leaves part of the GPU's memory unused".to_owned(),
+        ),
         _ => (Cause::LiveDataFillsDevice, " next to the weights".to_owned()),
     };
     let left = if available.is_zero() { "nothing".to_owned() } else { available.to_string() };
-    let summary = format!("One request of full length needs {needed} of KV cache and {left} is left{rest}.");
+    let summary = format!("One request of full length needs {needed} of KV cache, but {left} is left{rest}.");
     facts.state(cause, Certainty::Likely, summary);
     Some(facts)
 }

@@ -35,7 +35,9 @@ pub(super) fn read_warm_up(mut facts: Facts, text: &str) -> Option<Facts> {
     facts.state(
         Cause::LiveDataFillsDevice,
         Certainty::Possible,
-        format!("vLLM had filled its share of the GPU; the rest is too small for the logits of {requests}."),
+        format!(
+            "vLLM had filled its share of GPU memory; the rest is too small for the logits of {requests}."
+        ),
     );
     Some(facts)
 }
@@ -95,7 +97,7 @@ pub(super) fn read_filled_budget(mut facts: Facts, passage: &Passage<'_>) -> Opt
     }
     let limit = budget.limit.map_or(String::new(), |limit| format!(", {limit} of {total}"));
     let summary = format!(
-        "vLLM filled its share of the GPU{limit}. The rest is too small for CUDA graphs, NCCL and contexts: {request} failed with {free} free."
+        "vLLM filled its share of GPU memory{limit}. The rest is too small for CUDA graphs, NCCL and contexts: {request} failed with {free} free."
     );
     facts.state(Cause::NonFrameworkOverhead, Certainty::Likely, summary);
     Some(facts)

@@ -40,6 +40,7 @@ pub(super) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
     let present = present(situation);
     let aim = aim(situation, present);
     let from = present.map_or(String::new(), |limit| format!(" from {limit}"));
+    let now = present.map_or(String::new(), |limit| format!(" (now {limit})"));
     let mut fixes = Vec::new();
     if says(&["snakemake", "mem_mb="]) {
         let now = situation.settings.number(&["mem_mb"]).filter(|now| (100.0..1e8).contains(now));
@@ -48,35 +49,34 @@ pub(super) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
             None => (from.clone(), aim * 1000),
         };
         return vec![
-            Fix::new(format!("let the rule request more memory{from}, in its `resources:` or on the command line"))
+            Fix::new(format!("raise the rule's memory request{from}, in its `resources:` or on the command line"))
                 .command(format!("snakemake --set-resources RULE:mem_mb={to}   (rule: mem_mb=lambda wildcards, attempt: {} * attempt, with --retries 3)", to / 2)),
         ];
     }
     if says(&["nextflow", "N E X T F L O W", "nf-core"]) {
         return vec![
-            Fix::new(format!("let the process request more memory{from}, in nextflow.config"))
+            Fix::new(format!("raise the process's memory request{from}, in nextflow.config"))
                 .command(format!("process {{ withName: 'PROCESS' {{ memory = {{ {aim}.GB * task.attempt }}; errorStrategy = 'retry'; maxRetries = 2 }} }}")),
         ];
     }
     if says(&["TERM_MEMLIMIT", "bsub", "LSBATCH", "LSF"]) {
         fixes.push(
-            Fix::new(format!("request more memory from LSF{from}"))
+            Fix::new(format!("request more memory from LSF{now}"))
                 .command(format!("bsub -M {aim}GB -R \"rusage[mem={aim}GB]\" …")),
         );
     } else if is_slurm(situation) {
         fixes.push(
-            Fix::new(format!("request more memory from Slurm{from}"))
-                .command(format!("#SBATCH --mem={aim}G")),
+            Fix::new(format!("request more memory from Slurm{now}")).command(format!("#SBATCH --mem={aim}G")),
         );
     } else if says(&["PBS", "qsub", "torque", "moab", "MEM usage hard limit"]) {
         let aim =
             used(situation).map_or(aim * 1024, |used| used.scaled(1.25).get().div_ceil(100 << 20) * 100);
         fixes.push(
-            Fix::new(format!("request more memory from PBS{from}")).command(format!("#PBS -l mem={aim}mb")),
+            Fix::new(format!("request more memory from PBS{now}")).command(format!("#PBS -l mem={aim}mb")),
         );
     } else if says(&["h_vmem", "Grid Engine", "qrsh"]) {
         fixes.push(
-            Fix::new(format!("request more memory per slot from Grid Engine{from}"))
+            Fix::new(format!("request more memory per slot from Grid Engine{now}"))
                 .command(format!("#$ -l h_vmem={aim}G")),
         );
     }
@@ -97,7 +97,7 @@ pub(super) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
     {
         fixes.push(
             Fix::new(
-                "run the job on a larger runner, or with fewer parallel jobs: the standard one has 16 GB",
+                "run the job on a larger runner, or with fewer parallel jobs: the standard runner has 16 GB",
             )
             .command("runs-on: ubuntu-latest-16-cores   (or: make -j2, pytest -n 2)"),
         );

@@ -22,7 +22,7 @@ pub(super) fn steps(situation: &Situation<'_>, quote: &str) -> Option<Vec<Fix>> 
     let says = |words: &[&str]| words.iter().any(|words| settings.mentions(words));
     if quotes(&["javascript heap", "allocation failed - javascript"]) {
         return Some(vec![
-            Fix::new("raise the heap of Node.js to 8 GiB")
+            Fix::new("raise Node.js's heap limit to 8 GiB")
                 .command(situation.environment.export("NODE_OPTIONS=--max-old-space-size=8192")),
         ]);
     }
@@ -115,9 +115,9 @@ fn java(situation: &Situation<'_>) -> Vec<Fix> {
         .find_map(|part| HEAP.captures(part).and_then(|found| binary_size(&found[1], &found[2])));
     let (from, to) = match heap {
         Some(heap) => (format!(" from {heap}"), gigabytes(heap.scaled(2.0))),
-        None => (" (default: a quarter of the RAM)".to_owned(), 8),
+        None => (" (default: a quarter of RAM)".to_owned(), 8),
     };
-    let mut fixes = vec![Fix::new(format!("raise the heap{from}")).command(format!("-Xmx{to}g"))];
+    let mut fixes = vec![Fix::new(format!("raise the heap limit{from}")).command(format!("-Xmx{to}g"))];
     if situation.settings.mentions("spark") {
         fixes.extend(spark(situation));
     }
@@ -131,10 +131,11 @@ fn spark(situation: &Situation<'_>) -> Vec<Fix> {
         .map_or(2, |cores| (cores / 2.0) as u64)
         .max(1);
     vec![
-        Fix::new("give each executor more memory, and memory outside its heap")
+        Fix::new("give each executor more memory, in its heap and outside it")
             .command("--executor-memory 16g --conf spark.executor.memoryOverhead=4g"),
         Fix::new("run fewer tasks per executor").command(format!("--executor-cores {cores}")),
-        Fix::new("use smaller partitions (default 200)").command("--conf spark.sql.shuffle.partitions=800"),
+        Fix::new("use more, smaller partitions (default: 200 partitions)")
+            .command("--conf spark.sql.shuffle.partitions=800"),
     ]
 }
 
@@ -197,9 +198,9 @@ fn array(situation: &Situation<'_>) -> Vec<Fix> {
     };
     if let Some(smaller) = smaller {
         fixes
-            .push(Fix::new(format!("halve the array: {smaller} instead of {kind}")).command(format!(
-                "array.astype(np.{smaller})   (or dtype=np.{smaller} where it is created)"
-            )));
+            .push(Fix::new(format!("halve the array's size: use {smaller} instead of {kind}")).command(
+                format!("array.astype(np.{smaller})   (or dtype=np.{smaller} where it is created)"),
+            ));
     }
     fixes.splice(0..0, sparse(situation));
     if let Some(rows) = rows.filter(|&rows| rows >= 8) {
@@ -261,7 +262,7 @@ fn ray(situation: &Situation<'_>) -> Vec<Fix> {
     let mut fixes = Vec::new();
     if ["ObjectStoreFull", "object store is full"].iter().any(|words| settings.mentions(words)) {
         fixes.push(
-            Fix::new("enlarge the object store (default 30 % of the RAM)")
+            Fix::new("enlarge the object store (default 30 % of RAM)")
                 .command("ray.init(object_store_memory=32 * 1024**3)"),
         );
     }
@@ -274,7 +275,7 @@ fn ray(situation: &Situation<'_>) -> Vec<Fix> {
         || settings.mentions("of the memory on node")
     {
         fixes.push(
-            Fix::new("let tasks use more of the node before Ray kills them (default 0.95)")
+            Fix::new("let tasks use more of the node's memory before Ray kills them (default 0.95)")
                 .command(situation.environment.export("RAY_memory_usage_threshold=0.98")),
         );
     }
@@ -293,7 +294,7 @@ fn dask(situation: &Situation<'_>) -> Vec<Fix> {
         ];
     }
     vec![
-        Fix::new("run fewer workers with more memory each (default: the RAM divided by the workers)")
+        Fix::new("run fewer workers with more memory each (default: RAM divided by the number of workers)")
             .command(format!("LocalCluster(n_workers=2, memory_limit='{limit}GB')")),
         Fix::new("use smaller partitions").command("ddf = ddf.repartition(partition_size='100MB')"),
         Fix::new("spill to disk earlier (default 0.7)")

@@ -26,7 +26,7 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
             ..Finding::new(statement.cause, statement.certainty, with_request(&statement.summary, facts))
         })
     };
-    // A size that wrapped around makes every other statement about it wrong.
+    // A size that overflowed makes every other statement about it wrong.
     let wrapped = facts
         .request
         .filter(|&request| request >= ABSURD && facts.resource != Resource::Host)
@@ -45,7 +45,7 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
             findings.extend(rules::full_for_unknown_reason(account));
         }
     }
-    // A size that wrapped around exceeds every device; that is not a second cause.
+    // A size that overflowed exceeds every device; that is not a second cause.
     if findings
         .iter()
         .any(|finding| finding.cause == Cause::IntegerOrShapeBug && finding.certainty >= Certainty::Likely)
@@ -55,7 +55,7 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
     }
     let is_open = findings.iter().all(|finding| finding.certainty < Certainty::Likely);
     if context.is_pile_up_told && is_open && facts.resource != Resource::Host {
-        let summary = "The log says that several processes accumulate on this GPU: each takes a context and its own data.";
+        let summary = "The log says that several processes accumulate on this GPU: each holds a context and its own data.";
         findings.insert(0, Finding::new(Cause::OtherProcesses, Certainty::Possible, summary));
     } else if let Some(leak) = leak(context).filter(|_| is_open) {
         findings.insert(0, leak);
@@ -64,7 +64,7 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
         && !facts.statements.iter().any(|statement| statement.cause == Cause::Leak)
     {
         let summary =
-            "The log says that memory grows with the run: something from every step may stay alive.";
+            "The log says that memory grows during the run: something from every step may stay alive.";
         findings.insert(0, Finding::new(Cause::Leak, Certainty::Possible, summary));
     }
     findings.extend(
@@ -140,7 +140,7 @@ fn by_arithmetic(account: &Account<'_>) -> Vec<Finding> {
 fn leak(context: &Context) -> Option<Finding> {
     let growth = context.growth.as_ref()?;
     let summary = format!(
-        "The log shows memory growing from {} to {} over {} steps, {} a step: something from every step {} alive.",
+        "The log shows memory growing from {} to {} over {} steps, {} per step: something from every step {} alive.",
         growth.first,
         growth.last,
         growth.steps,

@@ -27,13 +27,13 @@ const NEARLY_ALL: f64 = 0.9;
 /// A program that holds less than this share does not fill the device by itself.
 const MAIN_HOLDER: f64 = 0.4;
 
-/// An absurd request: a size that wrapped around, or a wrong shape.
+/// An absurd request: a size that overflowed, or a wrong shape.
 pub(super) fn integer_or_shape_bug(account: &Account<'_>) -> Option<Finding> {
     let shortage = account.shortage()?;
     let request = shortage.request;
     let certainty = if request >= ABSURD { Certainty::Certain } else { Certainty::Likely };
     let summary =
-        format!("The request is {request}. No GPU has that: a size wrapped around or a shape is wrong.");
+        format!("The request is {request}. No GPU has that much: a size overflowed or a shape is wrong.");
     shortage.is_absurd().then(|| Finding::new(Cause::IntegerOrShapeBug, certainty, summary).bytes(request))
 }
 
@@ -43,7 +43,7 @@ pub(super) fn absurd_host_request(facts: &Facts) -> Option<Finding> {
         .request
         .filter(|&request| facts.resource == Resource::Host && (ABSURD_ON_HOST..ABSURD).contains(&request))?;
     let summary = format!(
-        "The request is {request} of host memory in one piece, more than machines have: a shape, a count or an extent in the input is probably wrong."
+        "A single request for {request} of host memory is more than any machine has: a shape, count or extent in the input is probably wrong."
     );
     Some(Finding::new(Cause::IntegerOrShapeBug, Certainty::Likely, summary).bytes(request))
 }
@@ -57,17 +57,18 @@ pub(super) fn request_exceeds_device(account: &Account<'_>) -> Vec<Finding> {
     if let Some(total) = shortage.total {
         let usable = total - shortage.context;
         let summary = if request > total {
-            format!("The request is {request} in one piece; the whole GPU has {total}.")
+            format!("A single allocation of {request} was requested; the whole GPU has {total}.")
         } else {
             format!(
-                "The request is {request} in one piece; the GPU has {total}, of which a context leaves {usable}."
+                "A single allocation of {request} was requested; the GPU has {total}, of which {usable} is left after the context."
             )
         };
         return vec![
             Finding::new(Cause::RequestExceedsDevice, Certainty::Certain, summary).bytes(request - usable),
         ];
     }
-    let summary = format!("The request is {request} in one piece, more than the largest GPU on sale has.");
+    let summary =
+        format!("A single allocation of {request} was requested, more than the largest GPU on sale has.");
     let bug = "A wrong shape or an integer overflow can also produce such a request.";
     vec![
         Finding::new(Cause::RequestExceedsDevice, Certainty::Likely, summary).bytes(request),
@@ -119,7 +120,7 @@ pub(super) fn other_processes(account: &Account<'_>) -> Option<Finding> {
             ),
             many => format!("{} other processes hold {listed}", many.len()),
         };
-        let summary = format!("{missing} is missing; {who} of this GPU's {total}.");
+        let summary = format!("The request is {missing} short; {who} of this GPU's {total}.");
         // Where this program holds more than the others, freeing memory on either side helps.
         let is_own_larger = account.reserved.is_some_and(|reserved| reserved > listed);
         let certainty =
@@ -140,7 +141,7 @@ pub(super) fn other_processes(account: &Account<'_>) -> Option<Finding> {
     let certainty =
         if facts.allocator == Allocator::TorchAsync { Certainty::Possible } else { Certainty::Likely };
     let summary = format!(
-        "{unlisted} of this GPU's {total} is held outside this process's allocator, more than one context takes; {missing} is missing."
+        "{unlisted} of this GPU's {total} is held outside this process's allocator, more than one context needs; the request is {missing} short."
     );
     Some(Finding::new(Cause::OtherProcesses, certainty, summary).bytes(unlisted))
 }
@@ -155,7 +156,7 @@ fn sibling_ranks(account: &Account<'_>, missing: Bytes) -> Option<Finding> {
         return None;
     }
     let summary = format!(
-        "{} other processes hold {held} of this GPU in equal parts the size of a CUDA context: ranks of the same job that opened this GPU in addition to their own.",
+        "{} other processes hold {held} of this GPU in equal parts, each the size of a CUDA context: ranks of the same job that opened this GPU in addition to their own.",
         siblings.len()
     );
     Some(Finding::new(Cause::OtherProcesses, Certainty::Likely, summary).bytes(held))
@@ -172,7 +173,7 @@ pub(super) fn fragmentation(account: &Account<'_>) -> Option<Finding> {
     if !shortage.is_cache_enough() {
         let free = facts.free.unwrap_or(Bytes::ZERO);
         let summary = format!(
-            "{request} failed although {free} is free and {cached} cached, together more than the request: the cache is in pieces that cannot be returned to the driver."
+            "{request} failed although {free} is free and {cached} is cached, which together exceeds the request: the cache is in pieces that cannot be returned to the driver."
         );
         return Some(Finding::new(Cause::Fragmentation, Certainty::Likely, summary).bytes(cached));
     }
@@ -183,9 +184,9 @@ pub(super) fn fragmentation(account: &Account<'_>) -> Option<Finding> {
         _ => Certainty::Likely,
     };
     let largest =
-        facts.largest_free.map_or(String::new(), |largest| format!(" (the largest free block: {largest})"));
+        facts.largest_free.map_or(String::new(), |largest| format!(" (the largest free block is {largest})"));
     let summary = format!(
-        "{request} failed although the framework has {cached} of its {reserved} cached: the cache is in pieces, none large enough{largest}."
+        "{request} failed although the framework has {cached} of its {reserved} cached: the cache is in pieces, none of them large enough{largest}."
     );
     Some(Finding::new(Cause::Fragmentation, certainty, summary).bytes(cached))
 }
@@ -199,7 +200,7 @@ pub(super) fn live_data_fills_device(account: &Account<'_>) -> Option<Finding> {
     let whole = if facts.framework == "pytorch-mps" { "PyTorch's limit of" } else { "the GPU's" };
     if account.is_oversubscribed() && live > total {
         let wrapped = if facts.is_free_wrapped {
-            " The log's figure for free memory wrapped below zero, so nothing was free."
+            " The free-memory figure in the log underflowed, so no memory was free."
         } else {
             ""
         };
@@ -209,7 +210,8 @@ pub(super) fn live_data_fills_device(account: &Account<'_>) -> Option<Finding> {
         return Some(Finding::new(Cause::LiveDataFillsDevice, Certainty::Certain, summary).bytes(live));
     }
     if shortage.live_exceeds_device() {
-        let summary = format!("{live} is live; with the {request} requested it exceeds {whole} {total}.");
+        let summary =
+            format!("{live} is live; together with the {request} request, that exceeds {whole} {total}.");
         return Some(Finding::new(Cause::LiveDataFillsDevice, Certainty::Certain, summary).bytes(live));
     }
     let Some(free) = facts.free else {
@@ -233,7 +235,7 @@ pub(super) fn live_data_fills_device(account: &Account<'_>) -> Option<Finding> {
         format!("{live} of {whole} {total} is live and {free} is free; {request} does not fit.")
     } else {
         format!(
-            "{live} of {whole} {total} is live; the {free} left is too little for the driver to serve {request}."
+            "{live} of {whole} {total} is live; the remaining {free} is too little for the driver to serve {request}."
         )
     };
     Some(Finding::new(Cause::LiveDataFillsDevice, Certainty::Likely, summary).bytes(live))
@@ -246,7 +248,8 @@ pub(super) fn non_framework_overhead(account: &Account<'_>) -> Option<Finding> {
     if let (Some(pools), Some(live)) = (facts.private_pools, facts.live)
         && private_pools_decide(pools, live, missing)
     {
-        let summary = format!("{pools} of the {live} live belongs to private pools, which CUDA graphs keep.");
+        let summary =
+            format!("{pools} of the {live} of live memory belongs to private pools, which CUDA graphs keep.");
         return Some(Finding::new(Cause::NonFrameworkOverhead, Certainty::Likely, summary).bytes(pools));
     }
     let total = facts.total?;
@@ -270,7 +273,7 @@ pub(super) fn non_framework_overhead(account: &Account<'_>) -> Option<Finding> {
     let unlisted = account.unlisted()?;
     if unlisted <= CONTEXT_CEILING && unlisted.share_of(total) > 1.0 / 3.0 && unlisted >= missing {
         let summary = format!(
-            "The driver's context and code take {unlisted} of this GPU's {total}; {missing} is missing."
+            "The CUDA context and code take {unlisted} of this GPU's {total}; the request is {missing} short."
         );
         return Some(Finding::new(Cause::NonFrameworkOverhead, Certainty::Likely, summary).bytes(unlisted));
     }

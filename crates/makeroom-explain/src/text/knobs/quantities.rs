@@ -241,7 +241,7 @@ pub(super) const QUANTITIES: &[Quantity] = &[
         least: 16,
     },
     Quantity {
-        action: "enlarge by a smaller factor",
+        action: "upscale by a smaller factor",
         words: &[
             &["zoom"],
             &["upscale"],

@@ -111,11 +111,11 @@ const DIRECTML: Program = Program {
 
 const TORCH_DIRECTML_LEVERS: &[Lever] = &[
     Lever::new(
-        "update: early versions do not free memory between the operations of a step",
+        "update torch-directml: early versions do not free memory between the operations of a step",
         "pip install --upgrade torch-directml",
     ),
     Lever::new(
-        "run recurrent layers on the CPU: DirectML keeps every step of them on the GPU",
+        "run recurrent layers on the CPU: DirectML keeps each of their steps on the GPU",
         "x = x.cpu(); x, _ = self.lstm.cpu()(x); x = x.to(torch_directml.device())",
     )
     .only(|situation| ["lstm", "gru", "rnn"].iter().any(|words| situation.settings.mentions(words))),
@@ -124,18 +124,17 @@ const TORCH_DIRECTML_LEVERS: &[Lever] = &[
 
 const DIRECTML_LEVERS: &[Lever] = &[
     Lever::switch(
-        "Stable Diffusion web UI: keep one part of the model on the GPU at a time, and attention in chunks",
+        "Stable Diffusion web UI: keep one part of the model on the GPU at a time, and compute attention in chunks",
         "--lowvram --opt-sub-quad-attention",
         &["--lowvram"],
     ),
-    Lever::new("drop --no-half and --precision full: they double the model", "--upcast-sampling").only(
-        |situation| {
+    Lever::new("drop --no-half and --precision full: they double the model's size", "--upcast-sampling")
+        .only(|situation| {
             situation.settings.mentions("--no-half ") || situation.settings.mentions("--precision full")
-        },
-    ),
+        }),
     Lever::new("generate at the model's native size", "width = 512, height = 512"),
     Lever::new(
-        "ONNX Runtime: do not keep memory patterns, which DirectML does not support",
+        "ONNX Runtime: turn off memory patterns, which DirectML does not support",
         "session_options.enable_mem_pattern = False",
     )
     .only(|situation| situation.settings.mentions("onnx")),

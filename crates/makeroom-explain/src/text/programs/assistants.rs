@@ -26,7 +26,7 @@ const VERL_LEVERS: &[Lever] = &[
         1,
     ),
     Lever::new(
-        "leave more of the GPU to training: the rollout engine's share",
+        "leave more GPU memory for training: lower the rollout engine's share",
         "actor_rollout_ref.rollout.gpu_memory_utilization=0.4",
     )
     .unless_said(&["gpu_memory_utilization=0.4", "gpu_memory_utilization=0.3"]),
@@ -75,7 +75,7 @@ const OPEN_RLHF_HOST: &[Lever] = &[
         0,
     ),
     Lever::lower(
-        "keep fewer samples of a rollout{from}",
+        "keep fewer samples per rollout{from}",
         "--rollout_batch_size {to}",
         &["--rollout_batch_size"],
         128,
@@ -95,7 +95,7 @@ const OPEN_RLHF_LEVERS: &[Lever] = &[
         &["--micro_rollout_batch_size"],
         1,
     ),
-    Lever::new("leave more of the GPU to training", "--vllm_gpu_memory_utilization 0.5")
+    Lever::new("leave more GPU memory for training", "--vllm_gpu_memory_utilization 0.5")
         .unless_said(&["vllm_gpu_memory_utilization 0.5"]),
     Lever::switch("keep the optimizer state in RAM", "--adam_offload", &["--adam_offload"]),
     Lever::switch("recompute activations", "--gradient_checkpointing", &["--gradient_checkpointing"]),
@@ -110,7 +110,7 @@ const FASTCHAT: Program = Program {
 };
 
 const FASTCHAT_LEVERS: &[Lever] = &[
-    Lever::switch("load the weights in 8-bit, half their size", "--load-8bit", &["--load-8bit"]),
+    Lever::switch("load the weights in 8-bit precision (half the size)", "--load-8bit", &["--load-8bit"]),
     Lever::switch(
         "move weights that do not fit to RAM (with 8-bit weights, on Linux)",
         "--load-8bit --cpu-offloading",
@@ -191,7 +191,7 @@ fn is_gptq(situation: &crate::text::situation::Situation<'_>) -> bool {
 
 const QUANTIZER_LEVERS: &[Lever] = &[
     Lever::new(
-        "calibrate with fewer and shorter samples (default 128 of 512 tokens)",
+        "calibrate with fewer and shorter samples (default: 128 samples of 512 tokens)",
         "model.quantize(tokenizer, quant_config=quant_config, max_calib_samples=64, max_calib_seq_len=256, n_parallel_calib_samples=8)",
     )
     .unless_said(&["n_parallel_calib_samples"])
@@ -260,7 +260,7 @@ const EMBEDDING_LEVERS: &[Lever] = &[
     )
     .only(|situation| !is_infinity(situation) && !is_router(situation)),
     Lever::lower(
-        "truncate long texts{from tokens}: memory grows with the square of the longest",
+        "truncate long texts{from tokens}: memory grows with the square of the longest text's length",
         "model.max_seq_length = {to}",
         &["max_seq_length", "max_length"],
         512,
@@ -342,8 +342,11 @@ const XINFERENCE: Program = Program {
 };
 
 const XINFERENCE_LEVERS: &[Lever] = &[
-    Lever::new("load the model in 4-bit", "xinference launch … --model-format gptq --quantization Int4")
-        .unless_said(&["int4", "4-bit", "awq", "gptq"]),
+    Lever::new(
+        "load the model in 4-bit precision",
+        "xinference launch … --model-format gptq --quantization Int4",
+    )
+    .unless_said(&["int4", "4-bit", "awq", "gptq"]),
     Lever::new("place the model on another GPU", "xinference launch … --gpu-idx 1")
         .unless_said(&["--gpu-idx"]),
     Lever::new("split the model across two GPUs", "xinference launch … --n-gpu 2").unless_said(&["--n-gpu"]),

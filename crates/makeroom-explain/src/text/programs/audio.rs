@@ -29,7 +29,7 @@ fn uvr(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     match cause {
         // Spectrograms of the whole file are in RAM.
         Cause::HostMemory => vec![
-            Fix::new("cut the recording: the spectrogram of the whole file is in RAM")
+            Fix::new("split the recording: the spectrogram of the whole file is kept in RAM")
                 .command("ffmpeg -i song.wav -f segment -segment_time 300 -c copy part%02d.wav"),
         ],
         _ => lever::steps(situation, cause, UVR_LEVERS),
@@ -40,7 +40,7 @@ const UVR_LEVERS: &[Lever] = &[
     Lever::new("use smaller segments (MDX-Net; Demucs: Segment = 10)", "Segment Size = 64"),
     Lever::new("process one segment at a time", "Batch Size = 1")
         .unless_said(&["batch size: 1", "batch_size: 1"]),
-    Lever::new("or convert on the CPU: untick GPU Conversion", "GPU Conversion = off"),
+    Lever::new("or convert on the CPU: uncheck GPU Conversion", "GPU Conversion = off"),
 ];
 
 const DEMUCS: Program = Program {
@@ -96,7 +96,7 @@ const BARK_LEVERS: &[Lever] = &[
     Lever::new("keep models in RAM while they are idle", "SUNO_OFFLOAD_CPU=True")
         .unless_said(&["SUNO_OFFLOAD_CPU=True"])
         .variable(),
-    Lever::new("load the small models, for 4 to 8 GB", "SUNO_USE_SMALL_MODELS=True")
+    Lever::new("load the small models, made for GPUs with 4 to 8 GB", "SUNO_USE_SMALL_MODELS=True")
         .unless_said(&["SUNO_USE_SMALL_MODELS=True"])
         .variable(),
 ];

@@ -46,7 +46,7 @@ const XGBOOST_LEVERS: &[Lever] = &[
     .unless_said(&["gradient_based"]),
     Lever::lower("grow shallower trees{from}", "max_depth={to}", &["max_depth"], 6).at_least(4, 1),
     Lever::new(
-        "keep the data in host memory: external memory",
+        "keep the data in host memory (external memory)",
         "xgboost.ExtMemQuantileDMatrix(iterator, max_bin=128)",
     )
     .unless_said(&["ExtMemQuantileDMatrix"]),
@@ -65,7 +65,7 @@ const LIGHTGBM: Program = Program {
 
 const LIGHTGBM_LEVERS: &[Lever] = &[
     Lever::lower(
-        "use fewer bins{from|, default 255}: 63 is what LightGBM recommends for GPUs",
+        "use fewer bins{from|, default 255}: LightGBM recommends 63 for GPUs",
         "max_bin=63",
         &["max_bin"],
         63,
@@ -77,8 +77,11 @@ const LIGHTGBM_LEVERS: &[Lever] = &[
     Lever::new("keep histograms in single precision", "gpu_use_dp=false")
         .only(|situation| situation.settings.is_on(&["gpu_use_dp"])),
     Lever::lower("grow fewer leaves{from}", "num_leaves={to}", &["num_leaves"], 31).at_least(15, 1),
-    Lever::new("use the CUDA build: OpenCL allows one buffer only a part of the card", "device_type=cuda")
-        .unless_said(&["device_type=cuda", "device_type: cuda", "[CUDA]", "'device': 'cuda'"]),
+    Lever::new(
+        "use the CUDA build: OpenCL limits one buffer to a part of the GPU's memory",
+        "device_type=cuda",
+    )
+    .unless_said(&["device_type=cuda", "device_type: cuda", "[CUDA]", "'device': 'cuda'"]),
     Lever::new("sample features for each tree", "feature_fraction=0.5").unless_said(&["feature_fraction"]),
 ];
 
@@ -120,25 +123,25 @@ fn smaller_part(situation: &Situation<'_>) -> Fix {
         (Some(free), Some(request)) if is_pool => (free.share_of(request) * 0.95 * 0.9).clamp(0.05, 0.9),
         _ => 0.5,
     };
-    Fix::new("take a smaller part of the GPU at startup (default 0.95)")
+    Fix::new("reserve a smaller share of GPU memory at startup (default 0.95)")
         .command(format!("gpu_ram_part={part:.2}"))
 }
 
 fn larger_part(situation: &Situation<'_>) -> Fix {
     let part = situation.settings.number(&["gpu_ram_part"]).map_or(0.95, |part| (part * 1.5).min(0.95));
-    Fix::new("give CatBoost a larger part of the GPU").command(format!("gpu_ram_part={part:.2}"))
+    Fix::new("let CatBoost use a larger share of GPU memory").command(format!("gpu_ram_part={part:.2}"))
 }
 
 fn pinned() -> Vec<Fix> {
     vec![
         Fix::new("pin less host memory (default 1 GB per device)").command("pinned_memory_size='256mb'"),
-        Fix::new("limit the memory of the data on the host").command("used_ram_limit='16gb'"),
+        Fix::new("limit CatBoost's use of host memory").command("used_ram_limit='16gb'"),
     ]
 }
 
 const CATBOOST_LEVERS: &[Lever] = &[
     Lever::lower(
-        "use fewer bins{from} (default 128 on GPUs)",
+        "use fewer bins{from| (default 128 on GPUs)}",
         "border_count=32",
         &["border_count", "max_bin"],
         32,
@@ -160,7 +163,7 @@ const CATBOOST_LEVERS: &[Lever] = &[
         "grow_policy='SymmetricTree'",
     )
     .only(|situation| situation.settings.mentions("Lossguide")),
-    Lever::new("take more of the card", "gpu_ram_part=0.98").only(|situation| {
+    Lever::new("let CatBoost use more of the GPU's memory", "gpu_ram_part=0.98").only(|situation| {
         situation.environment.system != System::Windows
             && situation.settings.number(&["gpu_ram_part"]).is_some_and(|part| part < 0.9)
     }),

@@ -57,7 +57,7 @@ const OPENCV_LEVERS: &[Lever] = &[
     )
     .only(|situation| ["flow", "LK", "vins"].iter().any(|words| situation.settings.mentions(words))),
     Lever::new(
-        "cap OpenCV's buffer pool: two stacks of 64 MiB",
+        "limit OpenCV's buffer pool to two stacks of 64 MiB",
         "cv::cuda::setBufferPoolConfig(cv::cuda::getDevice(), 1024 * 1024 * 64, 2)",
     )
     .unless_said(&["setBufferPoolConfig"]),
@@ -73,7 +73,7 @@ const PARSEC: Program = Program {
         | Cause::OtherProcesses
         | Cause::Preallocation
         | Cause::RequestExceedsDevice => vec![
-            Fix::new("take less of the GPU: PaRSEC reserves nearly all of it per process")
+            Fix::new("reserve less GPU memory: each PaRSEC process reserves nearly all of it")
                 .command("-- --mca device_cuda_memory_use 40"),
             Fix::new("run one process per GPU").command("mpirun --map-by ppr:1:gpu …"),
         ],
@@ -93,7 +93,7 @@ const HAMI: Program = Program {
         let wanted = needed.max(raised).map_or(16_000, |bytes| bytes.get() >> 20);
         let scaling = situation.settings.number(&["deviceMemoryScaling"]).filter(|&factor| factor > 1.0);
         let update = || {
-            Fix::new("update HAMi: its count of used memory went below zero, which no limit cures; then restart the pod")
+            Fix::new("update HAMi, then restart the pod: its count of used memory went below zero, which no limit can fix")
                 .command("helm repo update && helm upgrade hami hami-charts/hami -n kube-system")
         };
         match cause {
@@ -110,13 +110,13 @@ const HAMI: Program = Program {
                 .command("helm upgrade hami hami-charts/hami -n kube-system --set devicePlugin.deviceMemoryScaling=1"),
             ],
             Cause::OtherProcesses => vec![
-                Fix::new("request less than the card has, so that the scheduler keeps pods apart")
+                Fix::new("limit each pod to a share of the card's memory, so that pods do not compete for it")
                     .command("nvidia.com/gpumem-percentage: 50"),
                 Fix::new("do not oversubscribe the card's memory").command("devicePlugin.deviceMemoryScaling: 1"),
             ],
             Cause::ArtificialLimit | Cause::LiveDataFillsDevice => vec![
                 Fix::new("raise the pod's memory limit").command(format!("nvidia.com/gpumem: {wanted}")),
-                Fix::new("or the container's own limit, outside Kubernetes")
+                Fix::new("or raise the container's own limit, outside Kubernetes")
                     .command(format!("CUDA_DEVICE_MEMORY_LIMIT={wanted}m")),
             ],
             _ => Vec::new(),
@@ -153,12 +153,15 @@ fn is_amd(situation: &Situation<'_>) -> bool {
 
 /// For users of a program whose source the text does not show.
 const OPENCL_USER_LEVERS: &[Lever] = &[
-    Lever::new("lift AMD's cap on one buffer", "GPU_MAX_ALLOC_PERCENT=100 GPU_SINGLE_ALLOC_PERCENT=100")
-        .unless_said(&["GPU_MAX_ALLOC_PERCENT=100"])
-        .only(is_amd)
-        .variable(),
+    Lever::new(
+        "lift AMD's cap on the size of one buffer",
+        "GPU_MAX_ALLOC_PERCENT=100 GPU_SINGLE_ALLOC_PERCENT=100",
+    )
+    .unless_said(&["GPU_MAX_ALLOC_PERCENT=100"])
+    .only(is_amd)
+    .variable(),
     Lever::lower(
-        "give the program a lower limit{from GB}",
+        "lower the program's memory limit{from GB}",
         "memory limit: {to} GB",
         &["memory limit", "--memory-limit", "--mem-limit"],
         0,
@@ -180,7 +183,7 @@ const OPENCL_USER_LEVERS: &[Lever] = &[
 
 const OPENCL_LEVERS: &[Lever] = &[
     Lever::new(
-        "split the largest buffer by the driver's cap on one, often a quarter of the GPU (`clinfo` shows it)",
+        "split the largest buffer to stay below the driver's cap on one buffer, often a quarter of the GPU's memory (`clinfo` shows it)",
         "clGetDeviceInfo(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(most), &most, NULL); size_t chunk = most / 10 * 9;",
     ),
     Lever::new(
@@ -188,7 +191,7 @@ const OPENCL_LEVERS: &[Lever] = &[
         "clBuildProgram(program, 1, &device, \"-cl-intel-greater-than-4GB-buffer-required\", NULL, NULL);",
     )
     .only(|situation| ["Intel(R)", "Intel Arc", "Arc(TM)", "UHD Graphics"].iter().any(|words| situation.settings.mentions(words))),
-    Lever::new("lift AMD's cap on one buffer", "GPU_MAX_ALLOC_PERCENT=100 GPU_SINGLE_ALLOC_PERCENT=100")
+    Lever::new("lift AMD's cap on the size of one buffer", "GPU_MAX_ALLOC_PERCENT=100 GPU_SINGLE_ALLOC_PERCENT=100")
         .unless_said(&["GPU_MAX_ALLOC_PERCENT=100"])
         .only(is_amd)
         .variable(),
@@ -226,10 +229,8 @@ fn ranks(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     let ranks = settings.shown(&["-np", "--np", "-n", "--ntasks", "--ntasks-per-node"]);
     let fewer = ranks.filter(|ranks| ranks.value >= 2.0).map(|ranks| {
         let (from, to) = (ranks.value as u64, ranks.value as u64 / 2);
-        Fix::new(format!(
-            "run {to} ranks instead of {from}, if several share a GPU: they need the sum of their memory"
-        ))
-        .command(ranks.with(to))
+        Fix::new(format!("run {to} ranks instead of {from}, if several share a GPU: their memory adds up"))
+            .command(ranks.with(to))
     });
     let one_each = Fix::new("run one rank per GPU, on twice as many GPUs: each then holds half of the mesh")
         .command(if is_slurm {
@@ -246,8 +247,10 @@ fn chunked(situation: &Situation<'_>, cause: Cause, levers: &[Lever]) -> Vec<Fix
     if matches!(cause, Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice) {
         fixes.insert(
             0,
-            Fix::new("process the data in at least 2 chunks, and free each vector before the next")
-                .command("v.clear(); v.shrink_to_fit();"),
+            Fix::new(
+                "process the data in at least 2 chunks, and free each vector before allocating the next",
+            )
+            .command("v.clear(); v.shrink_to_fit();"),
         );
     }
     fixes

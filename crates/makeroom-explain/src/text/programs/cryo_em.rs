@@ -81,7 +81,7 @@ fn is_stereo(situation: &Situation<'_>) -> bool {
 
 const COLMAP_LEVERS: &[Lever] = &[
     Lever::side(
-        "extract features from smaller images{from px} (default 3200)",
+        "extract features from smaller images{from px| (default 3200)}",
         "--SiftExtraction.max_image_size {to}",
         &["--SiftExtraction.max_image_size"],
         2000,
@@ -97,7 +97,7 @@ const COLMAP_LEVERS: &[Lever] = &[
     )
     .only(is_stereo),
     Lever::lower(
-        "match fewer features at a time{from} (default 32768)",
+        "match fewer features at a time{from| (default 32768)}",
         "--SiftMatching.max_num_matches {to}",
         &["--SiftMatching.max_num_matches"],
         16_384,

@@ -68,7 +68,7 @@ const RAPIDS_LEVERS: &[Lever] = &[
     Lever::new("let data frames spill to host memory", "CUDF_SPILL=on")
         .unless_said(&["CUDF_SPILL=on", "spill=True"])
         .variable(),
-    Lever::new("let managed memory exceed the GPU", "rmm.reinitialize(managed_memory=True)")
+    Lever::new("let managed memory exceed GPU memory", "rmm.reinitialize(managed_memory=True)")
         .unless_said(&["managed_memory=True", "ManagedMemoryResource"]),
     Lever::new(
         "use CUDA's stream-ordered pool, which fragments less",
@@ -96,7 +96,7 @@ fn pool_limit(situation: &Situation<'_>) -> Vec<Fix> {
     let mut fixes = Vec::new();
     if situation.settings.mentions("rmm-pool-size") || situation.settings.mentions("rmm_pool_size") {
         fixes.push(
-            Fix::new("make the pool 90 % of one GPU: a pool cannot exceed the device")
+            Fix::new("limit the pool to 90 % of one GPU's memory: a pool cannot be larger than that memory")
                 .command("dask-cuda-worker --rmm-pool-size 0.9"),
         );
     }
@@ -107,7 +107,7 @@ fn pool_limit(situation: &Situation<'_>) -> Vec<Fix> {
             .command(format!("rmm.reinitialize(pool_allocator=True, maximum_pool_size={size})")),
     );
     fixes.push(
-        Fix::new("or let a managed pool exceed the GPU").command(
+        Fix::new("or let a managed pool exceed GPU memory").command(
             "rmm.reinitialize(managed_memory=True, pool_allocator=True, maximum_pool_size=64 * 2**30)",
         ),
     );
@@ -128,16 +128,17 @@ const DASK_CUDA: Program = Program {
 
 const DASK_CUDA_LEVERS: &[Lever] = &[
     Lever::new(
-        "spill to host memory earlier (default 0.8 of the GPU)",
+        "spill to host memory earlier (default: at 0.8 of the GPU's memory)",
         "dask-cuda-worker --device-memory-limit 0.5",
     )
     .unless_said(&["device-memory-limit", "device_memory_limit"]),
     Lever::switch(
-        "spill inside cuDF",
+        "turn on spilling in cuDF",
         "dask-cuda-worker --enable-cudf-spill",
         &["--enable-cudf-spill", "enable_cudf_spill"],
     ),
-    Lever::new("leave memory outside the pool", "--rmm-pool-size 0.7").unless_said(&["rmm-pool-size 0.7"]),
+    Lever::new("leave some memory outside the pool", "--rmm-pool-size 0.7")
+        .unless_said(&["rmm-pool-size 0.7"]),
     Lever::new("make partitions smaller", "ddf = ddf.repartition(partition_size=\"256MB\")")
         .unless_said(&["partition_size"]),
 ];
@@ -155,7 +156,7 @@ fn spark(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         // The second executor found the card taken by the first one's pool.
         Cause::OtherProcesses | Cause::Preallocation | Cause::ArtificialLimit => vec![
             Fix::new("run one executor per GPU").command("--conf spark.executor.resource.gpu.amount=1 --conf spark.task.resource.gpu.amount=0.25"),
-            Fix::new("or give each of two executors less than half of the GPU")
+            Fix::new("or give each of two executors less than half of the GPU's memory")
                 .command("--conf spark.rapids.memory.gpu.allocFraction=0.45 --conf spark.rapids.memory.gpu.maxAllocFraction=0.45"),
         ],
         Cause::HostMemory if situation.facts.quote.contains("inned") || situation.settings.mentions("offHeapLimit") => vec![
@@ -175,7 +176,7 @@ const SPARK_LEVERS: &[Lever] = &[
     Lever::new("process smaller batches (default 1g)", "--conf spark.rapids.sql.batchSizeBytes=256m")
         .unless_said(&["batchSizeBytes=256m"]),
     Lever::raise(
-        "make partitions smaller: more of them{from}",
+        "use more, smaller partitions{from}",
         "--conf spark.sql.shuffle.partitions={to}",
         &["spark.sql.shuffle.partitions"],
         800,
@@ -183,14 +184,13 @@ const SPARK_LEVERS: &[Lever] = &[
     ),
     Lever::new("read smaller file splits", "--conf spark.sql.files.maxPartitionBytes=128m")
         .unless_said(&["maxPartitionBytes=128m"]),
-    Lever::new("let the pool have more of the GPU", "--conf spark.rapids.memory.gpu.allocFraction=0.9").only(
-        |situation| {
-            situation
-                .settings
-                .number(&["spark.rapids.memory.gpu.allocFraction"])
-                .is_some_and(|part| part < 0.8)
-        },
-    ),
+    Lever::new(
+        "let the pool use more of the GPU's memory",
+        "--conf spark.rapids.memory.gpu.allocFraction=0.9",
+    )
+    .only(|situation| {
+        situation.settings.number(&["spark.rapids.memory.gpu.allocFraction"]).is_some_and(|part| part < 0.8)
+    }),
 ];
 
 const FAISS: Program = Program {
@@ -210,8 +210,8 @@ const FAISS: Program = Program {
 
 const FAISS_LEVERS: &[Lever] = &[
     Lever::new("shrink the scratch buffer (1.5 GiB by default)", "res = faiss.StandardGpuResources(); res.setTempMemory(256 * 2**20)").unless_said(&["setTempMemory", "noTempMemory"]).only(|situation| situation.settings.mentions("TemporaryMemoryBuffer")),
-    Lever::new("store vectors in 16-bit precision, half their size", "options = faiss.GpuClonerOptions(); options.useFloat16 = True").unless_said(&["useFloat16 = True", "useFloat16=True"]),
-    Lever::new("compress vectors: IVFPQ stores 64 bytes each", "faiss.index_factory(d, \"IVF4096,PQ64\")").unless_said(&["IVFPQ", ",PQ"]),
+    Lever::new("store vectors in 16-bit precision (half the size)", "options = faiss.GpuClonerOptions(); options.useFloat16 = True").unless_said(&["useFloat16 = True", "useFloat16=True"]),
+    Lever::new("compress vectors: IVFPQ stores each one in 64 bytes", "faiss.index_factory(d, \"IVF4096,PQ64\")").unless_said(&["IVFPQ", ",PQ"]),
     Lever::new("spread the index across all GPUs", "options = faiss.GpuMultipleClonerOptions(); options.shard = True; faiss.index_cpu_to_all_gpus(index, options)").unless_said(&["shard = True", "shard=True"]),
     Lever::new("shrink the scratch buffer (1.5 GiB by default)", "res.setTempMemory(256 * 2**20)").unless_said(&["setTempMemory", "noTempMemory", "TemporaryMemoryBuffer"]),
     Lever::new("cluster on the CPU", "faiss.Kmeans(d, k, gpu=False)").only(|situation| situation.settings.mentions("kmeans")),
@@ -253,7 +253,7 @@ const NUMBA: Program = Program {
 
 const NUMBA_LEVERS: &[Lever] = &[
     Lever::new(
-        "free arrays at once: by default up to 20 % of the GPU waits to be freed",
+        "free arrays immediately: by default, up to 20 % of the GPU's memory waits to be freed",
         "NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT=1",
     )
     .unless_said(&["MAX_PENDING_DEALLOCS_COUNT=1"])

@@ -19,7 +19,7 @@ const ULTRALYTICS: Program = Program {
 
 const ULTRALYTICS_LEVERS: &[Lever] = &[
     Lever::batch(
-        "lower the batch size{from} (-1 picks one that uses 60 % of the GPU)",
+        "lower the batch size{from} (-1 picks one that uses 60 % of GPU memory)",
         "yolo train batch={to}",
         &["batch", "--batch-size", "batch_size"],
     ),
@@ -80,11 +80,18 @@ const YOLOX: Program = Program {
 };
 
 const YOLOX_LEVERS: &[Lever] = &[
-    Lever::batch("lower the batch size{from}, one image per GPU at least", "tools/train.py -b {to}", &["-b", "--batch-size", "batch_size"]),
+    Lever::batch(
+        "lower the batch size{from} (at least one image per GPU)",
+        "tools/train.py -b {to}",
+        &["-b", "--batch-size", "batch_size"],
+    ),
     Lever::switch("train in 16-bit precision", "tools/train.py --fp16", &["--fp16"]),
-    Lever::new("do not put the data cache and the model on the same budget: drop -o, which takes 90 % of the GPU at startup", "tools/train.py without -o")
+    Lever::new("drop -o, which reserves 90 % of the GPU's memory at startup", "tools/train.py without -o")
         .only(|situation| situation.settings.is_on(&["-o", "--occupy"])),
-    Lever::new("use a smaller input in the experiment file, without multiscale", "self.input_size = (512, 512); self.multiscale_range = 0"),
+    Lever::new(
+        "use a smaller input in the experiment file, without multiscale",
+        "self.input_size = (512, 512); self.multiscale_range = 0",
+    ),
 ];
 
 const DETECTRON: Program = Program {
@@ -195,7 +202,7 @@ const OPEN_MMLAB_LEVERS: &[Lever] = &[
         .unless_said(&["fp16 = dict", "fp16=dict"])
         .only(is_old_mmlab),
     Lever::new(
-        "assign boxes on the CPU where an image has many (config)",
+        "assign boxes on the CPU for images that have many (config)",
         "assigner=dict(…, gpu_assign_thr=100)",
     )
     .unless_said(&["gpu_assign_thr"])
@@ -228,7 +235,7 @@ const NN_UNET_LEVERS: &[Lever] = &[
     Lever::new("predict without keeping the result on the GPU", "nnUNetv2_predict … --not_on_device")
         .unless_said(&["not_on_device"])
         .only(|situation| situation.settings.mentions("predict")),
-    Lever::new("stop other work on the GPU: the plans assume the whole card", "nvidia-smi")
+    Lever::new("stop other work on the GPU: the plans assume that the whole GPU is available", "nvidia-smi")
         .only(|situation| !situation.settings.mentions("predict")),
 ];
 

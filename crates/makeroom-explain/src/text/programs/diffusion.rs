@@ -57,7 +57,7 @@ fn image_size(text: &str) -> Option<(u64, u64)> {
 
 /// NVIDIA's driver for Windows can spill to system memory where a setting lets it.
 pub(super) const SYSMEM_FALLBACK: Lever = Lever::new(
-    "let the driver spill to system memory, slowly: NVIDIA Control Panel > Manage 3D settings",
+    "let the driver spill to system memory (slower): NVIDIA Control Panel > Manage 3D settings",
     "CUDA - Sysmem Fallback Policy = Prefer Sysmem Fallback",
 )
 .only(|situation| {
@@ -83,7 +83,7 @@ const COMFY: Program = Program {
 };
 
 const TILED_DECODE: Lever = Lever::new(
-    "decode in tiles: replace the VAE Decode node by VAE Decode (Tiled)",
+    "decode in tiles: replace the VAE Decode node with VAE Decode (Tiled)",
     "tile_size=256 overlap=64",
 )
 .unless_said(&["VAEDecodeTiled", "retrying with tiled"]);
@@ -96,7 +96,7 @@ const COMFY_LEVERS: &[Lever] = &[
         &["--lowvram", "--novram"],
     ),
     Lever::switch(
-        "--lowvram is on: keep no weights on the GPU between layers",
+        "--lowvram is already on: keep no weights on the GPU between layers",
         "python main.py --novram",
         &["--novram"],
     )
@@ -109,7 +109,7 @@ const COMFY_LEVERS: &[Lever] = &[
     )
     .only(is_video),
     Lever::switch(
-        "load the diffusion model in 8-bit, half its size",
+        "load the diffusion model in 8-bit precision (half the size)",
         "python main.py --fp8_e4m3fn-unet",
         &["--fp8_e4m3fn-unet"],
     )
@@ -124,7 +124,7 @@ const COMFY_LEVERS: &[Lever] = &[
     .unless_said(&["pytorch cross attention", "--use-pytorch-cross-attention"])
     .only(|situation| matches!(situation.environment.maker, Maker::Amd | Maker::Apple)),
     Lever::raise(
-        "leave more of the GPU to the desktop and other programs",
+        "leave more GPU memory for the desktop and other programs",
         "python main.py --reserve-vram {to}",
         &["--reserve-vram"],
         1,
@@ -184,23 +184,23 @@ const DIFFUSERS: Program = Program {
 };
 
 const DIFFUSERS_LEVERS: &[Lever] = &[
-    Lever::new("compute attention in slices: the matrix is not stored as a whole", "pipe.enable_attention_slicing(\"max\")")
+    Lever::new("compute attention in slices, so that the matrix is never stored as a whole", "pipe.enable_attention_slicing(\"max\")")
         .unless_said(&["enable_attention_slicing(", "flash_attn"])
         .only(is_attention),
     Lever::new("move each component to the GPU only while it works, instead of pipe.to(\"cuda\")", "pipe.enable_model_cpu_offload()")
         .unless_said(&["enable_model_cpu_offload()", "enable_sequential_cpu_offload()", ".enable_model_cpu_offload("])
         .only(|situation| situation.environment.maker != Maker::Apple),
-    Lever::new("model offload is on: offload layer by layer, slowly", "pipe.enable_sequential_cpu_offload()")
+    Lever::new("model offload is already on: offload layer by layer (much slower)", "pipe.enable_sequential_cpu_offload()")
         .unless_said(&["enable_sequential_cpu_offload("])
         .only(|situation| situation.settings.mentions("enable_model_cpu_offload(")),
     Lever::new("decode in tiles", "pipe.vae.enable_tiling()").unless_said(&["enable_tiling(", "enable_vae_tiling("]),
     Lever::lower("generate fewer frames{from}", "num_frames={to}", &["num_frames"], 49).only(is_video),
     Lever::new("load the weights in 16-bit precision", "from_pretrained(…, torch_dtype=torch.bfloat16)")
         .unless_said(&["torch.float16", "torch.bfloat16", "variant=\"fp16\"", "bnb_4bit"]),
-    Lever::new("load the transformer in 4-bit", "BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16)")
+    Lever::new("load the transformer in 4-bit precision", "BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16)")
         .unless_said(&["load_in_4bit", "quantization_config", "nf4"])
         .only(|situation| situation.environment.maker == Maker::Nvidia),
-    Lever::new("store the weights in 8-bit, and cast each layer to 16-bit only while it runs", "pipe.transformer.enable_layerwise_casting(storage_dtype=torch.float8_e4m3fn, compute_dtype=torch.bfloat16)")
+    Lever::new("store the weights in 8-bit precision, and cast each layer to 16-bit only while it runs", "pipe.transformer.enable_layerwise_casting(storage_dtype=torch.float8_e4m3fn, compute_dtype=torch.bfloat16)")
         .unless_said(&["enable_layerwise_casting"]),
 ];
 

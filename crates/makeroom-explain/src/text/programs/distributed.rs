@@ -24,7 +24,7 @@ const DEEPSPEED: Program = Program {
 
 const DEEPSPEED_HOST: &[Lever] = &[
     Lever::new(
-        "offload to a disk instead of RAM",
+        "offload to disk instead of RAM",
         "\"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"/local_nvme\"}",
     )
     .unless_said(&["nvme"])
@@ -184,7 +184,7 @@ const MEGATRON: Program = Program {
 
 const MEGATRON_LEVERS: &[Lever] = &[
     Lever::batch(
-        "lower the micro-batch size{from}: the global batch keeps the rest",
+        "lower the micro-batch size{from}: the global batch size stays the same",
         "--micro-batch-size {to}",
         &["--micro-batch-size", "micro_batch_size"],
     ),

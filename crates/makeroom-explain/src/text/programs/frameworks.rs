@@ -24,14 +24,15 @@ fn paddle(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         Cause::OtherProcesses | Cause::HiddenHolder | Cause::Preallocation => vec![
             Fix::new("allocate memory as it is needed")
                 .command(environment.export("FLAGS_allocator_strategy=auto_growth")),
-            Fix::new("take a smaller share at startup (default 0.92)").command(
+            Fix::new("reserve a smaller share of GPU memory at startup (default 0.92)").command(
                 environment
                     .export(&format!("FLAGS_fraction_of_gpu_memory_to_use=0.{:02}", paddle_share(situation))),
             ),
         ],
         Cause::ArtificialLimit => vec![
-            Fix::new("remove the limit (0: none)").command(environment.export("FLAGS_gpu_memory_limit_mb=0")),
-            Fix::new("let Paddle use more of the GPU")
+            Fix::new("remove the limit (0: no limit)")
+                .command(environment.export("FLAGS_gpu_memory_limit_mb=0")),
+            Fix::new("let Paddle use more of the GPU's memory")
                 .command(environment.export("FLAGS_fraction_of_gpu_memory_to_use=0.92")),
         ],
         _ => {
@@ -45,8 +46,11 @@ fn paddle(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             if share.is_some_and(|share| share < 0.9) && cause == Cause::LiveDataFillsDevice {
                 fixes.insert(
                     0,
-                    Fix::new(format!("let Paddle use more of the GPU than {}", share.unwrap_or_default()))
-                        .command(environment.export("FLAGS_fraction_of_gpu_memory_to_use=0.92")),
+                    Fix::new(format!(
+                        "let Paddle use a larger share of GPU memory than {}",
+                        share.unwrap_or_default()
+                    ))
+                    .command(environment.export("FLAGS_fraction_of_gpu_memory_to_use=0.92")),
                 );
             }
             fixes
@@ -116,7 +120,7 @@ const MXNET_LEVERS: &[Lever] = &[
     .unless_said(&["AUTOTUNE_DEFAULT=0"])
     .variable(),
     Lever::raise(
-        "leave more than 5 % of the GPU outside the pool{from %}",
+        "raise the share of GPU memory outside the pool{from %| (default 5 %)}",
         "MXNET_GPU_MEM_POOL_RESERVE={to}",
         &["MXNET_GPU_MEM_POOL_RESERVE"],
         15,
@@ -148,11 +152,11 @@ const DARKNET_LEVERS: &[Lever] = &[
     )
     .only(|situation| !is_default_of_one(situation)),
     Lever::new(
-        "split each batch of 64 into 16 parts, or 32, in the [net] section of the .cfg file: it was read without subdivisions",
+        "split each batch of 64 into 16 or 32 parts in the [net] section of the .cfg file, which does not set subdivisions",
         "batch=64\nsubdivisions=16",
     )
     .only(is_default_of_one),
-    Lever::new("do not resize images during training: the last [yolo] layers go up to 608x608", "random=0")
+    Lever::new("do not resize the network input during training, which raises it to 608x608 (in the last [yolo] layers)", "random=0")
         .unless_said(&["random=0\n"]),
     Lever::side(
         "use a smaller network input{from} in the .cfg file (a multiple of 32)",
@@ -174,7 +178,7 @@ const CAFFE: Program = Program {
 
 const CAFFE_LEVERS: &[Lever] = &[
     Lever::new(
-        "build without CUDA: a build with it opens the GPU in CPU mode too (Makefile.config, then rebuild)",
+        "build without CUDA: a CUDA build opens the GPU even in CPU mode (Makefile.config, then rebuild)",
         "CPU_ONLY := 1",
     )
     .only(|situation| {
@@ -213,7 +217,7 @@ fn theano(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 
 const THEANO_LEVERS: &[Lever] = &[
     Lever::batch("lower the minibatch size{from}", "batch_size={to}", &["batch_size", "minibatch_size"]),
-    Lever::new("free intermediate results at once", "THEANO_FLAGS=allow_gc=True,scan.allow_gc=True")
+    Lever::new("free intermediate results immediately", "THEANO_FLAGS=allow_gc=True,scan.allow_gc=True")
         .unless_said(&["allow_gc=True"])
         .variable(),
     Lever::new(
@@ -249,7 +253,7 @@ const JULIA: Program = Program {
 fn julia(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     match cause {
         Cause::OtherProcesses | Cause::HiddenHolder => vec![
-            Fix::new("cap this process's pool at half of the GPU")
+            Fix::new("cap this process's pool at half of the GPU's memory")
                 .command(situation.environment.export("JULIA_CUDA_HARD_MEMORY_LIMIT=50%")),
         ],
         Cause::NonFrameworkOverhead | Cause::CacheHeldByFramework => {
@@ -265,7 +269,7 @@ fn julia(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 
 const JULIA_LEVERS: &[Lever] = &[
     Lever::new(
-        "raise the heap inside kernels (default 8 MiB); find the allocation in the kernel with @device_code_warntype",
+        "increase the in-kernel heap size (default 8 MiB); find the allocation in the kernel with @device_code_warntype",
         "CUDA.limit!(CUDA.LIMIT_MALLOC_HEAP_SIZE, 256 * 2^20)",
     )
     .only(|situation| situation.settings.mentions("dynamic GPU memory")),
@@ -278,7 +282,7 @@ const JULIA_LEVERS: &[Lever] = &[
         .unless_said(&["unsafe_free!"]),
     Lever::new("use 32-bit numbers", "cu(x)   # Float32").unless_said(&["Float32"]),
     Lever::new(
-        "collect garbage earlier: a soft limit below the GPU's memory",
+        "collect garbage earlier: set a soft limit below the GPU's memory",
         "JULIA_CUDA_SOFT_MEMORY_LIMIT=80%",
     )
     .unless_said(&["SOFT_MEMORY_LIMIT"])
@@ -307,13 +311,13 @@ fn off_heap(situation: &Situation<'_>) -> Fix {
     });
     match physical.filter(|&gigabytes| gigabytes >= 20) {
         Some(held) => Fix::new(format!(
-            "raise the limit of the whole process above the {held} GiB that it has (0: no limit), and give the heap less"
+            "raise the limit of the whole process above the {held} GiB that it uses (0: no limit), and make the heap smaller"
         ))
         .command(format!(
             "-Xmx4G -Dorg.bytedeco.javacpp.maxbytes={0}G -Dorg.bytedeco.javacpp.maxphysicalbytes={0}G",
             held * 3 / 2
         )),
-        None => Fix::new("raise the off-heap limit: it holds the arrays, the heap needs little")
+        None => Fix::new("raise the off-heap limit: the arrays are stored there, and the heap needs little")
             .command("-Xmx4G -Dorg.bytedeco.javacpp.maxbytes=16G -Dorg.bytedeco.javacpp.maxphysicalbytes=20G"),
     }
 }
@@ -351,7 +355,7 @@ const DLIB_LEVERS: &[Lever] = &[
         "image = cv2.resize(image, None, fx=0.5, fy=0.5)",
     ),
     Lever::new(
-        "do not upsample: each time quadruples the pixels",
+        "do not upsample: each step quadruples the pixels",
         "face_locations(image, number_of_times_to_upsample=0, model=\"cnn\")",
     )
     .unless_said(&["upsample=0", "upsample_num_times=0"]),

@@ -42,7 +42,7 @@ const BLENDER_LEVERS: &[Lever] = &[
     Lever::lower("render in smaller tiles{from}: Performance > Memory", "bpy.context.scene.cycles.use_auto_tile = True; bpy.context.scene.cycles.tile_size = {to}", &["tile_size"], 512).at_least(256, 256),
     Lever::new("use CUDA instead of OptiX, whose BVH is larger", "blender -b FILE.blend -E CYCLES -f 1 -- --cycles-device CUDA").only(|situation| situation.settings.mentions("optix")),
     Lever::new(
-        "render on the CPU, with the machine's memory",
+        "render on the CPU, which uses the machine's RAM",
         "blender -b FILE.blend -E CYCLES -f 1 -- --cycles-device CPU",
     )
     .only(|situation| !situation.settings.mentions("host memory")),
@@ -87,7 +87,7 @@ const OPTIX: Program = Program {
 
 const OPTIX_LEVERS: &[Lever] = &[
     Lever::new(
-        "compact acceleration structures: half their size or less",
+        "compact acceleration structures, to half the size or less",
         "options.buildFlags |= OPTIX_BUILD_FLAG_ALLOW_COMPACTION; optixAccelCompact(…);",
     )
     .unless_said(&["ALLOW_COMPACTION"]),
@@ -121,14 +121,14 @@ const DARKTABLE: Program = Program {
 
 const DARKTABLE_LEVERS: &[Lever] = &[
     Lever::raise(
-        "leave more of the GPU free, so that tiling starts earlier (MB, darktablerc; in 4.0 and later per device)",
+        "leave more GPU memory free, so that tiling starts earlier (in MB, in darktablerc; per device in 4.0 and later)",
         "opencl_memory_headroom={to}",
         &["opencl_memory_headroom"],
         600,
         1200,
     ),
     Lever::new(
-        "use less of the GPU: preferences > processing (4.0 or later)",
+        "use less GPU memory: preferences > processing (4.0 or later)",
         "darktable --conf resourcelevel=small",
     )
     .unless_said(&["as `small'"]),
@@ -196,7 +196,7 @@ const DXVK: Program = Program {
         ],
         // A heap with nothing in it is not full: a shared resource could not be opened.
         Cause::LiveDataFillsDevice if situation.settings.mentions("shared_resource") => vec![
-            Fix::new("use another Wine or Proton: this one cannot share the texture between processes, and the heap is not full")
+            Fix::new("use another version of Wine or Proton: this one cannot share the texture between processes; the heap is not full")
                 .command("PROTON_USE_WINED3D=1 %command%   (or Proton-GE in Properties > Compatibility)"),
         ],
         Cause::LiveDataFillsDevice => {
@@ -264,7 +264,7 @@ const UNREAL_LEVERS: &[Lever] = &[
         1000,
     )
     .at_least(400, 100),
-    Lever::new("keep the pool within the card", "r.Streaming.LimitPoolSizeToVRAM=1")
+    Lever::new("limit the pool to the card's memory", "r.Streaming.LimitPoolSizeToVRAM=1")
         .unless_said(&["LimitPoolSizeToVRAM=1"]),
     Lever::new("render fewer pixels", "r.ScreenPercentage=75").unless_said(&["r.ScreenPercentage"]),
     Lever::new("turn off ray tracing and virtual shadow maps", "r.RayTracing=0, r.Shadow.Virtual.Enable=0")
@@ -315,7 +315,7 @@ const RESOLVE_LEVERS: &[Lever] = &[
         "set a smaller timeline: Project Settings > Master Settings",
         "Timeline resolution = 1920 x 1080",
     ),
-    Lever::new("use less of the GPU in Topaz: Preferences > Processing", "Max memory usage = 50 %")
+    Lever::new("use less GPU memory in Topaz: Preferences > Processing", "Max memory usage = 50 %")
         .only(|situation| situation.settings.mentions("topaz")),
     Lever::new(
         "turn off noise reduction and optical flow where they are not needed",
@@ -340,7 +340,7 @@ const WGPU: Program = Program {
 
 const WGPU_RUST_LEVERS: &[Lever] = &[
     Lever::new(
-        "split the buffer that failed in parts of at most 128 MiB, and draw them one after the other",
+        "split the buffer that failed into parts of at most 128 MiB, and draw them one after another",
         "for part in vertices.chunks((128 << 20) / std::mem::size_of::<Vertex>()) { device.create_buffer_init(…); }",
     )
     .only(|situation| {
@@ -369,7 +369,7 @@ fn is_about_textures(situation: &Situation<'_>) -> bool {
 
 const WGPU_LEVERS: &[Lever] = &[
     Lever::new(
-        "split the largest buffer in at least 2: one buffer is capped, often at 2 GiB or below",
+        "split the largest buffer into at least 2: the size of one buffer is capped, often at 2 GiB or less",
         "device.limits.maxBufferSize",
     )
     .only(|situation| !is_about_textures(situation)),
@@ -411,12 +411,12 @@ const VULKAN: Program = Program {
 /// For the author of a program.
 const VULKAN_SOURCE_LEVERS: &[Lever] = &[
     Lever::new(
-        "create images with one sample: each further sample is a copy of the image",
+        "create images with one sample: each additional sample is a copy of the image",
         "samples: SampleCount::Sample1   (nannou: .msaa_samples(1))",
     ),
     Lever::new("open a smaller window", ".size(1280, 720)"),
     Lever::new(
-        "run on the discrete GPU, if the machine has one: an integrated one has a small heap",
+        "run on the discrete GPU, if the machine has one: an integrated GPU has a small heap",
         "VK_DRIVER_FILES=/usr/share/vulkan/icd.d/nvidia_icd.json",
     )
     .variable(),
@@ -437,7 +437,7 @@ pub(super) const BROWSER_OFF_GPU: Lever = Lever::new(
 );
 /// The Windows setting that assigns a GPU to a program.
 pub(super) const DISCRETE_ON_WINDOWS: Lever = Lever::new(
-    "run the program on the discrete GPU, if the machine has two",
+    "run the program on the discrete GPU, if the machine has two GPUs",
     "Settings > System > Display > Graphics > PROGRAM > Options = High performance",
 );
 
@@ -447,19 +447,22 @@ const VULKAN_LEVERS: &[Lever] = &[
     Lever::new("render at a lower resolution", "Resolution = 1920 x 1080, render scale = 75 %")
         .only(has_texture_settings),
     Lever::new(
-        "run on the discrete GPU, if the machine has two: an integrated one has a small heap",
+        "run on the discrete GPU, if the machine has two GPUs: an integrated one has a small heap",
         "VK_DRIVER_FILES=/usr/share/vulkan/icd.d/nvidia_icd.json",
     )
     .only(|situation| situation.environment.system == System::Linux)
     .variable(),
     DISCRETE_ON_WINDOWS.only(|situation| situation.environment.system == System::Windows),
     BROWSER_OFF_GPU.only(|situation| matches!(situation.environment.system, System::Windows | System::Linux)),
-    Lever::new("enlarge the memory that the BIOS gives an integrated GPU", "UMA Frame Buffer Size = 4G")
-        .only(|situation| {
-            ["Vega", "Radeon Graphics", "Iris", "UHD", "integrated"]
-                .iter()
-                .any(|words| situation.settings.mentions(words))
-        }),
+    Lever::new(
+        "increase the memory that the BIOS reserves for an integrated GPU",
+        "UMA Frame Buffer Size = 4G",
+    )
+    .only(|situation| {
+        ["Vega", "Radeon Graphics", "Iris", "UHD", "integrated"]
+            .iter()
+            .any(|words| situation.settings.mentions(words))
+    }),
 ];
 
 #[cfg(test)]

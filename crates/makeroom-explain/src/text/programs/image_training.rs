@@ -52,10 +52,13 @@ const KOHYA_LEVERS: &[Lever] = &[
         "--gradient_checkpointing",
         &["--gradient_checkpointing", "gradient_checkpointing"],
     ),
-    Lever::new("use an 8-bit optimizer: a quarter of AdamW's state", "--optimizer_type=AdamW8bit")
-        .unless_said(&["8bit", "adafactor", "prodigy"])
-        .only(is_nvidia),
-    Lever::switch("load the base model in 8-bit", "--fp8_base", &["--fp8_base", "fp8_base"])
+    Lever::new(
+        "use an 8-bit optimizer (a quarter of the size of AdamW's state)",
+        "--optimizer_type=AdamW8bit",
+    )
+    .unless_said(&["8bit", "adafactor", "prodigy"])
+    .only(is_nvidia),
+    Lever::switch("load the base model in 8-bit precision", "--fp8_base", &["--fp8_base", "fp8_base"])
         .only(is_transformer),
     Lever::raise(
         "move more transformer blocks to the CPU{from}",
@@ -77,7 +80,7 @@ const KOHYA_LEVERS: &[Lever] = &[
             .any(|words| situation.settings.mentions(words))
     }),
     Lever::switch(
-        "encode the images once, so that the VAE leaves the GPU",
+        "cache the image latents, so that the VAE can be unloaded",
         "--cache_latents",
         &["--cache_latents", "cache_latents"],
     )
@@ -90,7 +93,7 @@ const KOHYA_LEVERS: &[Lever] = &[
         (256, 64),
     ),
     Lever::switch(
-        "encode the captions once, so that the text encoder leaves the GPU",
+        "cache the text embeddings, so that the text encoder can be unloaded",
         "--cache_text_encoder_outputs --network_train_unet_only",
         &["--cache_text_encoder_outputs"],
     ),
@@ -116,7 +119,7 @@ const ONE_TRAINER_LEVERS: &[Lever] =
             "Local Batch Size = {to}, Accumulation Steps = {steps}",
             &["batch_size"],
         ),
-        Lever::new("load the weights in 8-bit (model tab)", "Weight Data Type = float8")
+        Lever::new("load the weights in 8-bit precision (model tab)", "Weight Data Type = float8")
             .unless_said(&["float8", "FLOAT_8", "nfloat4", "NFLOAT_4"]),
         Lever::new("use an optimizer with a small state (training tab)", "Optimizer = ADAFACTOR")
             .unless_said(&["adafactor", "8bit", "8_BIT"]),
@@ -184,7 +187,7 @@ const SIMPLE_TUNER_LEVERS: &[Lever] = &[
     Lever::new("use an optimizer with 16-bit state", "--optimizer=adamw_bf16")
         .unless_said(&["8bit", "adamw_bf16"]),
     Lever::switch(
-        "encode images once and offload the VAE",
+        "offload the text encoders and the VAE during startup while they are not in use",
         "--offload_during_startup",
         &["--offload_during_startup"],
     ),
@@ -217,7 +220,7 @@ const DIFFUSERS_TRAINING_LEVERS: &[Lever] = &[
         &["--gradient_checkpointing"],
     ),
     Lever::switch(
-        "use an 8-bit optimizer: a quarter of AdamW's state",
+        "use an 8-bit optimizer (a quarter of the size of AdamW's state)",
         "--use_8bit_adam",
         &["--use_8bit_adam"],
     )

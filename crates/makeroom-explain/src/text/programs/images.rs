@@ -205,7 +205,10 @@ const INSTANT_NGP_LEVERS: &[Lever] = &[
         &["aabb_scale"],
         4,
     ),
-    Lever::new("downscale the images by 2: all of them are kept on the GPU", "mogrify -resize 50% images/*"),
+    Lever::new(
+        "downscale the images by a factor of 2: all of them are kept on the GPU",
+        "mogrify -resize 50% images/*",
+    ),
     Lever::new("use a smaller hash table", "--network configs/nerf/small.json").unless_said(&["small.json"]),
 ];
 
@@ -222,14 +225,17 @@ const DEEP_FACE_LAB_LEVERS: &[Lever] = &[
     Lever::new("keep the optimizer in RAM", "Place models and optimizer on GPU: n")
         .unless_said(&["models_opt_on_gpu: False"]),
     Lever::side(
-        "start a model of lower resolution{from}",
+        "start a new model with a lower resolution{from}",
         "resolution: {to}",
         &["resolution"],
         128,
         (64, 16),
     ),
-    Lever::new("turn off what needs a second network", "gan_power: 0.0, true_face_power: 0.0, adabelief: n")
-        .unless_said(&["adabelief: False"]),
+    Lever::new(
+        "turn off options that need a second network",
+        "gan_power: 0.0, true_face_power: 0.0, adabelief: n",
+    )
+    .unless_said(&["adabelief: False"]),
 ];
 
 const FACE_FUSION: Program = Program {

@@ -48,7 +48,7 @@ fn share(situation: &Situation<'_>) -> u64 {
 fn larger_share(situation: &Situation<'_>) -> Option<Fix> {
     let present = situation.settings.number(&["XLA_PYTHON_CLIENT_MEM_FRACTION"]).unwrap_or(0.75);
     (present < 0.9).then(|| {
-        Fix::new(format!("let XLA use more of the GPU (now {present:.2})"))
+        Fix::new(format!("let XLA use a larger share of GPU memory (now {present:.2})"))
             .command(situation.environment.export("XLA_PYTHON_CLIENT_MEM_FRACTION=.95"))
     })
 }
@@ -58,14 +58,14 @@ fn jax(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     match cause {
         Cause::OtherProcesses | Cause::HiddenHolder | Cause::Preallocation | Cause::NonFrameworkOverhead => {
             let mut fixes =
-                vec![Fix::new("take a smaller share of the GPU at startup (default .75)").command(
+                vec![Fix::new("reserve a smaller share of GPU memory at startup (default .75)").command(
                     environment.export(&format!("XLA_PYTHON_CLIENT_MEM_FRACTION=.{:02}", share(situation))),
                 )];
             if situation.settings.mentions("FAILED tests/") {
                 fixes.insert(
                     0,
                     Fix::new(
-                        "run the tests in one process: each worker takes its share of the GPU at startup",
+                        "run the tests in one process: each worker reserves its share of GPU memory at startup",
                     )
                     .command("pytest -n 1 …"),
                 );
@@ -81,7 +81,7 @@ fn jax(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         }
         Cause::ArtificialLimit => larger_share(situation).into_iter().collect(),
         Cause::Fragmentation => vec![
-            Fix::new("allocate each array from the driver, slowly but without a pool")
+            Fix::new("allocate each array directly from the driver, without a pool (slower)")
                 .command(environment.export("XLA_PYTHON_CLIENT_ALLOCATOR=platform")),
         ],
         _ => {
@@ -112,7 +112,7 @@ const JAX_LEVERS: &[Lever] = &[
     )
     .unless_said(&["bfloat16", "float16"]),
     Lever::new(
-        "recompute activations instead of keeping them, if it computes gradients",
+        "recompute activations instead of keeping them, if the program computes gradients",
         "loss_fn = jax.checkpoint(loss_fn)",
     )
     .unless_said(&["jax.checkpoint", "jax.remat", "nn.remat"])
@@ -146,14 +146,12 @@ pub(crate) fn add_unified_memory(fixes: &mut Vec<Fix>, situation: &Situation<'_>
     });
     let Some(planned) = planned.filter(|&planned| planned >= Bytes::gib(2)) else { return };
     let share = facts.total.map_or(4.0, |total| (planned.share_of(total) * 13.0).ceil() / 10.0).max(1.5);
-    let fix = Fix::new(format!(
-        "let the {planned} that the program needs spill to host memory: unified memory, slower"
-    ))
-    .command(
-        situation
-            .environment
-            .export(&format!("TF_FORCE_UNIFIED_MEMORY=1 XLA_PYTHON_CLIENT_MEM_FRACTION={share:.1}")),
-    );
+    let fix = Fix::new(format!("let the program's {planned} spill to host memory (unified memory; slower)"))
+        .command(
+            situation
+                .environment
+                .export(&format!("TF_FORCE_UNIFIED_MEMORY=1 XLA_PYTHON_CLIENT_MEM_FRACTION={share:.1}")),
+        );
     let place = if situation.is_training() { fixes.len().min(2) } else { 0 };
     fixes.insert(place, fix);
 }
@@ -215,7 +213,7 @@ fn tpu(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         );
         if !mentions("bfloat16") {
             fixes.push(
-                Fix::new("load the weights in 16-bit precision: half their size")
+                Fix::new("load the weights in 16-bit precision (half the size)")
                     .command("keras.config.set_floatx(\"bfloat16\")"),
             );
         }
@@ -269,7 +267,7 @@ fn torch_xla(situation: &Situation<'_>) -> Vec<Fix> {
 
 /// Unified memory lets a long sequence spill to the host.
 const UNIFIED: Lever = Lever::new(
-    "let arrays spill to host memory: unified memory",
+    "let arrays spill to host memory (unified memory)",
     "TF_FORCE_UNIFIED_MEMORY=1 XLA_PYTHON_CLIENT_MEM_FRACTION=4.0",
 )
 .unless_said(&[
@@ -291,7 +289,7 @@ const ALPHAFOLD: Program = Program {
 const ALPHAFOLD_LEVERS: &[Lever] = &[
     UNIFIED,
     Lever::new(
-        "unified memory is on and RAM and GPU together are too small for its pool: take half of it",
+        "unified memory is already on, but RAM and GPU memory together are too small for its pool: halve the pool",
         "XLA_PYTHON_CLIENT_MEM_FRACTION=2.0",
     )
     .unless_said(&["MEM_FRACTION=2.0"])
@@ -319,7 +317,7 @@ const COLABFOLD: Program = Program {
 };
 
 const COLABFOLD_LEVERS: &[Lever] = &[
-    Lever::new("use fewer sequences of the alignment", "--max-msa 256:512").unless_said(&[
+    Lever::new("use fewer sequences from the alignment", "--max-msa 256:512").unless_said(&[
         "max-msa 256:512",
         "max_msa 256:512",
         "max_msa: 256:512",

@@ -54,7 +54,7 @@ pub(crate) fn leak(situation: &Situation<'_>) -> Option<Vec<Fix>> {
 
 const MATLAB: &[Lever] = &[
     Lever::new(
-        "lower the size of the mini-batches",
+        "use smaller mini-batches",
         "trainingOptions('adam', 'MiniBatchSize', 8)   (predict(net, x, 'MiniBatchSize', 8))",
     )
     .only(|situation| {
@@ -130,7 +130,7 @@ const JULIA: &[Lever] = &[
 
 const WEB_LLM: &[Lever] = &[
     Lever::new(
-        "load the variant with a context of 1024 tokens and 4-bit weights: most of them have one",
+        "load the variant with a context of 1024 tokens and 4-bit weights: most models have one",
         "CreateMLCEngine(\"Llama-3.2-1B-Instruct-q4f16_1-MLC\")   (or an id that ends in -1k)",
     ),
     Lever::lower(
@@ -151,9 +151,13 @@ const TFJS: &[Lever] = &[
 ];
 
 const ONNX_WEB: &[Lever] = &[
-    Lever::new("load the weights in 4-bit", "pipeline(task, model, { device: 'webgpu', dtype: 'q4' })")
-        .unless_said(&["'q4'", "\"q4\"", "q4f16"]),
-    Lever::new("run it on the CPU", "pipeline(task, model, { device: 'wasm' })").unless_said(&["'wasm'"]),
+    Lever::new(
+        "load the weights in 4-bit precision",
+        "pipeline(task, model, { device: 'webgpu', dtype: 'q4' })",
+    )
+    .unless_said(&["'q4'", "\"q4\"", "q4f16"]),
+    Lever::new("run the model on the CPU", "pipeline(task, model, { device: 'wasm' })")
+        .unless_said(&["'wasm'"]),
 ];
 
 fn is_three(situation: &Situation<'_>) -> bool {
@@ -175,7 +179,7 @@ const BROWSER: &[Lever] = &[
     )
     .only(|situation| !is_three(situation)),
     Lever::new(
-        "scale textures to 1024 pixels a side: an RGBA texture of 4096 takes 64 MB, with mipmaps a third more",
+        "scale textures to 1024 pixels a side: a 4096 x 4096 RGBA texture takes 64 MB, and a third more with mipmaps",
         "magick texture.png -resize 1024x1024 texture.png",
     ),
     Lever::new(
@@ -208,7 +212,7 @@ pub(crate) fn one_gpu_per_rank(situation: &Situation<'_>) -> Option<Fix> {
     }
     let variable = if is_amd { "ROCR_VISIBLE_DEVICES" } else { "CUDA_VISIBLE_DEVICES" };
     says(&["mpirun", "mpiexec", "openmpi", "MPI_", "MPI rank", "mpich"]).then(|| {
-        Fix::new("give each rank a GPU of its own: ranks without a binding all take GPU 0")
+        Fix::new("give each rank a GPU of its own: ranks without a binding all use GPU 0")
             .command(format!("mpirun … bash -c '{variable}=$OMPI_COMM_WORLD_LOCAL_RANK exec ./program'"))
     })
 }

@@ -19,7 +19,7 @@ const ACCUMULATION: [&str; 6] = [
 const USUAL_ACCUMULATION: u64 = 8;
 
 /// One option of a program and the value to try. In `action` and `command`, `{to}` is that value, `{from}` or
-/// `{from UNIT|ELSE}` is " from N UNIT" where the text shows the present value and ELSE where it does not, and `{steps}` is the number of
+/// `{from UNIT|ELSE}` is " from N UNIT" or " (now N UNIT)" if the text shows the present value, and ELSE if it does not, and `{steps}` is the number of
 /// accumulation steps that keeps the effective batch.
 pub(super) struct Lever {
     action: &'static str,
@@ -191,15 +191,24 @@ impl Lever {
     }
 }
 
-/// A text with its `{from UNIT|ELSE}` filled in: " from N UNIT" where the present value is known, else what stands
-/// behind the bar, or nothing.
+/// Verbs that take "from" before the present value: "lower the batch size from 8". "Use fewer bins" does not.
+const FROM: [&str; 3] = ["lower ", "raise ", "shorten "];
+
+/// A text with its `{from UNIT|ELSE}` filled in: " from N UNIT" or " (now N UNIT)" if the present value is known, else
+/// the text after the bar, or nothing.
 fn with_present(text: &str, from: Option<u64>) -> String {
     let Some((before, rest)) = text.split_once("{from") else { return text.to_owned() };
     let Some((inside, after)) = rest.split_once('}') else { return text.to_owned() };
     let (unit, unknown) = inside.split_once('|').unwrap_or((inside, ""));
     from.map_or_else(
         || format!("{before}{unknown}{after}"),
-        |from| format!("{before} from {from}{unit}{after}"),
+        |from| {
+            if FROM.iter().any(|verb| before.starts_with(verb)) {
+                format!("{before} from {from}{unit}{after}")
+            } else {
+                format!("{before} (now {from}{unit}){after}")
+            }
+        },
     )
 }
 

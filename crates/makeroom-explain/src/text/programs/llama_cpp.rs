@@ -65,9 +65,9 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         Cause::ArtificialLimit if situation.settings.mentions("context's memory pool") => pool(dialect),
         Cause::ArtificialLimit => limit(situation, dialect),
         Cause::OtherProcesses | Cause::HiddenHolder if dialect == Dialect::Ollama => vec![
-            Fix::new("unload the models that Ollama keeps, and keep one at a time")
+            Fix::new("unload the models that Ollama keeps loaded, and allow only one at a time")
                 .command(situation.environment.export("OLLAMA_MAX_LOADED_MODELS=1")),
-            Fix::new("leave 1 GiB per GPU to other programs")
+            Fix::new("leave 1 GiB per GPU for other programs")
                 .command(situation.environment.export("OLLAMA_GPU_OVERHEAD=1073741824")),
         ],
         Cause::OtherProcesses | Cause::HiddenHolder => {
@@ -315,7 +315,7 @@ fn wired_limit(situation: &Situation<'_>) -> Option<Fix> {
     }
     let limit = settings.number(&["recommendedMaxWorkingSetSize"]).map_or(12_288, |now| (now * 1.15) as u64);
     Some(
-        Fix::new("raise the share of RAM that Metal may wire, and leave 4 GB to macOS (resets at reboot)")
+        Fix::new("raise the share of RAM that Metal may wire, and leave 4 GB for macOS (resets at reboot)")
             .command(format!("sudo sysctl iogpu.wired_limit_mb={limit}")),
     )
 }
@@ -353,7 +353,7 @@ fn smaller_model(situation: &Situation<'_>, dialect: Dialect) -> Option<Fix> {
     let (size, name) = MODELS.iter().find(|(size, _)| *size <= room)?;
     Some(
         Fix::new(format!(
-            "run a model whose file is below {room} GB (`ollama list` shows the sizes): {needed} is {:.0} times the {available} that is available, which no other setting can make up for; this one takes {size} GB",
+            "run a model whose file is smaller than {room} GB (`ollama list` shows the sizes): {needed} is {:.0} times the {available} that is available, which no other setting can make up for; this one takes {size} GB",
             needed.share_of(available)
         ))
         .command(format!("ollama run {name}")),

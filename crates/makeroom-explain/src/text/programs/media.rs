@@ -35,7 +35,7 @@ fn sessions(situation: &Situation<'_>) -> Vec<Fix> {
             .command("nvidia-smi --query-gpu=driver_version --format=csv"),
     ];
     if situation.settings.mentions("nvenc") {
-        fixes.push(Fix::new("encode further streams on the CPU").command("ffmpeg … -c:v libx264"));
+        fixes.push(Fix::new("encode additional streams on the CPU").command("ffmpeg … -c:v libx264"));
     }
     fixes
 }
@@ -43,7 +43,7 @@ fn sessions(situation: &Situation<'_>) -> Vec<Fix> {
 const NVENC_LEVERS: &[Lever] = &[
     Lever::lower("use fewer surfaces{from}", "-surfaces {to}", &["-surfaces"], 8).at_least(4, 1),
     Lever::lower("decode with fewer extra frames{from}", "-extra_hw_frames {to}", &["-extra_hw_frames"], 2),
-    Lever::lower("look fewer frames ahead{from}", "-rc-lookahead {to} -bf 0", &["-rc-lookahead"], 0),
+    Lever::lower("shorten the lookahead{from frames}", "-rc-lookahead {to} -bf 0", &["-rc-lookahead"], 0),
     Lever::new("run fewer encodes at once", "nvidia-smi encodersessions"),
     Lever::new("scale on the GPU before encoding", "-vf scale_cuda=1920:-2")
         .unless_said(&["scale_cuda", "scale_npp"]),
@@ -87,7 +87,7 @@ const JOHN: Program = Program {
 
 const JOHN_LEVERS: &[Lever] = &[
     Lever::new(
-        "run fewer candidates at once: half the global work size",
+        "test fewer candidates at once: halve the global work size",
         "GWS=4096 LWS=64 john --format=…-opencl",
     )
     .unless_said(&["GWS="]),
@@ -124,7 +124,7 @@ fn ethash(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     let total =
         situation.facts.total.map_or_else(|| "this card's memory".to_owned(), |total| total.to_string());
     let smaller =
-        Fix::new(format!("mine a coin whose DAG or table fits in {total}: all of it must be on the card"))
+        Fix::new(format!("mine a coin whose DAG or table fits in {total}: all of it must be in GPU memory"))
             .command(coin(situation));
     match cause {
         Cause::RequestExceedsDevice
@@ -148,7 +148,7 @@ fn ethash(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 /// A coin for the card: by what the DAG of each had grown to.
 fn coin(situation: &Situation<'_>) -> &'static str {
     match situation.facts.total.map_or(0, |total| total.get() >> 30) {
-        1..=3 => "Vertcoin (Verthash: 1.2 GB; Ethash coins need 4 GB and more)",
+        1..=3 => "Vertcoin (Verthash: 1.2 GB; Ethash coins need 4 GB or more)",
         4 => "Vertcoin (Verthash: 1.2 GB) or Ubiq (Ubqhash: below 4 GB)",
         5..=6 => "Ethereum Classic (ETChash, half the DAG of Ethash) or Ergo (Autolykos 2)",
         _ => "Ethereum Classic (ETChash, half the DAG of Ethash), Ravencoin (KawPow) or Ergo (Autolykos 2)",
@@ -201,12 +201,15 @@ fn pages_for_all(situation: &Situation<'_>) -> Option<Fix> {
 }
 
 const ETHASH_LEVERS: &[Lever] = &[
-    Lever::new("lift AMD's cap on one buffer", "GPU_MAX_ALLOC_PERCENT=100 GPU_SINGLE_ALLOC_PERCENT=100")
-        .unless_said(&["GPU_MAX_ALLOC_PERCENT"])
-        .only(|situation| {
-            ["clCreateBuffer", "opencl", "amd", "cl-"].iter().any(|words| situation.settings.mentions(words))
-        })
-        .variable(),
+    Lever::new(
+        "lift AMD's cap on the size of one buffer",
+        "GPU_MAX_ALLOC_PERCENT=100 GPU_SINGLE_ALLOC_PERCENT=100",
+    )
+    .unless_said(&["GPU_MAX_ALLOC_PERCENT"])
+    .only(|situation| {
+        ["clCreateBuffer", "opencl", "amd", "cl-"].iter().any(|words| situation.settings.mentions(words))
+    })
+    .variable(),
     Lever::new("do not reserve room for the next epochs' DAG (PhoenixMiner, Claymore)", "-eres 0")
         .unless_said(&["-eres 0"])
         .only(|situation| {
@@ -222,7 +225,7 @@ const ETHASH_LEVERS: &[Lever] = &[
                 .any(|words| situation.settings.mentions(words))
         }),
     Lever::new(
-        "run the desktop on another card: on Windows it keeps 0.5 to 1 GB of this one",
+        "run the desktop on another card: on Windows, it uses 0.5 to 1 GB of this one's memory",
         "connect the monitor to the integrated GPU (BIOS: Primary Display = IGFX)",
     )
     .only(|situation| !is_linux(situation)),

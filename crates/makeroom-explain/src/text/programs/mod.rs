@@ -10,7 +10,7 @@
 //! Every step names a setting and the value to try, computed from the text where it has figures. No step repeats
 //! what [`super::settings::Settings`] shows to be set.
 //!
-//! To add a program: a `Program` in the file of its group, its place in that file's list, a test in that file.
+//! To add a program, add a `Program` to the file of its group and to that file's list, and a test in that file.
 
 mod apis;
 mod assistants;

@@ -47,7 +47,7 @@ const CAFFE2: Program = Program {
 
 const CAFFE2_LEVERS: &[Lever] = &[
     Lever::batch("lower the batch size{from}", "batch_size={to}", &["batch_size", "--batch_size"]),
-    Lever::new("allocate from CUB's pool, which frees between nets", "--caffe2_cuda_memory_pool=cub")
+    Lever::new("allocate from CUB's pool, which frees memory between nets", "--caffe2_cuda_memory_pool=cub")
         .unless_said(&["memory_pool=cub"]),
     Lever::new("use smaller cuDNN workspaces (default 64 MB)", "ws_nbytes_limit=16 * 1024 * 1024")
         .unless_said(&["ws_nbytes_limit"]),
@@ -114,9 +114,12 @@ fn is_language_model(situation: &Situation<'_>) -> bool {
 }
 
 const TINYGRAD_LEVERS: &[Lever] = &[
-    Lever::new("load the weights in 8-bit or 4-bit", "python examples/llama.py --quantize int8   (or nf4)")
-        .unless_said(&["--quantize"])
-        .only(is_language_model),
+    Lever::new(
+        "load the weights in 8-bit or 4-bit precision",
+        "python examples/llama.py --quantize int8   (or nf4)",
+    )
+    .unless_said(&["--quantize"])
+    .only(is_language_model),
     Lever::lower("lower the batch size{from}", "BS={to} python …", &["BS", "-bs"], 64)
         .only(|situation| !is_language_model(situation)),
     Lever::lower("evaluate in smaller batches{from}", "EVAL_BS={to} python …", &["EVAL_BS"], 0),
@@ -159,7 +162,7 @@ const NVPTX: Program = Program {
 
 const NVPTX_LEVERS: &[Lever] = &[
     Lever::new(
-        "reserve a smaller stack: it is taken for every thread that the GPU can hold (default 128 KiB)",
+        "reserve a smaller stack: each thread that the GPU can run at once gets one (default 128 KiB)",
         "nvptx-none-run -S 8192 …",
     )
     .only(|situation| situation.settings.mentions("nvptx-none-run")),

@@ -91,7 +91,7 @@ fn larger_frame_buffer(situation: &Situation<'_>) -> Option<Fix> {
     let larger = (total.get().div_ceil(1 << 30) * 4).next_power_of_two().max(4);
     (situation.environment.maker == Maker::Amd).then(|| {
         Fix::new(format!(
-            "enlarge the memory that the BIOS reserves for the integrated GPU, now {total} (UMA frame buffer size)"
+            "increase the memory that the BIOS reserves for the integrated GPU, now {total} (UMA frame buffer size)"
         ))
         .command(format!("UMA Frame Buffer Size = {larger}G"))
     })
@@ -232,7 +232,7 @@ const FLAX_LEVERS: &[Lever] = &[
         "model, params = FlaxAutoModelForCausalLM.from_pretrained(name, dtype=jax.numpy.bfloat16, _do_init=False)",
     )
     .unless_said(&["_do_init=False"]),
-    Lever::new("convert the weights to 16-bit precision: half their size", "params = model.to_bf16(params)")
+    Lever::new("convert the weights to 16-bit precision (half the size)", "params = model.to_bf16(params)")
         .unless_said(&["to_bf16", "to_fp16"]),
     Lever::new(
         "create the weights in RAM, and move them to the device once they are converted",
@@ -243,7 +243,7 @@ const FLAX_LEVERS: &[Lever] = &[
 
 const TRANSFORMERS_LEVERS: &[Lever] = &[
     Lever::new(
-        "load the weights in 4-bit, a quarter of the 16-bit size",
+        "load the weights in 4-bit precision (a quarter of the 16-bit size)",
         "from_pretrained(…, quantization_config=BitsAndBytesConfig(load_in_4bit=True))",
     )
     .unless_said(&["load_in_4bit", "gptq", "awq", "4bit"])
@@ -251,23 +251,23 @@ const TRANSFORMERS_LEVERS: &[Lever] = &[
     Lever::new("load the weights in 16-bit precision", "from_pretrained(…, torch_dtype=torch.bfloat16)")
         .unless_said(&["float16", "load_in_4bit", "load_in_8bit", "gptq", "awq", "4bit", ".half()"]),
     Lever::new(
-        "place layers that do not fit on other GPUs or the CPU",
+        "move the layers that do not fit to other GPUs or the CPU",
         "from_pretrained(…, device_map=\"auto\")",
     )
     .unless_said(&["device_map=\"auto\"", "device_map='auto'", "accelerate/hooks.py"]),
     Lever::lower(
-        "generate fewer tokens{from}: the KV cache grows with each",
+        "generate fewer tokens{from}: the KV cache grows with each token",
         "model.generate(…, max_new_tokens={to})",
         &["max_new_tokens", "max_length"],
         512,
     )
     .at_least(64, 64)
     .only(|situation| situation.settings.mentions("generat")),
-    Lever::lower("use fewer beams{from}: each has a KV cache", "num_beams={to}", &["num_beams"], 0),
+    Lever::lower("use fewer beams{from}: each has its own KV cache", "num_beams={to}", &["num_beams"], 0),
     Lever::batch("pass fewer inputs at a time{from}", "batch_size={to}", &["batch_size"])
         .only(|situation| situation.batch().is_some()),
     Lever::new(
-        "use attention that does not store the matrix",
+        "use an attention kernel that does not store the attention matrix",
         "from_pretrained(…, attn_implementation=\"sdpa\")",
     )
     .unless_said(&["flash_attention_2", "attn_implementation=\"sdpa\"", "sdpa_attention"]),

@@ -95,7 +95,7 @@ fn tensorrt(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
                 }
                 if !settings.is_on(&["--fp16", "fp16"]) {
                     fixes.push(
-                        Fix::new("build the engine in 16-bit precision, half the memory")
+                        Fix::new("build the engine in 16-bit precision (half the memory)")
                             .command("--fp16   (config.set_flag(trt.BuilderFlag.FP16))"),
                     );
                 }
@@ -181,7 +181,7 @@ fn onnx_runtime(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             let request = situation.facts.request.map_or(0, Bytes::get);
             let needed = now.map_or(8 << 30, |now| now + request.max(1 << 30));
             vec![
-                Fix::new("raise the arena's limit, or drop it")
+                Fix::new("raise or remove the arena's limit")
                     .command(format!("providers=[('CUDAExecutionProvider', {{'gpu_mem_limit': {needed}}})]")),
             ]
         }
@@ -247,7 +247,7 @@ fn arena(situation: &Situation<'_>) -> Vec<Fix> {
         Some(batch) if batch > 1 => fixes.push(
             Fix::new(format!("halve the batch from {batch}")).command(format!("batch_size={}", batch / 2)),
         ),
-        _ => fixes.push(Fix::new("convert the model to 16-bit precision, half the memory").command(
+        _ => fixes.push(Fix::new("convert the model to 16-bit precision (half the memory)").command(
             "onnx.save(onnxconverter_common.float16.convert_float_to_float16(onnx.load(path)), path16)",
         )),
     }
@@ -283,7 +283,7 @@ fn openvino(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     match cause {
         Cause::IntegerOrShapeBug => fixes.push(
             Fix::new(
-                "turn off prefix caching, whose block count wraps in long chats, and update OpenVINO GenAI",
+                "turn off prefix caching, whose block counter overflows in long chats, and update OpenVINO GenAI",
             )
             .command("scheduler_config.enable_prefix_caching = False"),
         ),
@@ -292,7 +292,7 @@ fn openvino(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
                 let context =
                     settings.number(&["-c", "--ctx-size"]).map_or(4096, |tokens| (tokens / 2.0) as u64);
                 fixes.push(
-                    Fix::new("shorten context and batch: each buffer shrinks with them")
+                    Fix::new("use a shorter context and a smaller batch: each buffer shrinks with them")
                         .command(format!("-c {context} -ub 128")),
                 );
             }
@@ -315,7 +315,7 @@ fn openvino(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             ));
             if !settings.mentions("int4") {
                 fixes.push(
-                    Fix::new("quantize the weights to 4 bits, a quarter of their size")
+                    Fix::new("quantize the weights to 4 bits (a quarter of the size)")
                         .command("optimum-cli export openvino --model MODEL --weight-format int4 OUT"),
                 );
             }
@@ -350,7 +350,7 @@ fn ctranslate2(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     let mut fixes = Vec::new();
     if !settings.value(&["compute_type"]).is_some_and(|value| value.contains("int8")) {
         fixes.push(
-            Fix::new("load the weights in 8-bit, half their size")
+            Fix::new("load the weights in 8-bit precision (half the size)")
                 .command(option("compute_type", "\"int8_float16\"")),
         );
     }

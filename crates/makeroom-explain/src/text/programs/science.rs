@@ -9,7 +9,7 @@ pub(super) const PROGRAMS: &[&Program] = &[&LAMMPS, &GROMACS, &OPENMM, &AMBER, &
 
 /// Ranks that share a GPU each hold their own buffers.
 const FEWER_RANKS: Lever = Lever::new(
-    "run one rank per GPU: ranks that share one each hold their own buffers",
+    "run one rank per GPU: ranks that share a GPU each hold their own buffers",
     "mpirun -np 1 …   (as many ranks as GPUs)",
 );
 
@@ -42,7 +42,7 @@ const LAMMPS_LEVERS: &[Lever] = &[
     )
     .unless_said(&["neigh no"])
     .only(|situation| !is_kokkos(situation)),
-    Lever::new("keep half neighbor lists", "lmp -k on g 1 -sf kk -pk kokkos neigh half newton on")
+    Lever::new("use half neighbor lists", "lmp -k on g 1 -sf kk -pk kokkos neigh half newton on")
         .unless_said(&["neigh half"])
         .only(is_kokkos),
     Lever::raise(
@@ -100,7 +100,7 @@ const OPENMM: Program = Program {
 
 const OPENMM_LEVERS: &[Lever] = &[
     Lever::new(
-        "compute in single precision, half the memory of double",
+        "compute in single precision (half the memory of double precision)",
         "properties = {'Precision': 'single'}",
     )
     .unless_said(&["Precision': 'single'", "Precision\": \"single\""]),
@@ -113,7 +113,7 @@ const OPENMM_LEVERS: &[Lever] = &[
         "delete each Context before creating the next: it holds its memory until it is deleted",
         "del simulation, simulation.context",
     ),
-    Lever::new("choose an empty GPU", "properties = {'DeviceIndex': '1'}").unless_said(&["DeviceIndex"]),
+    Lever::new("use an idle GPU", "properties = {'DeviceIndex': '1'}").unless_said(&["DeviceIndex"]),
     Lever::new("use a smaller water box", "modeller.addSolvent(forcefield, padding=1.0*nanometer)"),
 ];
 
@@ -131,9 +131,7 @@ const AMBER_LEVERS: &[Lever] = &[
         .unless_said(&["cut=8"]),
     Lever::new("use a smaller box or a truncated octahedron (tleap)", "solvateoct mol TIP3PBOX 10.0")
         .unless_said(&["solvateoct"]),
-    Lever::new("choose an empty GPU", "CUDA_VISIBLE_DEVICES=1")
-        .unless_said(&["CUDA_VISIBLE_DEVICES"])
-        .variable(),
+    Lever::new("use an idle GPU", "CUDA_VISIBLE_DEVICES=1").unless_said(&["CUDA_VISIBLE_DEVICES"]).variable(),
 ];
 
 const NAMD: Program = Program {
@@ -143,7 +141,7 @@ const NAMD: Program = Program {
     work: Work::Other,
     advise: |situation, cause| match cause {
         Cause::SharedMemoryOrKernelResource => vec![
-            Fix::new("split the box into more patches: too many atoms are in one").command("twoAwayX yes"),
+            Fix::new("split the box into more patches: one has too many atoms").command("twoAwayX yes"),
             Fix::new("shorten the pair list").command("pairlistdist 13.5"),
         ],
         _ => lever::steps(situation, cause, NAMD_LEVERS),
@@ -171,7 +169,7 @@ fn amrex(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         Cause::OtherProcesses | Cause::Preallocation | Cause::HiddenHolder => {
             let size = situation.facts.free.map_or(4_000_000_000, |free| free.scaled(0.8).get());
             vec![
-                Fix::new("reserve less at startup (by default three quarters of the GPU per rank)")
+                Fix::new("reserve less at startup (by default, three quarters of the GPU's memory per rank)")
                     .command(format!("amrex.the_arena_init_size={size}")),
                 Fix::new("run one rank per GPU").command("mpirun -np 1 …   (as many ranks as GPUs)"),
             ]
@@ -182,7 +180,7 @@ fn amrex(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 
 const AMREX_LEVERS: &[Lever] = &[
     Lever::new(
-        "reserve nothing at startup: ranks that share a GPU each reserve three quarters of it",
+        "reserve nothing at startup: ranks that share a GPU each reserve three quarters of its memory",
         "amrex.the_arena_init_size=0",
     )
     .unless_said(&["the_arena_init_size=0", "the_arena_init_size = 0"]),
@@ -215,7 +213,7 @@ const KOKKOS_LEVERS: &[Lever] = &[
     ),
     Lever::new("let views spill to the host", "Kokkos::View<double*, Kokkos::SharedSpace>")
         .unless_said(&["SharedSpace", "CudaUVM"]),
-    Lever::new("free views before the next phase allocates", "view = decltype(view)();"),
+    Lever::new("free views before the next phase allocates memory", "view = decltype(view)();"),
 ];
 
 #[cfg(test)]

@@ -40,11 +40,14 @@ const QUDA: Program = Program {
 };
 
 const QUDA_LEVERS: &[Lever] = &[
-    Lever::new("return freed fields to the driver instead of a pool", "QUDA_ENABLE_DEVICE_MEMORY_POOL=0")
-        .unless_said(&["DEVICE_MEMORY_POOL=0"])
-        .variable(),
+    Lever::new(
+        "return freed fields to the driver instead of keeping them in a pool",
+        "QUDA_ENABLE_DEVICE_MEMORY_POOL=0",
+    )
+    .unless_said(&["DEVICE_MEMORY_POOL=0"])
+    .variable(),
     Lever::new("split the lattice across twice as many GPUs", "--gridsize 1 1 1 2"),
-    Lever::new("store the gauge field with fewer numbers", "--recon 12 --recon-sloppy 8")
+    Lever::new("compress the gauge field: store fewer numbers per link", "--recon 12 --recon-sloppy 8")
         .unless_said(&["--recon "]),
 ];
 
@@ -135,7 +138,7 @@ const BOLTZ_LEVERS: &[Lever] = &[
         .unless_said(&["--low-memory"])
         .only(|situation| situation.settings.mentions("chai")),
     Lever::new(
-        "let segments of the allocator's cache grow",
+        "let the segments of PyTorch's cache grow",
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
     )
     .unless_said(&["expandable_segments:True"])
@@ -194,7 +197,7 @@ const SWITCH_LEVERS: &[Lever] = &[
     Lever::new("render at the console's resolution: Settings > Graphics", "Resolution Scale = Native (1x)"),
     Lever::new("filter textures less: Settings > Graphics", "Anisotropic Filtering = Auto"),
     Lever::new(
-        "recompress textures, where the emulator can: Settings > Graphics",
+        "recompress textures, if the emulator supports it: Settings > Graphics",
         "Texture Recompression = on",
     ),
 ];

@@ -22,7 +22,7 @@ const BUZZ_LEVERS: &[Lever] = &[
     )
     .unless_said(&["model: small"]),
     Lever::new("or transcribe on the CPU", "BUZZ_FORCE_CPU=true").unless_said(&["BUZZ_FORCE_CPU"]).variable(),
-    Lever::new("keep less of the model on the GPU: 8-bit weights", "BUZZ_REDUCE_GPU_MEMORY=true")
+    Lever::new("use 8-bit weights, which need less GPU memory", "BUZZ_REDUCE_GPU_MEMORY=true")
         .unless_said(&["BUZZ_REDUCE_GPU_MEMORY"])
         .variable(),
 ];
@@ -95,7 +95,7 @@ const WHISPER_X_LEVERS: &[Lever] = &[
         "--batch_size {to}",
         &["--batch_size", "batch_size"],
     ),
-    Lever::new("load the weights in 8-bit", "--compute_type int8")
+    Lever::new("load the weights in 8-bit precision", "--compute_type int8")
         .unless_said(&["compute_type int8", "compute_type=\"int8"]),
     Lever::new("use a smaller model", "--model small").unless_said(&["model small"]),
     Lever::new(
@@ -250,7 +250,7 @@ const RETURNN_LEVERS: &[Lever] = &[
     .at_least(1000, 1000),
     Lever::lower("limit the sequences in a batch{from}", "max_seqs = {to}", &["max_seqs"], 32),
     Lever::new("train in 16-bit precision", "torch_amp = \"bfloat16\"").unless_said(&["torch_amp"]),
-    Lever::new("leave memory to NCCL: release the cache every epoch", "reset_dev_memory_caches = True")
+    Lever::new("leave memory for NCCL: release the cache every epoch", "reset_dev_memory_caches = True")
         .unless_said(&["reset_dev_memory_caches"])
         .only(|situation| situation.settings.mentions("nccl")),
 ];

@@ -60,7 +60,7 @@ pub(super) fn tensorflow(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
                 .free
                 .zip(situation.facts.total)
                 .map_or(0.4, |(free, total)| free.share_of(total) * 0.9);
-            return Fix::new("cap the share of the GPU that each process takes")
+            return Fix::new("cap the share of GPU memory that each process uses")
                 .command(format!("config.gpu_options.per_process_gpu_memory_fraction = {share:.2}"));
         }
         Fix::new(format!("cap each process at {limit} MiB"))
@@ -71,7 +71,7 @@ pub(super) fn tensorflow(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             let compiled = (situation.facts.framework == "jax"
                 && !situation.settings.mentions("jit_compile=False"))
             .then(|| {
-                Fix::new("compile the step without XLA, which plans its memory as one piece")
+                Fix::new("compile the step without XLA, which plans its memory as one block")
                     .command("model.compile(…, jit_compile=False)")
             });
             compiled.into_iter().chain(growth).chain([cap()]).chain(beside_torch(situation)).collect()
@@ -262,7 +262,7 @@ fn host(situation: &Situation<'_>) -> Vec<Fix> {
         fixes.push(Fix::new("let the container lock memory").command("docker run --ulimit memlock=-1 …"));
     }
     fixes.push(
-        Fix::new("keep fewer examples in memory: a smaller shuffle buffer, one batch ahead")
+        Fix::new("keep fewer examples in memory: use a smaller shuffle buffer, and prefetch only one batch")
             .command("dataset.shuffle(1000).batch(batch_size).prefetch(1)"),
     );
     if !is_pinned || environment.system != System::Linux {
@@ -292,7 +292,7 @@ const TENSORFLOW_LEVERS: &[Lever] = &[
         "tf.nn.sampled_softmax_loss(weights, biases, labels, inputs, num_sampled=1024, num_classes=classes)",
     )
     .only(has_large_vocabulary),
-    Lever::new("compile the step without XLA, which plans its memory as one piece", "model.compile(…, jit_compile=False)")
+    Lever::new("compile the step without XLA, which plans its memory as one block", "model.compile(…, jit_compile=False)")
         .unless_said(&["jit_compile=False"])
         .only(|situation| situation.facts.framework == "jax"),
     Lever::batch(

@@ -79,7 +79,7 @@ const MINDSPORE: Program = Program {
             vec![Fix::new("raise the limit").command("mindspore.set_context(max_device_memory=\"30GB\")")]
         }
         Cause::OtherProcesses | Cause::HiddenHolder | Cause::Preallocation => vec![
-            Fix::new("take only the part of the device that is free")
+            Fix::new("limit MindSpore to the memory that is free")
                 .command("mindspore.set_context(max_device_memory=\"4GB\")"),
         ],
         _ => lever::steps(situation, cause, MINDSPORE_LEVERS),
@@ -132,9 +132,12 @@ const JITTOR: Program = Program {
                 let device = jittor_limit(situation);
                 fixes.insert(
                     0,
-                    Fix::new("let Jittor swap to the CPU and disk beyond three quarters of the GPU").command(
-                        format!("JT_SAVE_MEM=1 cpu_mem_limit=16000000000 device_mem_limit={device} python …"),
-                    ),
+                    Fix::new(
+                        "let Jittor swap to RAM and disk once it uses three quarters of the GPU's memory",
+                    )
+                    .command(format!(
+                        "JT_SAVE_MEM=1 cpu_mem_limit=16000000000 device_mem_limit={device} python …"
+                    )),
                 );
             }
             fixes
@@ -184,7 +187,7 @@ const CANDLE_LEVERS: &[Lever] = &[
     Lever::new("generate a smaller image", "--height 512 --width 512")
         .only(|situation| situation.settings.mentions("diffusion")),
     Lever::lower(
-        "generate fewer tokens{from}: the KV cache grows with each",
+        "generate fewer tokens{from}: the KV cache grows with each token",
         "--sample-len {to}",
         &["--sample-len"],
         256,
@@ -242,7 +245,7 @@ const MLX: Program = Program {
 
 const MLX_LEVERS: &[Lever] = &[
     Lever::new(
-        "let the GPU wire more of the machine's memory (24 GB of 32, say)",
+        "let the GPU wire more of the machine's memory (for example, 24 of 32 GB)",
         "sudo sysctl iogpu.wired_limit_mb=$(( $(sysctl -n hw.memsize) / 1048576 * 3 / 4 ))",
     )
     .unless_said(&["iogpu.wired_limit_mb="]),

@@ -69,7 +69,7 @@ const CHECKPOINTING: Lever = Lever::switch(
 );
 
 const QLORA: Lever = Lever::new(
-    "train a LoRA on 4-bit weights, a quarter of the 16-bit size",
+    "train a LoRA on 4-bit weights (a quarter of the 16-bit size)",
     "BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16) with LoraConfig(r=16)",
 )
 .unless_said(&["load_in_4bit", "qlora", "4bit"]);
@@ -130,7 +130,7 @@ const EVALUATION_LEVERS: &[Lever] = &[
         1,
     ),
     Lever::switch(
-        "move predictions to the CPU as they come: by default all stay on the GPU",
+        "move predictions to the CPU as they are computed: by default, all of them stay on the GPU",
         "eval_accumulation_steps=8",
         &["--eval_accumulation_steps", "eval_accumulation_steps"],
     )
@@ -163,12 +163,15 @@ const UNSLOTH_LEVERS: &[Lever] = &[
     ),
     Lever::new("let Unsloth offload activations", "use_gradient_checkpointing=\"unsloth\"")
         .unless_said(&["checkpointing=\"unsloth\"", "checkpointing = \"unsloth\""]),
-    Lever::new("load the weights in 4-bit", "FastLanguageModel.from_pretrained(…, load_in_4bit=True)")
-        .unless_said(&["load_in_4bit=True", "load_in_4bit = True", "bnb-4bit"]),
+    Lever::new(
+        "load the weights in 4-bit precision",
+        "FastLanguageModel.from_pretrained(…, load_in_4bit=True)",
+    )
+    .unless_said(&["load_in_4bit=True", "load_in_4bit = True", "bnb-4bit"]),
     Lever::lower("shorten the sequences{from tokens}", "max_seq_length={to}", &["max_seq_length"], 1024)
         .at_least(256, 128),
     Lever::new("use an 8-bit optimizer", "optim=\"adamw_8bit\"").unless_said(&["8bit\""]),
-    Lever::new("give vLLM less of the GPU", "gpu_memory_utilization=0.4").only(|situation| {
+    Lever::new("give vLLM less GPU memory", "gpu_memory_utilization=0.4").only(|situation| {
         situation.settings.is_on(&["fast_inference"])
             && situation.settings.number(&["gpu_memory_utilization"]).is_none_or(|share| share > 0.4)
     }),
@@ -224,7 +227,7 @@ const LLAMA_FACTORY: Program = Program {
 };
 
 const LLAMA_FACTORY_CHAT: &[Lever] = &[
-    Lever::new("load the weights in 4-bit, a quarter of the 16-bit size", "--quantization_bit 4")
+    Lever::new("load the weights in 4-bit precision (a quarter of the 16-bit size)", "--quantization_bit 4")
         .unless_said(&["quantization_bit", "gptq", "awq"]),
     Lever::lower("shorten the context{from tokens}", "--vllm_maxlen {to}", &["vllm_maxlen"], 2048)
         .at_least(512, 256)
@@ -243,7 +246,7 @@ const MS_SWIFT: Program = Program {
 
 const MS_SWIFT_LEVERS: &[Lever] = &[
     Lever::new(
-        "leave more of the GPU to training: a smaller share for the rollout engine, asleep between rollouts",
+        "leave more GPU memory for training: give the rollout engine a smaller share, and let it sleep between rollouts",
         "--vllm_gpu_memory_utilization 0.4 --sleep_level 1 --offload_model true --offload_optimizer true",
     )
     .unless_said(&["sleep_level 1", "vllm_mode server"])
@@ -291,7 +294,7 @@ const TRL_LEVERS: &[Lever] = &[
         &["per_device_train_batch_size"],
     ),
     Lever::new(
-        "leave more of the GPU to training: the share of vLLM (default 0.3), asleep between rollouts",
+        "leave more GPU memory for training: lower vLLM's share (default 0.3), and let it sleep between rollouts",
         "GRPOConfig(…, vllm_gpu_memory_utilization=0.2, vllm_enable_sleep_mode=True)",
     )
     .unless_said(&["vllm_enable_sleep_mode=True"])
@@ -308,7 +311,7 @@ const LM_EVAL: Program = Program {
 };
 
 const LM_EVAL_LEVERS: &[Lever] = &[
-    Lever::new("let it find the largest batch that fits", "--batch_size auto")
+    Lever::new("let the program find the largest batch that fits", "--batch_size auto")
         .unless_said(&["batch_size auto"]),
     Lever::batch("lower the batch size{from}", "--batch_size {to}", &["--batch_size", "batch_size"])
         .only(|situation| situation.settings.mentions("batch_size auto") || situation.batch().is_some()),
@@ -316,7 +319,7 @@ const LM_EVAL_LEVERS: &[Lever] = &[
         .at_least(512, 256),
     Lever::new("split the model across the GPUs", "--model_args …,parallelize=True")
         .unless_said(&["parallelize=True"]),
-    Lever::new("load the weights in 4-bit", "--model_args …,load_in_4bit=True")
+    Lever::new("load the weights in 4-bit precision", "--model_args …,load_in_4bit=True")
         .unless_said(&["load_in_4bit"]),
 ];
 
@@ -340,7 +343,7 @@ const LLAMA_FACTORY_LEVERS: &[Lever] = &[
         "deepspeed: examples/deepspeed/ds_z3_offload_config.json",
     )
     .unless_said(&["ds_z3", "zero3", "stage\": 3"]),
-    Lever::new("use an attention kernel that does not store the matrix", "flash_attn: fa2")
+    Lever::new("use an attention kernel that does not store the attention matrix", "flash_attn: fa2")
         .unless_said(&["flash_attn: fa2", "flash_attn fa2"]),
 ];
 

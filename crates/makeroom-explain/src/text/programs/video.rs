@@ -66,9 +66,9 @@ const WAN_GP: Program = Program {
 
 fn wan_gp_host() -> Vec<Fix> {
     vec![
-        Fix::new("pin less RAM: a smaller share for reserved memory")
+        Fix::new("pin less RAM: lower the share of reserved memory")
             .command("python wgp.py --perc-reserved-mem-max 0.3"),
-        Fix::new("choose the profile for little RAM and little VRAM").command("python wgp.py --profile 5"),
+        Fix::new("choose the profile for low RAM and low VRAM").command("python wgp.py --profile 5"),
         Fix::new("use the 8-bit text encoder (Configuration > Models)")
             .command("text encoder = int8 quantized"),
     ]
@@ -129,7 +129,7 @@ const LTX_LEVERS: &[Lever] = &[
         65,
     )
     .at_least(65, 1),
-    Lever::side("use a smaller frame (a multiple of 32)", "--height {to}", &["--height"], 480, (256, 32)),
+    Lever::side("use smaller frames (multiples of 32)", "--height {to}", &["--height"], 480, (256, 32)),
     Lever::new("use the distilled 8-bit model", "--pipeline_config configs/ltxv-2b-0.9.8-distilled-fp8.yaml")
         .unless_said(&["fp8"]),
 ];

@@ -81,7 +81,7 @@ const STARDIST: Program = Program {
 const STARDIST_LEVERS: &[Lever] = &[
     Lever::new("predict in tiles", "model.predict_instances(image, n_tiles=(4, 4))")
         .unless_said(&["n_tiles"]),
-    Lever::new("leave part of the GPU to other libraries", "limit_gpu_memory(0.8)")
+    Lever::new("leave part of the GPU's memory for other libraries", "limit_gpu_memory(0.8)")
         .unless_said(&["limit_gpu_memory"]),
 ];
 
@@ -180,7 +180,7 @@ const NERF_LEVERS: &[Lever] = &[
     )
     .at_least(128, 128),
     Lever::switch(
-        "take rays from one image at a time: the rays of all images are on the GPU",
+        "sample rays from one image at a time: by default, the rays of all images are on the GPU",
         "--no_batching",
         &["--no_batching", "no_batching"],
     ),

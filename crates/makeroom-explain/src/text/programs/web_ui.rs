@@ -40,7 +40,7 @@ const AUTOMATIC1111_LEVERS: &[Lever] = &[
     )
     .variable(),
     Lever::switch(
-        "--medvram is on: move the model to the GPU piece by piece, slowly",
+        "--medvram is already on: move the model to the GPU piece by piece (much slower)",
         "COMMANDLINE_ARGS=--lowvram",
         &["--lowvram"],
     )
@@ -61,7 +61,7 @@ const AUTOMATIC1111_LEVERS: &[Lever] = &[
     .only(is_directml)
     .variable(),
     Lever::new(
-        "lower the hires fix: the second pass needs memory for the upscaled image",
+        "lower the scale of the hires fix: the second pass needs memory for the upscaled image",
         "Upscale by = 1.5",
     )
     .only(|situation| {
@@ -101,7 +101,7 @@ const FORGE: Program = Program {
 
 const FORGE_LEVERS: &[Lever] = &[
     Lever::new(
-        "lower the GPU Weights slider at the top of the page: the rest stays for computation",
+        "lower the GPU Weights slider at the top of the page: the rest of the memory is for computation",
         "GPU Weights (MB) = half of the GPU's memory",
     ),
     Lever::switch(
@@ -115,7 +115,7 @@ const FORGE_LEVERS: &[Lever] = &[
         &["--always-low-vram", "--always-no-vram"],
     ),
     Lever::switch(
-        "--always-low-vram is on: keep no weights on the GPU",
+        "--always-low-vram is already on: keep no weights on the GPU",
         "--always-no-vram",
         &["--always-no-vram"],
     )
@@ -126,7 +126,7 @@ const FORGE_LEVERS: &[Lever] = &[
     )
     .unless_said(&["never oom"]),
     Lever::new(
-        "lower the hires fix: the second pass needs memory for the upscaled image",
+        "lower the scale of the hires fix: the second pass needs memory for the upscaled image",
         "Upscale by = 1.5",
     )
     .only(|situation| {
@@ -157,7 +157,7 @@ const SD_NEXT_LEVERS: &[Lever] = &[
         &["--medvram", "--lowvram"],
     ),
     Lever::switch(
-        "--medvram is on: move the model layer by layer, slowly",
+        "--medvram is already on: move the model layer by layer (much slower)",
         "./webui.sh --lowvram",
         &["--lowvram"],
     )
@@ -182,7 +182,7 @@ const FOOOCUS_LEVERS: &[Lever] = &[
         &["--always-low-vram", "--always-no-vram"],
     ),
     Lever::switch(
-        "--always-low-vram is on: keep no weights on the GPU",
+        "--always-low-vram is already on: keep no weights on the GPU",
         "python entry_with_update.py --always-no-vram",
         &["--always-no-vram"],
     )
@@ -193,7 +193,7 @@ const FOOOCUS_LEVERS: &[Lever] = &[
         &["--always-offload-from-vram"],
     ),
     Lever::switch(
-        "load the diffusion model in 8-bit",
+        "load the diffusion model in 8-bit precision",
         "--unet-in-fp8-e4m3fn",
         &["--unet-in-fp8-e4m3fn", "--unet-in-fp8-e5m2"],
     ),

@@ -111,7 +111,7 @@ fn notes(collected: &Collected, process: &makeroom_core::ProcessRecord) -> Vec<S
     }
     if !process.unread.is_zero() {
         notes.push(format!(
-            "the last {} of the file are incomplete and were not read: the program was killed, or the disk was full",
+            "the file ends with {} of incomplete data, which was not read: the program was killed, or the disk was full",
             process.unread
         ));
     }

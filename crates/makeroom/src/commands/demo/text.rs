@@ -47,13 +47,13 @@ pub(crate) fn all(shown: &[Shown], machine: &Machine, kept: Option<&Path>) -> St
     }
     let count = shown.iter().filter(|shown| shown.recorded.is_ok()).count();
     let _ = writeln!(text, "\n  Ran, recorded and explained {count} programs.");
-    let _ = writeln!(text, "  One of them in full: {}", command("makeroom demo fragmentation"));
+    let _ = writeln!(text, "  To see one in full: {}", command("makeroom demo fragmentation"));
     match kept {
         Some(folder) => {
             let _ = writeln!(text, "  Recordings: {}", folder.display());
         }
         None => {
-            let _ = writeln!(text, "  Your own program: {}", command("makeroom run -- ./program"));
+            let _ = writeln!(text, "  To run your own program: {}", command("makeroom run -- ./program"));
         }
     }
     text.push('\n');

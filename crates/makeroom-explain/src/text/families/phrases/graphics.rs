@@ -19,7 +19,7 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .certain(
         ArtificialLimit,
-        "The driver allows {limit} in one allocation and {request} was requested; the size of the GPU's memory does not matter.",
+        "The driver allows {limit} in one allocation, but {request} was requested; the size of the GPU's memory does not matter.",
     ),
     Phrase::device(
         "opencl",
@@ -149,7 +149,7 @@ pub(super) const ROWS: &[Phrase] = &[
     )
         .leads(
             OtherProcesses,
-            "The driver had no memory for a context. This process holds nothing yet, so other processes hold the GPU.",
+            "The driver had no memory for a context. This process holds nothing yet, so other processes hold the GPU's memory.",
         ),
     Phrase::device(
         "blender",

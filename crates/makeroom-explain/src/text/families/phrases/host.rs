@@ -9,7 +9,7 @@ use crate::Certainty;
 const COMMIT: &str =
     "Windows could not commit the memory: RAM and page file together are too small. The GPU is not involved.";
 /// The process was killed from outside.
-const KILLED: &str = "The process was killed from outside (SIGKILL), which the Linux kernel does when the machine runs out of memory; the log does not show who did it.";
+const KILLED: &str = "The process was killed from outside (SIGKILL), which the Linux kernel does when the machine runs out of memory; the log does not show what killed it.";
 const SHARED: &str = "Shared memory (/dev/shm) is full; it is part of the machine's memory.";
 const WORKER: &str =
     "A data-loader worker was killed, which the Linux kernel does when the machine runs out of memory.";
@@ -26,7 +26,7 @@ pub(super) const ROWS: &[Phrase] = &[
     .states(
         Undetermined,
         Certainty::Undetermined,
-        "A worker died and its supervisor does not know why: the Linux OOM killer is one of the reasons that it lists. The kernel's log (dmesg) shows whether it was that one.",
+        "A worker died for an unknown reason; its supervisor lists the Linux OOM killer as one possibility. The kernel log (dmesg) shows whether the OOM killer ran.",
     ),
     Phrase::host(
         "host",
@@ -82,7 +82,7 @@ pub(super) const ROWS: &[Phrase] = &[
     // OpenDroneMap says so for every stage that dies as it does without memory.
     Phrase::host("host", &["You ran out of memory!"], r"You ran out of memory!")
         .near(r"opendm|WebODM|Info for Geeks|OpenDroneMap")
-        .leads(HostMemory, "OpenDroneMap reports that a stage ran out of memory, which it concludes from the way that the stage died."),
+        .leads(HostMemory, "OpenDroneMap reports that a stage ran out of memory; it infers this from how the stage died."),
     Phrase::host("lightgbm", &["bad allocation"], r"\[LightGBM\] \[(?:Warning|Fatal)\] bad allocation")
         .likely(HostMemory, "LightGBM could not allocate host memory for its data or histograms. The GPU is not involved."),
     Phrase::host(
@@ -136,7 +136,7 @@ pub(super) const ROWS: &[Phrase] = &[
         .certain(HostMemory, "The program could not lock its memory (ulimit -l) and continued without locking it."),
     Phrase::host("host", &["memory limit at some point"], r"memory limit at some point")
         .warning()
-        .certain(HostMemory, "The Slurm job hit its host memory limit (--mem), page cache included."),
+        .certain(HostMemory, "The Slurm job hit its host memory limit (--mem), which includes the page cache."),
     // Schedulers and container runtimes name the limit.
     Phrase::host("host", &["OOMKilled"], r"\b(?-i:OOMKilled)\b")
         .unless(r"OOMKilled\W{1,4}false")
@@ -301,7 +301,7 @@ pub(super) const ROWS: &[Phrase] = &[
         .not_near(r"EncodeSessionEx|h264_nvenc|hevc_nvenc|av1_nvenc")
         .leads(
             HostMemory,
-            "The operating system reports host memory in these words; some drivers use them too.",
+            "This is the operating system's message for host memory; some drivers use it too.",
         ),
     Phrase::host(
         "host",
@@ -479,7 +479,7 @@ pub(super) const ROWS: &[Phrase] = &[
     Phrase::either("host", &["bad_alloc", "bad allocation"], r#"(?:bad_alloc|bad allocation)['"]?\W*$"#)
         .unless(GPU_WORDS)
         .not_near(r"thrust::|rmm::|cudaErrorMemoryAllocation|rmm/|get_temporary_buffer")
-        .leads(HostMemory, "C++ reports host memory with std::bad_alloc; some GPU libraries throw it too."),
+        .leads(HostMemory, "C++ throws std::bad_alloc when host memory runs out; some GPU libraries throw it too."),
     // A title or a sentence, in a text that is about memory.
     Phrase::host("host", &["killed"], r"\bkilled (?:after|during|while|at|when|in the middle|right|halfway|around|on) \w")
         .unless(r"time ?limit|timeout|wall ?time|SIGTERM|by (?:me\b|(?:the |a )?user|hand)|manually|Ctrl|cuda|vram")

@@ -9,8 +9,8 @@ use crate::Cause::{
 use crate::Certainty;
 
 const PINNED: &str = "The call that failed allocates pinned host memory. The GPU's memory is not involved.";
-const NO_CONTEXT: &str = "The driver had no memory for a context. This process holds nothing yet, so other processes hold the GPU.";
-const ONE_BUFFER: &str = "OpenCL could not allocate a buffer. One buffer may take only a part of the GPU's memory, often a quarter.";
+const NO_CONTEXT: &str = "The driver had no memory for a context. This process holds nothing yet, so other processes hold the GPU's memory.";
+const ONE_BUFFER: &str = "OpenCL could not allocate a buffer. One buffer is limited to a part of the GPU's memory, often a quarter.";
 /// A definite reason near NCCL's error.
 const NAMED_BY_NCCL: &str = r"Cuda failure|Last error:\s*\S|illegal|kernel image|assert|invalid (?:device|argument|usage)|unspecified|Xid|timed? ?out|peer access|insufficient|driver version|out of memory|compute capability|not compatible|system error";
 const OFF_HEAP: &str = "Host memory outside the Java heap ran out, or JavaCPP's limit for it (-Dorg.bytedeco.javacpp.maxbytes) is reached. The GPU is not involved.";
@@ -130,7 +130,7 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .near(r"\bOOM\b|out of memory")
     .unless(r"by default|\?\s*$")
-    .likely(Preallocation, "JAX reserves most of the GPU when it starts, also where another framework only imports it."),
+    .likely(Preallocation, "JAX reserves most of the GPU's memory when it starts, even if another framework only imports it."),
     // FlashInfer cuts its buffers out of a workspace of fixed size.
     Phrase::device(
         "sglang",
@@ -181,7 +181,7 @@ pub(super) const ROWS: &[Phrase] = &[
         .figures_near(r"Memory required for data: (?P<needed>\d+)")
         .possible(
             LiveDataFillsDevice,
-            "Caffe reports that the network's data needs {needed}; weights, gradients and workspaces need additional memory.",
+            "Caffe reports that the network's data needs {needed}; weights, gradients and workspaces need memory in addition.",
         ),
     // dlib: the call says which kind of memory it was.
     Phrase::host(
@@ -256,7 +256,7 @@ pub(super) const ROWS: &[Phrase] = &[
         .states(
             Undetermined,
             Certainty::Undetermined,
-            "NCCL hides the CUDA error that it received: too little memory for its buffers is a common one, a failed kernel or a driver fault are others. NCCL_DEBUG=INFO prints it.",
+            "NCCL hides the CUDA error that it received: a lack of memory for its buffers is common; a failed kernel and a driver fault are other possibilities. NCCL_DEBUG=INFO prints the error.",
         ),
     // Thrust and CUB: the runtime's word for the error says that it was the GPU's memory.
     Phrase::device(

@@ -187,7 +187,7 @@ impl Phrase {
         };
         let is_absurd = facts.request.is_some_and(|request| request >= ABSURD);
         if let Some(request) = facts.request.filter(|_| is_absurd && self.resource == Resource::Host) {
-            let summary = format!("{request} was requested: a size wrapped around or a shape is wrong.");
+            let summary = format!("{request} was requested: a size overflowed or a shape is wrong.");
             facts.state(Cause::IntegerOrShapeBug, Certainty::Certain, summary);
         } else if let Some(stated) = self.stated
             && let Some(summary) = figures.fill(stated.summary)

@@ -40,7 +40,7 @@ pub(super) const ROWS: &[Phrase] = &[
     )
         .leads(
             OtherProcesses,
-            "The driver had no memory for a context. This process holds nothing yet, so other processes hold the GPU.",
+            "The driver had no memory for a context. This process holds nothing yet, so other processes hold the GPU's memory.",
         ),
     Phrase::device(
         "openmm",
@@ -65,7 +65,7 @@ pub(super) const ROWS: &[Phrase] = &[
     .spanning_lines()
     .leads(
         LiveDataFillsDevice,
-        "RELION's GPU pool is full: {request} was requested with {cached} free, {largest} of it in one piece.",
+        "RELION's GPU pool is full: {request} was requested with {cached} free; the largest free block is {largest}.",
     ),
     Phrase::device(
         "relion",
@@ -85,14 +85,14 @@ pub(super) const ROWS: &[Phrase] = &[
     )
         .leads(
             Preallocation,
-            "AMReX reserves most of the GPU for its arena when it starts (amrex.the_arena_init_size), and that memory was not free.",
+            "AMReX reserves most of the GPU's memory for its arena when it starts (amrex.the_arena_init_size), and that memory was not free.",
         ),
     Phrase::device(
         "parsec",
         &["bytes of memory on the GPU device failed"],
         r"Allocating (?P<request>\d+) bytes of memory on the GPU device failed",
     )
-        .leads(Preallocation, "PaRSEC reserves most of the GPU when it starts, and {request} was not free."),
+        .leads(Preallocation, "PaRSEC reserves most of the GPU's memory when it starts, and {request} was not free."),
     Phrase::device(
         "jittor",
         &["B Used:"],
@@ -150,7 +150,7 @@ pub(super) const ROWS: &[Phrase] = &[
         r"does not have enough memory\W+Allocating another (?P<request>\d+) (?P<request_unit>MB) would use a total of \d+ MB / (?P<total>\d+) (?P<total_unit>MB)",
     )
     .spanning_lines()
-    .leads(LiveDataFillsDevice, "The grid needs {request} more, and the GPU has {total}."),
+    .leads(LiveDataFillsDevice, "The grid needs {request} more; the GPU has {total}."),
     Phrase::device(
         "",
         &[" but only ", "but you have", ", but "],
@@ -177,7 +177,7 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .leads(
         ArtificialLimit,
-        "Triton's pool of CUDA memory is full; its size is --cuda-memory-pool-byte-size, 64 MiB by default, not the GPU's memory.",
+        "Triton's pool of CUDA memory is full. --cuda-memory-pool-byte-size sets its size (64 MiB by default); the GPU's memory is not the limit.",
     ),
     Phrase::device(
         "ascend",
@@ -192,12 +192,12 @@ pub(super) const ROWS: &[Phrase] = &[
     Phrase::device("pytorch", &["more than 1EB memory"], r"Tried to allocate more than 1EB memory")
         .certain(
             IntegerOrShapeBug,
-            "More than 2⁶⁰ bytes were requested. No GPU has that: a size wrapped around or a shape is wrong.",
+            "More than 2⁶⁰ bytes were requested. No GPU has that much: a size overflowed or a shape is wrong.",
         ),
     Phrase::device("pytorch", &["Invalid buffer size of"], r"Invalid buffer size of -\d+")
         .certain(
             IntegerOrShapeBug,
-            "A negative size was requested: a size wrapped around or a shape is wrong.",
+            "A negative size was requested: a size overflowed or a shape is wrong.",
         ),
 ];
 
@@ -287,7 +287,7 @@ mod tests {
             (facts.framework, facts.request, facts.cached),
             ("relion", Some(Bytes::mib(8)), Some(Bytes::mib(4)))
         );
-        assert!(facts.statements[0].summary.contains("2.00 MiB of it in one piece"));
+        assert!(facts.statements[0].summary.contains("the largest free block is 2.00 MiB"));
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(super) const ROWS: &[Phrase] = &[
     .unless(r"(?i)RMM failure|\bcuda|\bgpu\b|\bdevice memory\b|\brmm\b|\bcudf\b")
     .certain(
         HostMemory,
-        "The heap of the language runtime is full: host memory, often under a limit of its own (-Xmx, --max-old-space-size).",
+        "The language runtime's heap is full: it is host memory, often with its own limit (-Xmx, --max-old-space-size).",
     ),
     Phrase::host(
         "host",

@@ -142,7 +142,7 @@ fn state_regions(passage: &Passage<'_>, facts: &mut Facts) {
     if pool < request && pool < SMALLEST_CARD {
         facts.lead(
             Cause::Preallocation,
-            format!("TensorFlow's whole pool is {pool}, less than the {request} requested: the card was already taken when it started, often by another TensorFlow process that preallocated it."),
+            format!("TensorFlow's whole pool is {pool}, less than the {request} requested: the GPU's memory was already taken when it started, often by another TensorFlow process that preallocated it."),
         );
     }
 }
@@ -260,7 +260,9 @@ impl Dump {
             facts.state(
                 Cause::RequestExceedsDevice,
                 Certainty::Likely,
-                format!("{request} was requested in one piece; the framework's whole pool has {limit}."),
+                format!(
+                    "A single allocation of {request} was requested; the framework's whole pool has {limit}."
+                ),
             );
         } else if is_full {
             facts.state(
@@ -283,7 +285,9 @@ fn state_empty(facts: &mut Facts) {
     facts.state(
         Cause::OtherProcesses,
         certainty,
-        format!("{asked} failed while the framework's pool was empty: other processes hold the GPU."),
+        format!(
+            "{asked} failed while the framework's pool was empty: other processes hold the GPU's memory."
+        ),
     );
 }
 
@@ -300,7 +304,7 @@ fn state_map(map: &str, facts: &mut Facts) {
         facts.state(
             Cause::RequestExceedsDevice,
             Certainty::Likely,
-            format!("{request} was requested in one piece; the allocator's map shows {longest_free} % of its pool free in one piece, which was not enough."),
+            format!("A single allocation of {request} was requested; the allocator's map shows {longest_free} % of its pool free in one block, which was not enough."),
         );
     }
 }

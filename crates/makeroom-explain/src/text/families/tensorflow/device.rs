@@ -77,7 +77,7 @@ fn read_context(passage: &Passage<'_>, total: Option<u64>) -> Facts {
     facts.state(
         Cause::OtherProcesses,
         Certainty::Likely,
-        "The driver had no memory for a context. This process holds nothing yet, so other processes hold the GPU.",
+        "The driver had no memory for a context. This process holds nothing yet, so other processes hold the GPU's memory.",
     );
     facts
 }
@@ -118,14 +118,14 @@ impl Attempts {
             (
                 Certainty::Likely,
                 format!(
-                    "The framework tried to preallocate {first}, failed, and retried with nine tenths of it: another process already holds part of the GPU."
+                    "The framework tried to preallocate {first}, failed, and retried with nine tenths of it: another process already holds part of the GPU's memory."
                 ),
             )
         } else if self.is_several_processes {
             (
                 Certainty::Likely,
                 format!(
-                    "Several processes preallocate the GPU at the same time, this one {first}: each takes nearly all of it."
+                    "Several processes preallocate GPU memory at the same time, this one {first}: each takes nearly all of it."
                 ),
             )
         } else if is_share(start.free, POOL_OF_FREE) || is_share(start.total, POOL_OF_TOTAL) {
@@ -139,7 +139,7 @@ impl Attempts {
             (
                 Certainty::Possible,
                 format!(
-                    "{first} for the framework's pool failed; by default it preallocates nearly the whole GPU."
+                    "{first} for the framework's pool failed; by default, it preallocates nearly all of the GPU's memory."
                 ),
             )
         };

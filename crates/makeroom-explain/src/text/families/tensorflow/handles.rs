@@ -69,7 +69,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         }
         _ => (
             Certainty::Possible,
-            "A CUDA library could not start. It allocates outside the framework's pool, and the pool takes nearly the whole GPU at startup.".to_owned(),
+            "A CUDA library could not start. It allocates outside the framework's pool, and the pool reserves nearly all GPU memory at startup.".to_owned(),
         ),
     };
     // The pool itself ran short before: then the library's failure has that reason, and its size is not the question.

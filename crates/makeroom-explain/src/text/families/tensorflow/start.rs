@@ -70,7 +70,7 @@ impl Start {
             facts.state(
                 Cause::ArtificialLimit,
                 Certainty::Likely,
-                format!("TensorFlow was allowed {share} although {free} was free when it started."),
+                format!("TensorFlow was allowed only {share}, although {free} was free when it started."),
             );
         }
     }

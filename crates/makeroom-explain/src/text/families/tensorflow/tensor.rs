@@ -73,7 +73,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::IntegerOrShapeBug,
             Certainty::Certain,
-            format!("The shape [{shape}] has a negative dimension: a size wrapped around."),
+            format!("The shape [{shape}] has a negative dimension: a size overflowed."),
         );
     } else if is_host(allocator) || place.contains("CPU:") {
         facts.resource = Resource::Host;
@@ -103,7 +103,7 @@ fn lead_by_fraction(passage: &Passage<'_>, facts: &mut Facts) {
         let percent = (fraction * 100.0).round();
         facts.lead(
             Cause::ArtificialLimit,
-            format!("The log limits TensorFlow to {percent} % of the GPU (gpu_memory_fraction)."),
+            format!("The log limits TensorFlow to {percent} % of the GPU's memory (gpu_memory_fraction)."),
         );
     }
 }

@@ -177,7 +177,9 @@ pub(super) fn state_budget(passage: &Passage<'_>, facts: &mut Facts) {
     facts.state(
         Cause::RequestExceedsDevice,
         certainty,
-        format!("The compiled program needs {request} in one piece; XLA has {budget} for it on this device."),
+        format!(
+            "The compiled program needs a single block of {request}; XLA has {budget} for it on this device."
+        ),
     );
 }
 

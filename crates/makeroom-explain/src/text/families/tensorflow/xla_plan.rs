@@ -72,18 +72,19 @@ impl Plan {
             "XLA planned {total} for the program: {parameters} of parameters, {results} of results, {temporary} of temporary memory"
         ));
         let parts = format!(
-            "The compiled program needs {total} in all: {parameters} for what it is called with, {results} for what it returns and {temporary} in between"
+            "The compiled program needs {total} in all: {parameters} for its arguments, {results} for its results and {temporary} for temporary data"
         );
         let (certainty, summary) = match there_is {
             Some(there_is) if total > there_is => {
-                (Certainty::Likely, format!("{parts}. There is {there_is} for it on this device."))
+                (Certainty::Likely, format!("{parts}. This device has {there_is} for it."))
             }
             Some(_) => return,
             // It fits any device that is not full already.
             None if total < SMALL => return,
-            None => {
-                (Certainty::Possible, format!("{parts}; the log does not say what the device has for it."))
-            }
+            None => (
+                Certainty::Possible,
+                format!("{parts}; the log does not say how much the device has for it."),
+            ),
         };
         let stated = Statement::new(Cause::LiveDataFillsDevice, certainty, summary).mended_by(self.fixes());
         facts.statements.push(Statement { bytes: Some(total), ..stated });
@@ -97,7 +98,7 @@ impl Plan {
             fixes.push((
                 self.temporary,
                 Fix::new(format!(
-                    "a smaller batch, or recompute instead of keeping: {} is what the program needs in between",
+                    "use a smaller batch, or recompute activations instead of keeping them: the program needs {} for temporary data",
                     self.temporary
                 ))
                 .command("f = jax.checkpoint(f)"),
@@ -106,9 +107,11 @@ impl Plan {
         if !donated.is_zero() {
             fixes.push((
                 donated,
-                Fix::new("let results take the place of arguments that are not used afterwards")
-                    .command("jax.jit(step, donate_argnums=(0,))")
-                    .frees(donated),
+                Fix::new(
+                    "donate arguments that are not needed afterward, so that results reuse their memory",
+                )
+                .command("jax.jit(step, donate_argnums=(0,))")
+                .frees(donated),
             ));
         }
         if !self.parameters.is_zero() {

@@ -139,7 +139,7 @@ program!(
             20,
             36
         ),
-        Lever::switch("load the model in 8-bit", "--fp8_base", &["--fp8_base"]),
+        Lever::switch("load the model in 8-bit precision", "--fp8_base", &["--fp8_base"]),
         Lever::switch(
             "recompute activations instead of keeping them",
             "--gradient_checkpointing",
@@ -171,9 +171,13 @@ program!(
             &["micro_batch_size_per_gpu"],
             1
         ),
-        Lever::new("recompute activations, kept in RAM (TOML)", "activation_checkpointing = 'unsloth'")
-            .unless_said(&["'unsloth'"]),
-        Lever::new("load the model in 8-bit (TOML)", "transformer_dtype = 'float8'").unless_said(&["float8"]),
+        Lever::new(
+            "recompute activations, and keep the checkpoints in RAM (TOML)",
+            "activation_checkpointing = 'unsloth'"
+        )
+        .unless_said(&["'unsloth'"]),
+        Lever::new("load the model in 8-bit precision (TOML)", "transformer_dtype = 'float8'")
+            .unless_said(&["float8"]),
     ]
 );
 
@@ -277,7 +281,7 @@ program!(
     Inference,
     &["LivePortrait", "live_portrait_pipeline"],
     &[
-        Lever::new("use smaller sources (default 1280)", "--source-max-dim 720")
+        Lever::new("use smaller source images (default 1280)", "--source-max-dim 720")
             .unless_said(&["source-max-dim"]),
         Lever::new("compute in 16-bit precision", "--flag-use-half-precision")
             .unless_said(&["use-half-precision"]),
@@ -329,10 +333,10 @@ program!(
     Inference,
     &["trellis/", "TRELLIS"],
     &[
-        Lever::new("decode the mesh only", "pipeline.run(image, formats=['mesh'])")
+        Lever::new("decode only the mesh", "pipeline.run(image, formats=['mesh'])")
             .unless_said(&["formats=['mesh']"]),
         Lever::new(
-            "choose the smallest algorithms instead of trying all",
+            "use the native algorithm instead of benchmarking all of them",
             "SPCONV_ALGO=native ATTN_BACKEND=xformers"
         )
         .unless_said(&["SPCONV_ALGO=native"])
@@ -365,7 +369,7 @@ program!(
     &["dust3r/", "mast3r/"],
     &[
         Lever::new(
-            "align fewer pairs: neighbors in a window instead of all",
+            "align fewer pairs: only neighbors in a window instead of all pairs",
             "make_pairs(images, scene_graph='swin-3')"
         )
         .unless_said(&["swin-"]),
@@ -381,7 +385,7 @@ program!(
     &["vggt/"],
     &[
         Lever::new(
-            "pass every second image: memory grows with their number",
+            "use every other image: memory grows with the number of images",
             "load_and_preprocess_images(paths[::2])"
         )
         .unless_said(&["[::2]"]),
@@ -411,7 +415,7 @@ program!(
     Inference,
     &["Easy Diffusion", "easydiffusion", "easy-diffusion"],
     &[
-        Lever::new("use less of the GPU: Settings", "GPU Memory Usage = Low").unless_said(&["Usage = Low"]),
+        Lever::new("use less GPU memory: Settings", "GPU Memory Usage = Low").unless_said(&["Usage = Low"]),
         Lever::new(
             "generate smaller images, one at a time",
             "Image Size = 512 x 512, Number of Images (in parallel) = 1"
@@ -445,7 +449,7 @@ program!(
     &["open_clip"],
     &[
         Lever::batch(
-            "lower the batch size per GPU{from} and accumulate",
+            "lower the batch size per GPU{from} and accumulate gradients",
             "--batch-size {to} --accum-freq {steps}",
             &["--batch-size", "batch_size"]
         ),
@@ -454,7 +458,7 @@ program!(
             "--grad-checkpointing",
             &["--grad-checkpointing"]
         ),
-        Lever::new("compute each rank's part of the loss only", "--local-loss --gather-with-grad")
+        Lever::new("compute only each rank's own part of the loss", "--local-loss --gather-with-grad")
             .unless_said(&["local-loss"]),
         Lever::new("train in 16-bit precision", "--precision amp_bf16").unless_said(&["amp"]),
     ]
@@ -483,7 +487,7 @@ program!(
     &["immich_machine_learning", "immich-machine-learning", "immich_ml"],
     &[
         Lever::new(
-            "run one worker, one request at a time",
+            "run one worker that handles one request at a time",
             "MACHINE_LEARNING_WORKERS=1 MACHINE_LEARNING_REQUEST_THREADS=1"
         )
         .unless_said(&["MACHINE_LEARNING_WORKERS=1"]),

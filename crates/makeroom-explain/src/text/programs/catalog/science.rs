@@ -97,7 +97,7 @@ program!(
     &["llm-foundry", "llmfoundry", "device_train_microbatch_size"],
     &[
         Lever::lower(
-            "run smaller microbatches{from}: the global batch stays",
+            "use smaller microbatches{from}: the global batch size stays the same",
             "device_train_microbatch_size: {to}",
             &["device_train_microbatch_size"],
             1
@@ -116,7 +116,7 @@ program!(
     &["openfold/"],
     &[
         Lever::switch(
-            "offload and chunk for long sequences",
+            "turn on offloading and chunking for long sequences",
             "run_pretrained_openfold.py --long_sequence_inference",
             &["--long_sequence_inference"]
         ),
@@ -127,7 +127,7 @@ program!(
             4
         ),
         Lever::switch(
-            "use attention that does not store the matrix",
+            "use an attention kernel that does not store the attention matrix",
             "--use_deepspeed_evoformer_attention",
             &["--use_deepspeed_evoformer_attention"]
         ),
@@ -293,7 +293,7 @@ program!(
     &["dorado basecaller", "dorado duplex", "dorado:"],
     &[
         Lever::lower(
-            "call fewer chunks at a time{from|: by default as many as fit when it starts}",
+            "basecall fewer chunks at a time{from|: by default, as many as fit at startup}",
             "dorado basecaller --batchsize {to} …",
             &["--batchsize", "-b"],
             64
@@ -311,13 +311,13 @@ program!(
     &["guppy_basecaller", "ont_core_cpp"],
     &[
         Lever::lower(
-            "call fewer chunks per runner{from}",
+            "basecall fewer chunks per runner{from}",
             "--chunks_per_runner {to}",
             &["--chunks_per_runner"],
             160
         ),
         Lever::lower(
-            "run fewer runners per GPU{from}",
+            "use fewer runners per GPU{from}",
             "--gpu_runners_per_device {to}",
             &["--gpu_runners_per_device"],
             2
@@ -371,7 +371,7 @@ program!(
     &["CP2K|", "cp2k.psmp", "offload_library.c"],
     &[
         Lever::new(
-            "run one rank per GPU with threads: ranks on one GPU need the sum of their memory",
+            "run one rank per GPU with threads: the memory of ranks that share a GPU adds up",
             "OMP_NUM_THREADS=8 mpirun -np 1 cp2k.psmp -i run.inp"
         ),
         Lever::new("use a coarser grid (&MGRID)", "CUTOFF 300\nREL_CUTOFF 40").unless_said(&["CUTOFF 300"]),
@@ -385,7 +385,7 @@ program!(
     &["AMGX", "amgx_c"],
     &[
         Lever::new(
-            "aggregate more rows per level: a smaller hierarchy (JSON)",
+            "aggregate more rows per level, for a smaller hierarchy (JSON)",
             "\"algorithm\": \"AGGREGATION\", \"selector\": \"SIZE_8\""
         )
         .unless_said(&["SIZE_8"]),
@@ -447,7 +447,7 @@ program!(
     &["numpyro/"],
     &[
         Lever::new(
-            "run the chains one after the other",
+            "run the chains one after another",
             "MCMC(kernel, …, num_chains=4, chain_method='sequential')"
         )
         .unless_said(&["'sequential'"]),
@@ -482,11 +482,11 @@ program!(
     &["Redshift"],
     &[
         Lever::new(
-            "leave more of the GPU to geometry: Render Settings > System > Memory",
+            "leave more GPU memory for geometry: Render Settings > System > Memory",
             "Maximum Texture Cache Size = 4 GB, Percentage of GPU memory to use = 90"
         ),
         Lever::new("render in smaller buckets", "Bucket Size = 64"),
-        Lever::new("reserve less for rays", "Ray Reserved Memory = 256 MB"),
+        Lever::new("reserve less memory for rays", "Ray Reserved Memory = 256 MB"),
     ]
 );
 
@@ -523,7 +523,7 @@ program!(
         Lever::new("draw less of the world: Video Settings", "Render Distance = 12"),
         Lever::new(
             "use smaller textures",
-            "a resource pack of 32x instead of 128x and more, Mipmap Levels = 0"
+            "a 32x resource pack instead of 128x or higher, Mipmap Levels = 0"
         ),
         Lever::new("turn off shaders", "Shaders = OFF")
             .only(|situation| situation.settings.mentions("shader")),

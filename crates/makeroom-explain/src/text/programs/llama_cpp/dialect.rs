@@ -70,13 +70,13 @@ impl Dialect {
     pub(super) fn layers(self, count: Option<u64>) -> Option<Fix> {
         let Some(count) = count else {
             let fix =
-                Fix::new("keep some layers in RAM: start with 20 on the GPU and raise it while it fits");
+                Fix::new("keep some layers in RAM: start with 20 on the GPU, and add more while they fit");
             return Some(fix.command(self.layers_option(20)?));
         };
         let action = if count == 0 {
-            "keep all layers in RAM; the GPU still speeds up prompts".to_owned()
+            "keep all layers in RAM; the GPU still speeds up prompt processing".to_owned()
         } else {
-            format!("put {count} layers on the GPU and the rest into RAM")
+            format!("put {count} layers on the GPU and the rest in RAM")
         };
         Some(Fix::new(action).command(self.layers_option(count)?))
     }
@@ -109,8 +109,8 @@ impl Dialect {
     /// A shorter context.
     pub(super) fn context(self, now: Option<u64>, tokens: u64) -> Option<Fix> {
         let unset = match self {
-            Self::Ollama => "shorten the context (default 4096 tokens, more on GPUs with at least 24 GiB)",
-            Self::Kobold => "shorten the context (default 4096 or 8192 tokens, by version)",
+            Self::Ollama => "shorten the context (default 4096 tokens, more on GPUs with 24 GiB or more)",
+            Self::Kobold => "shorten the context (default 4096 or 8192 tokens, depending on the version)",
             _ => "limit the context: by default it can be the model's maximum",
         };
         let action = now.map_or(unset.to_owned(), |now| {
@@ -131,7 +131,7 @@ impl Dialect {
 
     /// An 8-bit KV cache.
     pub(super) fn kv_8_bit(self, situation: &Situation<'_>) -> Option<Fix> {
-        let fix = Fix::new("quantize the KV cache to 8 bits, about half its size");
+        let fix = Fix::new("quantize the KV cache to 8 bits (about half the size)");
         let environment = situation.environment;
         Some(fix.command(match self {
             Self::LlamaCpp => "-fa on -ctk q8_0 -ctv q8_0".to_owned(),
@@ -171,7 +171,7 @@ impl Dialect {
     /// The experts of some layers in RAM.
     pub(super) fn experts(self, count: u64) -> Option<Fix> {
         let fix = Fix::new(format!(
-            "keep the experts of {count} layers in RAM: saves much memory at little cost in speed"
+            "keep the experts of {count} layers in RAM, which saves a lot of memory and costs little speed"
         ));
         Some(fix.command(match self {
             Self::LlamaCpp => format!("--n-cpu-moe {count}"),
@@ -242,7 +242,10 @@ impl Dialect {
                     );
                 }
                 if !settings.is_on(&["-fa", "--flash-attn"]) {
-                    fixes.push(Fix::new("turn on flash attention: smaller compute buffers").command("-fa"));
+                    fixes.push(
+                        Fix::new("turn on flash attention, which needs smaller compute buffers")
+                            .command("-fa"),
+                    );
                 }
                 fixes.push(Fix::new("or run on the CPU").command("-ng"));
                 Some(fixes)
@@ -252,7 +255,10 @@ impl Dialect {
                 // The VAE makes the largest single buffer.
                 for (option, action) in [
                     ("--vae-tiling", "decode the image in tiles"),
-                    ("--vae-conv-direct", "convolve without unfolding the image: a smaller VAE buffer"),
+                    (
+                        "--vae-conv-direct",
+                        "convolve without unfolding the image, which makes the VAE buffer smaller",
+                    ),
                     ("--diffusion-fa", "turn on flash attention"),
                     ("--clip-on-cpu", "keep the text encoder in RAM"),
                     ("--offload-to-cpu", "keep weights in RAM until they are used"),
@@ -268,7 +274,7 @@ impl Dialect {
                     .number(&["-W", "--width"])
                     .filter(|&side| (128.0..=16384.0).contains(&side))
                     .map_or(512, |side| (side as u64 * 3 / 4).next_multiple_of(64));
-                fixes.push(Fix::new("make a smaller image").command(format!("-W {side} -H {side}")));
+                fixes.push(Fix::new("generate a smaller image").command(format!("-W {side} -H {side}")));
                 Some(fixes)
             }
             _ => None,

@@ -27,14 +27,14 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         .map_or((card - 2.5).max(2.0), |now| (now * 0.85).max(1.0));
     if is_exllama {
         fixes.push(
-            Fix::new("leave more of the first GPU to the cache (GiB per GPU)")
+            Fix::new("leave more of the first GPU's memory for the cache (GiB per GPU)")
                 .command(format!("--gpu-split {limit:.0}")),
         );
     } else if is_gptq && settings.number(&["pre_layer"]).is_none() {
         fixes.push(Fix::new("keep layers after the first 20 in RAM").command("--pre_layer 20"));
     } else {
         fixes.push(
-            Fix::new("cap the weights on the first GPU, the rest goes to RAM (GiB)")
+            Fix::new("cap the weights on the first GPU (in GiB); the rest goes to RAM")
                 .command(format!("--gpu-memory {limit:.0}")),
         );
     }
@@ -50,7 +50,9 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         fixes.push(Fix::new("quantize the cache to 8 bits").command("--cache-type q8"));
     }
     if !is_gptq && !is_exllama && !settings.is_on(&["--load-in-4bit", "load_in_4bit"]) {
-        fixes.push(Fix::new("load the weights in 4-bit, a quarter of their size").command("--load-in-4bit"));
+        fixes.push(
+            Fix::new("load the weights in 4-bit precision (a quarter of the size)").command("--load-in-4bit"),
+        );
     }
     fixes.push(
         Fix::new("or load a GGUF of the model with some layers in RAM")

@@ -38,7 +38,7 @@ fn is_loading(situation: &Situation<'_>) -> bool {
 
 const APHRODITE_WEIGHTS: &[Lever] = &[
     Lever::new(
-        "quantize the weights to fewer bits: a quarter of the 16-bit size",
+        "quantize the weights to 4 bits (a quarter of the 16-bit size)",
         "--quantization fp4   (or fp6, fp8)",
     )
     .unless_said(&["--quantization", "-q fp", "gptq", "awq", "exl2"]),
@@ -119,7 +119,7 @@ fn mlc(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     };
     if weights + buffer < available {
         return vec![
-            Fix::new("the figures say that it fits: recompile the model with an explicit context and chunk size, because the cache for its default context does not fit")
+            Fix::new("the weights and buffers fit: recompile the model with an explicit context and chunk size, because the KV cache for its default context does not")
                 .command("mlc_llm gen_config … --context-window-size 4096 --prefill-chunk-size 1024"),
         ];
     }
@@ -130,7 +130,7 @@ fn mlc(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     let needed = share * (weights + buffer + MLC_LEAST_CACHE) / available.max(1.0);
     let larger = (needed <= MLC_LARGEST_SHARE).then(|| {
         let to = (needed * 100.0).ceil() / 100.0;
-        Fix::new(format!("raise MLC's share of the GPU from {share}: {:.0} MB is missing", weights + buffer - available))
+        Fix::new(format!("raise MLC's share of GPU memory from {share}: it is {:.0} MB short", weights + buffer - available))
             .command(format!("mlc_llm serve … --overrides \"gpu_memory_utilization={to:.2}\"   (Python: EngineConfig(gpu_memory_utilization={to:.2}))"))
     });
     // Weights alone beyond the budget: neither the share nor the buffer is the lever.
@@ -205,7 +205,7 @@ fn exllama(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     let is_quantized = settings.value(&["cache_mode"]).is_some_and(|mode| !mode.eq_ignore_ascii_case("FP16"))
         || ["Cache_Q4", "Cache_Q6", "Cache_Q8"].iter().any(|words| settings.mentions(words));
     if !is_quantized {
-        let fix = Fix::new("quantize the cache to fewer bits: about half its 16-bit size, or a quarter");
+        let fix = Fix::new("quantize the cache to 8 or 4 bits (about half or a quarter of the 16-bit size)");
         fixes.push(match (is_server, is_third) {
             (true, true) => fix.command("cache_mode: 8,8   (or 4,4; config.yml of TabbyAPI)"),
             (true, false) => fix.command("cache_mode: Q8   (or Q4; config.yml of TabbyAPI)"),

@@ -116,7 +116,7 @@ fn translated(host: &Host, fix: &Fix, situation: &Situation<'_>) -> Option<Fix> 
         let is_raised = action.starts_with("raise");
         let share = if is_raised { (host.share + 0.1).min(0.95) } else { (host.share - 0.1).max(0.1) };
         let verb = if is_raised { "raise" } else { "lower" };
-        action = format!("{verb} vLLM's share of the GPU from this program's default {}", host.share);
+        action = format!("{verb} vLLM's share of GPU memory from this program's default of {}", host.share);
         value = format!("{share:.2}");
         if (share - host.share).abs() < 0.005 {
             return None;

@@ -38,7 +38,7 @@ fn smaller_cache(situation: &Situation<'_>) -> Fix {
     let now =
         situation.settings.number(&["cache_max_entry_count"]).filter(|share| (0.0..=1.0).contains(share));
     let suggested = now.map_or(0.4, |now| now / 2.0);
-    Fix::new("shrink the KV cache: by default it takes 0.8 of the memory that the weights leave")
+    Fix::new("shrink the KV cache: by default, it takes 0.8 of the memory that remains after the weights")
         .command(format!("--cache-max-entry-count {suggested:.1}   (Python: TurbomindEngineConfig(cache_max_entry_count={suggested:.1}))"))
 }
 
@@ -52,7 +52,7 @@ fn smaller(situation: &Situation<'_>) -> Vec<Fix> {
     fixes.push(more_devices(situation, &["--tp", "tp"], "--tp "));
     if !["awq", "gptq", "w4a16"].iter().any(|name| settings.mentions(name)) {
         fixes.push(
-            Fix::new("load a 4-bit checkpoint, a quarter of the weights' size")
+            Fix::new("load a 4-bit checkpoint (a quarter of the size)")
                 .command("lmdeploy lite auto_awq MODEL --work-dir MODEL-4bit && lmdeploy serve api_server MODEL-4bit --model-format awq"),
         );
     }

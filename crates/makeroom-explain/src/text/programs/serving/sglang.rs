@@ -73,7 +73,7 @@ fn larger_share(situation: &Situation<'_>) -> Option<Fix> {
     }
     let from = now.map_or(format!("the default (about {DEFAULT_SHARE})"), |now| now.to_string());
     Some(
-        Fix::new(format!("raise the static share from {from}: weights and KV cache live in it"))
+        Fix::new(format!("raise the static share from {from}: it holds the weights and the KV cache"))
             .command(format!("--mem-fraction-static {suggested:.2}")),
     )
 }
@@ -97,7 +97,7 @@ fn smaller_model(situation: &Situation<'_>) -> Vec<Fix> {
     }
     if settings.value(&["quantization"]).is_none() {
         let option = if has_fp8(situation) { "--quantization fp8" } else { "--torchao-config int8wo" };
-        fixes.push(Fix::new("load the weights in 8-bit, half their size").command(option));
+        fixes.push(Fix::new("load the weights in 8-bit precision (half the size)").command(option));
     }
     if has_fp8(situation)
         && settings.value(&["kv_cache_dtype"]).is_none_or(|value| value.eq_ignore_ascii_case("auto"))

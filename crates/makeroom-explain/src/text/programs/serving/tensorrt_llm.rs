@@ -50,7 +50,7 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             }
             if let Some(tokens) = half(situation, &["max_num_tokens"], 4096, 512) {
                 fixes.push(
-                    Fix::new("build it for fewer tokens per step: activations shrink")
+                    Fix::new("build the engine for fewer tokens per step: activations shrink")
                         .command(format!("trtllm-build --max_num_tokens {tokens}")),
                 );
             }

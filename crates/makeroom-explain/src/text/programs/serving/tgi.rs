@@ -30,7 +30,7 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         Cause::ArtificialLimit
             if situation.settings.number(&["cuda_memory_fraction"]).is_some_and(|share| share < 1.0) =>
         {
-            vec![Fix::new("let TGI use the whole GPU").command("--cuda-memory-fraction 1.0")]
+            vec![Fix::new("let TGI use all GPU memory").command("--cuda-memory-fraction 1.0")]
         }
         Cause::LiveDataFillsDevice
         | Cause::RequestExceedsDevice
@@ -45,7 +45,7 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
                 .zip(situation.facts.total)
                 .map_or(0.5, |(free, total)| (free.share_of(total) * 0.95).clamp(0.05, 0.95));
             vec![
-                Fix::new("or limit TGI to the free part of the GPU")
+                Fix::new("or limit TGI to the memory that is free")
                     .command(format!("--cuda-memory-fraction {share:.2}")),
             ]
         }
@@ -92,7 +92,7 @@ fn smaller(situation: &Situation<'_>) -> Vec<Fix> {
     let is_quantized = settings.value(&["quantize"]).is_some_and(|value| !value.eq_ignore_ascii_case("none"));
     if !is_quantized {
         fixes.push(
-            Fix::new("load the weights in 4-bit, a quarter of their size")
+            Fix::new("load the weights in 4-bit precision (a quarter of the size)")
                 .command("--quantize bitsandbytes-nf4"),
         );
     } else if has_fp8(situation) && settings.value(&["kv_cache_dtype"]).is_none() {

@@ -109,7 +109,7 @@ fn larger_share(situation: &Situation<'_>, budget: &Budget) -> Option<Fix> {
     }
     let from = budget.share.map_or("the default 0.9".to_owned(), |share| share.to_string());
     Some(
-        Fix::new(format!("raise vLLM's share of the GPU from {from}, if no other process needs it"))
+        Fix::new(format!("raise vLLM's share of GPU memory from {from}, if no other process needs it"))
             .command(format!("--gpu-memory-utilization {suggested:.2}")),
     )
 }
@@ -190,7 +190,7 @@ fn less_outside_the_cache(situation: &Situation<'_>) -> Vec<Fix> {
     let mut fixes = Vec::new();
     if !situation.settings.is_on(&["--enforce-eager", "enforce_eager"]) {
         fixes.push(
-            Fix::new("run without CUDA graphs: less memory, slower decoding").command("--enforce-eager"),
+            Fix::new("run without CUDA graphs (less memory, slower decoding)").command("--enforce-eager"),
         );
     }
     if let Some(tokens) = half(situation, TOKENS, 2048, 512) {
@@ -236,12 +236,12 @@ fn smaller_weights(situation: &Situation<'_>) -> Option<Fix> {
         return None;
     }
     Some(if has_fp8(situation) {
-        Fix::new("load the weights in 8-bit, half their size").command("--quantization fp8")
+        Fix::new("load the weights in 8-bit precision (half the size)").command("--quantization fp8")
     } else if WITHOUT_AWQ.iter().any(|name| settings.mentions(name)) {
-        Fix::new("load a 4-bit GPTQ checkpoint of the model, a quarter of its size (vLLM's AWQ kernels need compute capability 7.5)")
+        Fix::new("load a 4-bit GPTQ checkpoint of the model (a quarter of the size; vLLM's AWQ kernels need compute capability 7.5)")
             .command("--quantization gptq --model …-GPTQ-Int4")
     } else {
-        Fix::new("load a 4-bit checkpoint of the model, a quarter of its size")
+        Fix::new("load a 4-bit checkpoint of the model (a quarter of the size)")
             .command("--quantization awq --model …-AWQ")
     })
 }
@@ -268,7 +268,7 @@ fn host(situation: &Situation<'_>) -> Vec<Fix> {
             .zip(situation.facts.total)
             .map_or(0.5, |(free, total)| free.share_of(total) * 0.95);
         fixes.push(
-            Fix::new("reserve less RAM: on the CPU this option is about RAM")
+            Fix::new("reserve less RAM: on the CPU, this option sets the share of RAM")
                 .command(format!("--gpu-memory-utilization {share:.2}")),
         );
     }
