@@ -9,12 +9,12 @@
 
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _, pipe};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::fs::{OFlags, fcntl_setfl};
-use rustix::process::{Pid, WaitId, WaitIdOptions, getpid, getsid, waitid};
+use rustix::process::{getpid, getsid};
 use signal_hook::consts::{
     SIGBUS, SIGCHLD, SIGCONT, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGQUIT, SIGSEGV, SIGSTOP, SIGSYS,
     SIGTERM, SIGTRAP, SIGTSTP, SIGTTIN, SIGTTOU, SIGWINCH, SIGXCPU,
@@ -45,7 +45,7 @@ struct Received {
     sender: i32,
     /// The value passed to `sigqueue`.
     value: usize,
-    /// Whether the program had ended when the signal arrived.
+    /// Whether the program was known to have ended when the signal arrived.
     is_late: bool,
 }
 
@@ -77,8 +77,8 @@ pub(crate) struct Receiver {
     signals: Vec<i32>,
     reader: PipeReader,
     writer: PipeWriter,
-    /// The program's PID, 0 before it starts.
-    child: Arc<AtomicI32>,
+    /// Whether this command knows that the program has ended.
+    is_over: Arc<AtomicBool>,
 }
 
 impl Receiver {
@@ -90,30 +90,31 @@ impl Receiver {
         let uncaught = [SIGKILL, SIGSTOP, SIGCHLD, OF_C_LIBRARY[0], OF_C_LIBRARY[1]];
         // Including signals that are ignored here: the program may handle them, and otherwise ignores them too.
         let signals: Vec<i32> = (1..=LAST_SIGNAL).filter(|signal| !uncaught.contains(signal)).collect();
-        let child = Arc::new(AtomicI32::new(0));
+        let is_over = Arc::new(AtomicBool::new(false));
         for &signal in &signals {
-            let (to_thread, child) = (writer.try_clone()?, Arc::clone(&child));
+            let (to_thread, is_over) = (writer.try_clone()?, Arc::clone(&is_over));
             let action = move |info: &libc::siginfo_t| {
                 // SAFETY: for every kind of signal, these fields are within the structure; they are used only if the
                 // code indicates that they were set.
                 let (sender, value) = unsafe { (info.si_pid(), info.si_value().sival_ptr as usize) };
-                // The thread looks at the signal later, when the program may have ended.
-                let is_late = has_ended(child.load(Ordering::Relaxed));
+                // The thread looks at the signal later, when the program may have ended. A signal that was sent before
+                // that may arrive after it, but before this command knows: the kernel delivers it to the main thread
+                // before the wait there returns.
+                let is_late = is_over.load(Ordering::Relaxed);
                 let received = Received { signal, code: info.si_code, sender, value, is_late };
                 let _ = rustix::io::write(&to_thread, &received.to_bytes());
             };
-            // SAFETY: the action only reads its argument and an atomic, and makes two system calls that do not block. A
-            // fault that returns from it happens again, then with the default action, which Rust's own handler has
-            // restored by then.
+            // SAFETY: the action only reads its argument and an atomic, and makes one nonblocking system call. A fault
+            // that returns from it happens again, then with the default action, which Rust's own handler has restored by
+            // then.
             unsafe { signal_hook_registry::register_unchecked(signal, action) }?;
         }
-        Ok(Self { signals, reader, writer, child })
+        Ok(Self { signals, reader, writer, is_over })
     }
 
     /// Forwards signals to this child.
     pub(crate) fn forward_to(self, child: i32, witness: Option<Witness>) -> Forwarder {
         let mut reader = self.reader;
-        self.child.store(child, Ordering::Relaxed);
         let mut origin = Origin { child, witness };
         let thread = std::thread::spawn(move || {
             let mut bytes = [0; Received::SIZE];
@@ -131,7 +132,7 @@ impl Receiver {
             }
             late
         });
-        Forwarder { signals: self.signals, writer: self.writer, thread: Some(thread) }
+        Forwarder { signals: self.signals, writer: self.writer, is_over: self.is_over, thread: Some(thread) }
     }
 
     /// Stops handling signals: there is no program.
@@ -144,6 +145,7 @@ impl Receiver {
 pub(crate) struct Forwarder {
     signals: Vec<i32>,
     writer: PipeWriter,
+    is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<Option<i32>>>,
 }
 
@@ -151,6 +153,7 @@ impl Forwarder {
     /// Restores the previous signal actions and returns the first signal that came after the program's end to end this
     /// command, if one did. Called after the program has ended and before it is reaped, so that its PID is not reused yet.
     pub(crate) fn end(mut self) -> Option<i32> {
+        self.is_over.store(true, Ordering::Relaxed);
         self.signals.iter().copied().for_each(restore_inherited);
         let is_told = self.writer.write_all(&Received::OVER.to_bytes()).is_ok();
         // A panic in the thread does not affect the program.
@@ -189,14 +192,6 @@ fn is_of_terminal(signal: i32) -> bool {
     OF_TERMINAL.contains(&signal) || [SIGHUP, SIGCONT].contains(&signal) && !is_leader()
 }
 
-/// Whether the program has ended; it is not reaped. Safe in a signal handler: one system call that does not touch `errno`.
-fn has_ended(child: i32) -> bool {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-    // Without a PID there is no program yet.
-    let child = Pid::from_raw(child).map(WaitId::Pid);
-    child.is_some_and(|child| waitid(child, options).is_ok_and(|status| status.is_some()))
-}
-
 fn pass_on(child: i32, received: Received) {
     // A program that is already gone needs no signal.
     // SAFETY: neither call accesses memory of this process; the child is not reaped before the thread ends.
@@ -213,18 +208,6 @@ fn pass_on(child: i32, received: Received) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_program_that_has_ended_is_recognized_before_it_is_reaped() {
-        let mut running = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let pid = running.id().cast_signed();
-        assert!(!has_ended(pid));
-        running.kill().unwrap();
-        let exited = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        waitid(WaitId::Pid(Pid::from_raw(pid).unwrap()), exited).unwrap();
-        assert!(has_ended(pid));
-        running.wait().unwrap();
-    }
 
     #[test]
     fn signals_survive_the_pipe() {
