@@ -5,10 +5,11 @@
 //! allocator but a benchmark for others: the difference between it and the peak of live bytes is only the cost of
 //! packing.
 
+use makeroom_plan::{Budget, Buffer, Outcome, Problem, plan};
+
 use crate::device::{Device, PAGE};
 use crate::driver::{Driver, Refused};
 use crate::model::Model;
-use crate::plan::{Budget, Buffer, Outcome, Problem, plan};
 use crate::program::{Program, Step};
 use crate::pytorch::Request;
 

@@ -5,8 +5,8 @@ use std::env;
 use std::fs;
 use std::path::PathBuf;
 
-use makeroom_sim::plan::validate::validate;
-use makeroom_sim::plan::{Budget, Outcome, Problem, csv, load, plan};
+use makeroom_plan::validate::validate;
+use makeroom_plan::{Budget, Outcome, Problem, csv, load, plan};
 
 /// The folder of the instances; without one, the test is skipped.
 fn folder() -> Option<String> {

@@ -20,13 +20,14 @@
 //! deadline can end the work earlier; then the result depends on the machine.
 //!
 //! ```
-//! use makeroom_sim::plan::{Budget, Buffer, Outcome, Problem, plan};
+//! use makeroom_plan::{Budget, Buffer, Outcome, Problem, plan};
 //!
 //! let buffers = vec![Buffer::new(0, 10, 1), Buffer::new(0, 5, 2), Buffer::new(5, 10, 2)];
 //! let problem = Problem { buffers, capacity: None };
 //! let Ok(Outcome::Planned { plan, lower_bound }) = plan(&problem, &Budget::default()) else { panic!() };
 //! assert_eq!((plan.height, lower_bound), (3, 3));
 //! ```
+#![forbid(unsafe_code)]
 
 pub mod csv;
 pub mod load;

@@ -8,11 +8,11 @@
 //! The goal is the capacity or, without one, the lower bound. Without a capacity, the search first tries the lower
 //! bound itself, then bisects between the largest height it could not reach and the best plan.
 
-use super::greedy::{Focus, Greedy};
-use super::instance::Instance;
-use super::meter::{Meter, Phase};
-use super::random::Random;
-use super::search::{Search, Verdict, is_suitable};
+use crate::greedy::{Focus, Greedy};
+use crate::instance::Instance;
+use crate::meter::{Meter, Phase};
+use crate::random::Random;
+use crate::search::{Search, Verdict, is_suitable};
 
 /// Greedy rounds before the search begins.
 const FIRST_ROUNDS: usize = 4;
@@ -26,7 +26,7 @@ const GREASE: f64 = 1.5;
 const SHAKE: f64 = 0.3;
 
 /// The result, in units.
-pub(super) enum Improved {
+pub(crate) enum Improved {
     /// The best plan, and a lower bound for all plans.
     Found { offsets: Vec<u64>, lower_bound: u64 },
     /// These buffers of the instance cannot be placed within the capacity.
@@ -34,7 +34,7 @@ pub(super) enum Improved {
 }
 
 /// Searches for a plan within `capacity` or, without one, for the lowest plan.
-pub(super) fn improve(instance: &Instance, capacity: Option<u64>, seed: u64, meter: &mut Meter) -> Improved {
+pub(crate) fn improve(instance: &Instance, capacity: Option<u64>, seed: u64, meter: &mut Meter) -> Improved {
     let mut wheel = Wheel::new(instance, capacity.unwrap_or(instance.lower_bound), seed);
     for _ in 0..FIRST_ROUNDS {
         wheel.turn(meter);

@@ -15,7 +15,7 @@
 //!
 //! This file does not choose offsets. Loads are summed in 128 bits, so no input can overflow them.
 
-use super::Buffer;
+use crate::Buffer;
 
 /// The time at which the most bytes are live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,16 +66,16 @@ fn events(buffers: &[Buffer]) -> Vec<Event> {
 
 /// The sections of a set of buffers.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Sections {
+pub(crate) struct Sections {
     /// The sections in which each buffer is live, as a half-open range; `None` for empty buffers.
-    pub(super) spans: Vec<Option<(u32, u32)>>,
+    pub(crate) spans: Vec<Option<(u32, u32)>>,
     /// The load of each section.
-    pub(super) load: Vec<u128>,
+    pub(crate) load: Vec<u128>,
 }
 
 impl Sections {
     /// Sweeps over the lifetimes once: a section closes at the first end after a start.
-    pub(super) fn new(buffers: &[Buffer]) -> Self {
+    pub(crate) fn new(buffers: &[Buffer]) -> Self {
         let mut spans = vec![None; buffers.len()];
         let mut loads = Vec::new();
         let mut load: u128 = 0;

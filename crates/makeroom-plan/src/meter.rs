@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use super::Budget;
+use crate::Budget;
 
 /// Steps between two checks of the clock; about ten milliseconds.
 const STEPS_BETWEEN_CHECKS: u64 = 2_000_000;
@@ -57,7 +57,7 @@ pub struct Progress {
 }
 
 /// The budget and its use.
-pub(super) struct Meter<'a> {
+pub(crate) struct Meter<'a> {
     callback: &'a mut dyn FnMut(&Progress) -> ControlFlow<()>,
     deadline: Option<Instant>,
     progress: Progress,
@@ -67,7 +67,7 @@ pub(super) struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         budget: &Budget,
         callback: &'a mut dyn FnMut(&Progress) -> ControlFlow<()>,
         unit: u64,
@@ -83,23 +83,23 @@ impl<'a> Meter<'a> {
     }
 
     /// Sets the current phase.
-    pub(super) fn enter(&mut self, phase: Phase) {
+    pub(crate) fn enter(&mut self, phase: Phase) {
         self.progress.phase = phase;
     }
 
     /// Sets the bounds found so far, in units.
-    pub(super) fn note(&mut self, best_height: Option<u64>, lower_bound: u64) {
+    pub(crate) fn note(&mut self, best_height: Option<u64>, lower_bound: u64) {
         self.progress.best_height = best_height.map(|height| height.saturating_mul(self.unit));
         self.progress.lower_bound = lower_bound.saturating_mul(self.unit);
     }
 
     /// Steps used so far.
-    pub(super) fn spent(&self) -> u64 {
+    pub(crate) fn spent(&self) -> u64 {
         self.progress.steps
     }
 
     /// Uses steps. `false`: stop now.
-    pub(super) fn spend(&mut self, steps: u64) -> bool {
+    pub(crate) fn spend(&mut self, steps: u64) -> bool {
         self.progress.steps = self.progress.steps.saturating_add(steps);
         if self.progress.steps >= self.next_check {
             self.check();
@@ -108,12 +108,12 @@ impl<'a> Meter<'a> {
     }
 
     /// Whether any budget is left.
-    pub(super) fn goes_on(&self) -> bool {
+    pub(crate) fn goes_on(&self) -> bool {
         self.stop.is_none()
     }
 
     /// Why the work stopped; an exhausted step budget, if there is no other reason.
-    pub(super) fn stop(&self) -> Stop {
+    pub(crate) fn stop(&self) -> Stop {
         self.stop.unwrap_or(Stop::Steps)
     }
 

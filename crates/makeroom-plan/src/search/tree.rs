@@ -15,9 +15,9 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use super::super::meter::Meter;
 use super::select::{Rule, Selector};
 use super::state::{CLOSED, State};
+use crate::meter::Meter;
 
 /// How one descent ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

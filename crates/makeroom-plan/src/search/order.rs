@@ -3,8 +3,8 @@
 //! The first cycle through the orders is exact, later ones are perturbed slightly. Multiplication by a random factor
 //! gives the same result on every machine.
 
-use super::super::random::Random;
 use super::state::State;
+use crate::random::Random;
 
 /// How much a key is perturbed, as a share of it.
 const SHAKE: f64 = 0.6;

@@ -5,8 +5,8 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use makeroom_sim::plan::validate::validate;
-use makeroom_sim::plan::{Budget, Outcome, Problem, csv, load, plan};
+use makeroom_plan::validate::validate;
+use makeroom_plan::{Budget, Outcome, Problem, csv, load, plan};
 
 fn main() -> ExitCode {
     match run() {

@@ -6,7 +6,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::instance::Instance;
+use crate::instance::Instance;
 
 const LEAF: usize = 8;
 const NOBODY: u32 = u32::MAX;
@@ -25,7 +25,7 @@ struct Node {
 
 /// The unplaced buffers, by lifetime.
 #[derive(Debug, Clone)]
-pub(super) struct Contained {
+pub(crate) struct Contained {
     nodes: Vec<Node>,
     buffers: Vec<u32>,
     /// First section and end of each entry of `buffers`.
@@ -36,11 +36,11 @@ pub(super) struct Contained {
     by_rank: Vec<u32>,
     pending: Vec<u32>,
     /// Nodes visited so far, as a measure of time.
-    pub(super) work: u64,
+    pub(crate) work: u64,
 }
 
 impl Contained {
-    pub(super) fn new(instance: &Instance) -> Self {
+    pub(crate) fn new(instance: &Instance) -> Self {
         let count = instance.len();
         let mut tree = Self {
             nodes: Vec::new(),
@@ -93,7 +93,7 @@ impl Contained {
     }
 
     /// Adds all buffers again, in a new order of priority.
-    pub(super) fn rank(&mut self, by_rank: Vec<u32>) {
+    pub(crate) fn rank(&mut self, by_rank: Vec<u32>) {
         for (rank, &buffer) in by_rank.iter().enumerate() {
             self.rank[buffer as usize] = rank as u32;
         }
@@ -105,7 +105,7 @@ impl Contained {
     }
 
     /// The unplaced buffer of highest priority with first section and end within the given ranges.
-    pub(super) fn find(&mut self, first: &RangeInclusive<u32>, end: &RangeInclusive<u32>) -> Option<usize> {
+    pub(crate) fn find(&mut self, first: &RangeInclusive<u32>, end: &RangeInclusive<u32>) -> Option<usize> {
         let mut best = NOBODY;
         self.pending.clear();
         if !self.nodes.is_empty() {
@@ -145,7 +145,7 @@ impl Contained {
     }
 
     /// Removes a buffer.
-    pub(super) fn remove(&mut self, buffer: usize) {
+    pub(crate) fn remove(&mut self, buffer: usize) {
         self.rank[buffer] = NOBODY;
         let mut index = self.leaf_of[buffer];
         while index != NOBODY {

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 #[derive(Debug, Clone)]
-pub(super) struct Pressure {
+pub(crate) struct Pressure {
     /// Maximum value below each node, without subtractions above it.
     greatest: Vec<u64>,
     lowered: Vec<u64>,
@@ -14,7 +14,7 @@ pub(super) struct Pressure {
 }
 
 impl Pressure {
-    pub(super) fn new(load: &[u64]) -> Self {
+    pub(crate) fn new(load: &[u64]) -> Self {
         let leaves = load.len().next_power_of_two();
         let mut tree = Self { greatest: vec![0; 2 * leaves], lowered: vec![0; 2 * leaves], leaves };
         tree.reset(load);
@@ -22,7 +22,7 @@ impl Pressure {
     }
 
     /// Resets to these values.
-    pub(super) fn reset(&mut self, load: &[u64]) {
+    pub(crate) fn reset(&mut self, load: &[u64]) {
         self.lowered.fill(0);
         self.greatest[self.leaves..self.leaves + load.len()].copy_from_slice(load);
         for node in (1..self.leaves).rev() {
@@ -31,7 +31,7 @@ impl Pressure {
     }
 
     /// Subtracts `amount` from every section of a range, all of which are at least that large.
-    pub(super) fn lower(&mut self, range: Range<usize>, amount: u64) {
+    pub(crate) fn lower(&mut self, range: Range<usize>, amount: u64) {
         self.lower_below(1, 0, self.leaves, &range, amount);
     }
 
@@ -51,7 +51,7 @@ impl Pressure {
     }
 
     /// The first section of a range with the maximum value.
-    pub(super) fn fullest(&self, range: Range<usize>) -> usize {
+    pub(crate) fn fullest(&self, range: Range<usize>) -> usize {
         let mut best = None;
         self.fullest_below(1, 0, self.leaves, &range, 0, &mut best);
         let Some((_, mut node)) = best else { return range.start };

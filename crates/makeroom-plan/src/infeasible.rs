@@ -7,11 +7,11 @@
 
 use std::fmt;
 
-use super::Buffer;
-use super::instance::Instance;
-use super::load::peak;
-use super::meter::{Meter, Phase};
-use super::search::{Search, Verdict};
+use crate::Buffer;
+use crate::instance::Instance;
+use crate::load::peak;
+use crate::meter::{Meter, Phase};
+use crate::search::{Search, Verdict};
 
 /// Maximum number of nodes for one attempt to remove some buffers.
 const NODES_PER_ATTEMPT: u64 = 20_000;
@@ -59,7 +59,7 @@ impl fmt::Display for Conflict {
 
 /// The smallest set of buffers live at the time of the maximum load that exceeds the capacity; `None` if the load never
 /// does.
-pub(super) fn overload(buffers: &[Buffer], capacity: u64) -> Option<Conflict> {
+pub(crate) fn overload(buffers: &[Buffer], capacity: u64) -> Option<Conflict> {
     let peak = peak(buffers)?;
     if peak.bytes <= u128::from(capacity) {
         return None;
@@ -80,7 +80,7 @@ pub(super) fn overload(buffers: &[Buffer], capacity: u64) -> Option<Conflict> {
 
 /// Removes buffers from a set that is known not to fit, as long as the rest is proven not to fit either and the meter
 /// permits: first many at a time, then single ones.
-pub(super) fn narrow(
+pub(crate) fn narrow(
     buffers: &[Buffer],
     mut members: Vec<usize>,
     capacity: u64,

@@ -19,8 +19,8 @@
 
 use std::ops::Range;
 
-use super::super::instance::Instance;
-use super::super::random::Random;
+use crate::instance::Instance;
+use crate::random::Random;
 
 /// The floor of a section without unplaced buffers.
 pub(super) const CLOSED: u64 = u64::MAX;

@@ -11,7 +11,7 @@
 //! 0,0,10,4096            is    0,0,9,4096
 //! ```
 
-use super::Buffer;
+use crate::Buffer;
 
 /// The contents of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -18,13 +18,13 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::contained::Contained;
-use super::instance::Instance;
-use super::pressure::Pressure;
+use crate::contained::Contained;
+use crate::instance::Instance;
+use crate::pressure::Pressure;
 
 /// Where in a valley to place first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Focus {
+pub(crate) enum Focus {
     /// Anywhere: only the order of priority decides.
     Anywhere,
     /// The section with the largest unplaced load.
@@ -45,19 +45,19 @@ struct Stretch {
 }
 
 /// Places buffers along a skyline; built once for an instance, used for many orders.
-pub(super) struct Greedy<'a> {
+pub(crate) struct Greedy<'a> {
     instance: &'a Instance,
     contained: Contained,
     pressure: Pressure,
     stretches: Vec<Stretch>,
     lowest: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// The offset of each buffer in the last plan.
-    pub(super) offsets: Vec<u64>,
+    pub(crate) offsets: Vec<u64>,
     own_work: u64,
 }
 
 impl<'a> Greedy<'a> {
-    pub(super) fn new(instance: &'a Instance) -> Self {
+    pub(crate) fn new(instance: &'a Instance) -> Self {
         Self {
             instance,
             contained: Contained::new(instance),
@@ -70,18 +70,18 @@ impl<'a> Greedy<'a> {
     }
 
     /// The instance to plan.
-    pub(super) fn instance(&self) -> &'a Instance {
+    pub(crate) fn instance(&self) -> &'a Instance {
         self.instance
     }
 
     /// Steps since the last call. Tree accesses are slower than the scans of the search, so each visit counts as
     /// several.
-    pub(super) fn take_work(&mut self) -> u64 {
+    pub(crate) fn take_work(&mut self) -> u64 {
         4 * (std::mem::take(&mut self.contained.work) + std::mem::take(&mut self.own_work))
     }
 
     /// Places all buffers, with the highest priority first in `by_rank`, and returns the height in units.
-    pub(super) fn place_all(&mut self, by_rank: Vec<u32>, focus: Focus) -> u64 {
+    pub(crate) fn place_all(&mut self, by_rank: Vec<u32>, focus: Focus) -> u64 {
         let mut waiting = by_rank.len();
         self.contained.rank(by_rank);
         if focus == Focus::Fullest {

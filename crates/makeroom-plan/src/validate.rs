@@ -3,7 +3,7 @@
 //! This file uses only the planner's data types, so that a bug in the planner cannot hide here. It compares every pair
 //! of buffers that are live at the same time, in 128 bits.
 
-use super::{Buffer, Plan, Problem};
+use crate::{Buffer, Plan, Problem};
 
 /// A violation of the plan's rules.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
