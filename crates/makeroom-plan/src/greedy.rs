@@ -11,25 +11,13 @@
 //!      │ a              │               │ a   └────┘     │    two smaller valleys are left
 //! ```
 //!
-//! With `Focus::Fullest`, the buffer must cover the section of the valley with the largest unplaced load, if there is
-//! such a buffer, because that section determines the height. Greedy placement proves nothing and never revises a
-//! choice; the orders come from `improve`.
+//! Greedy placement proves nothing and never revises a choice; the orders come from `improve`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::contained::Contained;
 use crate::instance::Instance;
-use crate::pressure::Pressure;
-
-/// Where in a valley to place first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Focus {
-    /// Anywhere: only the order of priority decides.
-    Anywhere,
-    /// The section with the largest unplaced load.
-    Fullest,
-}
 
 const NOBODY: u32 = u32::MAX;
 
@@ -48,7 +36,6 @@ struct Stretch {
 pub(crate) struct Greedy<'a> {
     instance: &'a Instance,
     contained: Contained,
-    pressure: Pressure,
     stretches: Vec<Stretch>,
     lowest: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// The offset of each buffer in the last plan.
@@ -61,7 +48,6 @@ impl<'a> Greedy<'a> {
         Self {
             instance,
             contained: Contained::new(instance),
-            pressure: Pressure::new(&instance.load),
             stretches: Vec::new(),
             lowest: BinaryHeap::new(),
             offsets: vec![0; instance.len()],
@@ -81,12 +67,9 @@ impl<'a> Greedy<'a> {
     }
 
     /// Places all buffers, with the highest priority first in `by_rank`, and returns the height in units.
-    pub(crate) fn place_all(&mut self, by_rank: Vec<u32>, focus: Focus) -> u64 {
+    pub(crate) fn place_all(&mut self, by_rank: Vec<u32>) -> u64 {
         let mut waiting = by_rank.len();
         self.contained.rank(by_rank);
-        if focus == Focus::Fullest {
-            self.pressure.reset(&self.instance.load);
-        }
         self.stretches.clear();
         self.lowest.clear();
         let sections = self.instance.sections() as u32;
@@ -98,9 +81,10 @@ impl<'a> Greedy<'a> {
                 continue;
             }
             self.own_work += 4;
-            match self.choose(self.stretches[index as usize], focus) {
+            let Stretch { start, end, .. } = self.stretches[index as usize];
+            match self.contained.find(&(start..=end), &(start..=end)) {
                 Some(buffer) => {
-                    height = height.max(self.place(buffer, index, focus));
+                    height = height.max(self.place(buffer, index));
                     waiting -= 1;
                 }
                 None => self.fill(index),
@@ -109,30 +93,14 @@ impl<'a> Greedy<'a> {
         height
     }
 
-    fn choose(&mut self, valley: Stretch, focus: Focus) -> Option<usize> {
-        if focus == Focus::Fullest {
-            let fullest = self.pressure.fullest(valley.start as usize..valley.end as usize) as u32;
-            self.own_work += 16;
-            let found = self.contained.find(&(valley.start..=fullest), &(fullest + 1..=valley.end));
-            if found.is_some() {
-                return found;
-            }
-        }
-        self.contained.find(&(valley.start..=valley.end), &(valley.start..=valley.end))
-    }
-
     /// Places a buffer on the floor of a valley and returns its top.
-    fn place(&mut self, buffer: usize, index: u32, focus: Focus) -> u64 {
+    fn place(&mut self, buffer: usize, index: u32) -> u64 {
         let valley = self.stretches[index as usize];
         let offset = self.instance.align(buffer, valley.top);
         let top = offset + self.instance.size[buffer];
         self.offsets[buffer] = offset;
         self.contained.remove(buffer);
         let span = self.instance.span(buffer);
-        if focus == Focus::Fullest {
-            self.pressure.lower(span.clone(), self.instance.size[buffer]);
-            self.own_work += 16;
-        }
         let (start, end) = (span.start as u32, span.end as u32);
         self.stretches[index as usize].gone = true;
         let mut previous = valley.previous;

@@ -1,14 +1,13 @@
 //! Improves the first plan as far as the budget allows, by alternating greedy plans and exact search.
 //!
-//! Greedy plans come from several orders of priority, each with or without a focus on the fullest section. After each
-//! plan, the buffers that exceed the goal get a higher priority in that order for the next round, and all priorities
+//! Greedy plans come from several orders of priority. After each plan, the buffers that exceed the goal get a higher priority in that order for the next round, and all priorities
 //! are perturbed slightly (squeaky wheel optimization). This alone usually solves large problems. Tight ones need the
 //! search, which gets most of the effort if the problem is small enough for it.
 //!
 //! The goal is the capacity or, without one, the lower bound. Without a capacity, the search first tries the lower
 //! bound itself, then bisects between the largest height it could not reach and the best plan.
 
-use crate::greedy::{Focus, Greedy};
+use crate::greedy::Greedy;
 use crate::instance::Instance;
 use crate::meter::{Meter, Phase};
 use crate::random::Random;
@@ -95,25 +94,12 @@ fn bisect(wheel: &mut Wheel, turn: u64, seed: u64, meter: &mut Meter) -> Option<
 /// The criteria for a buffer's priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wish {
-    Lifetime,
-    Sections,
     Area,
-    Size,
+    Lifetime,
     SizeAndLifetime,
 }
 
-const SPOKES: [(Wish, Focus); 10] = [
-    (Wish::Area, Focus::Anywhere),
-    (Wish::Lifetime, Focus::Fullest),
-    (Wish::Size, Focus::Fullest),
-    (Wish::Sections, Focus::Fullest),
-    (Wish::SizeAndLifetime, Focus::Anywhere),
-    (Wish::Area, Focus::Fullest),
-    (Wish::Lifetime, Focus::Anywhere),
-    (Wish::Size, Focus::Anywhere),
-    (Wish::SizeAndLifetime, Focus::Fullest),
-    (Wish::Sections, Focus::Anywhere),
-];
+const SPOKES: [Wish; 3] = [Wish::Area, Wish::Lifetime, Wish::SizeAndLifetime];
 
 /// Cycles through the greedy orders, with the learned priorities of each, and keeps the best plan.
 struct Wheel<'a> {
@@ -158,7 +144,7 @@ impl<'a> Wheel<'a> {
         let instance = self.greedy.instance();
         let spoke = self.round % SPOKES.len();
         let shake = if self.round < SPOKES.len() { 0.0 } else { SHAKE };
-        let (wish, focus) = SPOKES[spoke];
+        let wish = SPOKES[spoke];
         self.round += 1;
         self.grease[spoke].resize(instance.len(), 1.0);
         self.keys.clear();
@@ -166,9 +152,7 @@ impl<'a> Wheel<'a> {
             let (lifetime, size) = (instance.lifetime[buffer] as f64, instance.size[buffer] as f64);
             let wanted = match wish {
                 Wish::Lifetime => lifetime,
-                Wish::Sections => instance.span(buffer).len() as f64,
                 Wish::Area => lifetime * size,
-                Wish::Size => size,
                 Wish::SizeAndLifetime => size * lifetime.sqrt(),
             };
             let factor = 1.0 + shake * (2.0 * self.random.fraction() - 1.0);
@@ -176,7 +160,7 @@ impl<'a> Wheel<'a> {
         }
         self.keys.sort_unstable_by(|left, right| right.0.total_cmp(&left.0).then(left.1.cmp(&right.1)));
         let by_rank = self.keys.iter().map(|key| key.1).collect();
-        let height = self.greedy.place_all(by_rank, focus);
+        let height = self.greedy.place_all(by_rank);
         for buffer in 0..instance.len() {
             if self.greedy.offsets[buffer] + instance.size[buffer] > self.goal {
                 self.grease[spoke][buffer] *= GREASE;

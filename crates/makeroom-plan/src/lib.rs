@@ -39,7 +39,6 @@ mod improve;
 mod infeasible;
 mod instance;
 mod meter;
-mod pressure;
 mod random;
 mod search;
 

@@ -1,7 +1,7 @@
 //! Exact search for a plan within a capacity, with restarts.
 //!
 //! The duration of a depth-first search depends heavily on its first choices, so no descent gets long: each has a node
-//! limit that grows slowly, and the next one uses another rule and another order. Refuted states stay refuted. If a
+//! limit that grows slowly, and the next one uses another heuristic and another order. Refuted states stay refuted. If a
 //! descent ends before its limit without a plan, there is none.
 
 mod order;
@@ -10,7 +10,7 @@ mod state;
 mod tree;
 
 use order::Orders;
-use select::RULES;
+use select::HEURISTICS;
 use state::State;
 use tree::{Descent, Tree};
 
@@ -69,10 +69,10 @@ impl<'a> Search<'a> {
         let last_node = self.tree.nodes.saturating_add(nodes);
         let last_step = meter.spent().saturating_add(steps);
         while self.tree.nodes < last_node && meter.spent() < last_step && meter.goes_on() {
-            let rule = RULES[self.attempt % RULES.len()];
-            self.orders.arrange(&self.tree.state, self.attempt / RULES.len(), &mut self.tree.rank);
+            let heuristic = HEURISTICS[self.attempt % HEURISTICS.len()];
+            self.orders.arrange(&self.tree.state, self.attempt / HEURISTICS.len(), &mut self.tree.rank);
             let limit = (self.limit as u64).min(last_node - self.tree.nodes);
-            match self.tree.descend(rule, limit, meter) {
+            match self.tree.descend(heuristic, limit, meter) {
                 Descent::Solved => return Verdict::Solved { offsets: self.tree.state.earliest.clone() },
                 Descent::Exhausted { first, end } => {
                     let instance = self.tree.state.instance;

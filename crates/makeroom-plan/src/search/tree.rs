@@ -15,7 +15,7 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use super::select::{Rule, Selector};
+use super::select::{Heuristic, select};
 use super::state::{CLOSED, State};
 use crate::meter::Meter;
 
@@ -71,7 +71,8 @@ pub(super) struct Tree<'a> {
     /// The previous buffer with the same span, size and alignment.
     twin: Vec<u32>,
     refuted: HashSet<u128, BuildHasherDefault<Fingerprints>>,
-    selector: Selector,
+    /// The section whose branches were exhausted last.
+    last_conflict: usize,
     stack: Vec<Node>,
     components: Vec<Component>,
     candidates: Vec<u32>,
@@ -96,7 +97,7 @@ impl<'a> Tree<'a> {
             rank: (0..instance.len() as u32).collect(),
             twin,
             refuted: HashSet::default(),
-            selector: Selector::new(instance.sections()),
+            last_conflict: usize::MAX,
             stack: Vec::new(),
             components: Vec::new(),
             candidates: Vec::new(),
@@ -108,7 +109,7 @@ impl<'a> Tree<'a> {
 
     /// Searches from the root until the problem is solved or exhausted, `limit` nodes were visited, or the meter stops
     /// it.
-    pub(super) fn descend(&mut self, rule: Rule, limit: u64, meter: &mut Meter) -> Descent {
+    pub(super) fn descend(&mut self, heuristic: Heuristic, limit: u64, meter: &mut Meter) -> Descent {
         self.reset();
         let last_node = self.nodes + limit;
         let sections = self.state.instance.sections();
@@ -121,7 +122,7 @@ impl<'a> Tree<'a> {
             let component = self.components[next as usize];
             self.state.fingerprint = component.fingerprint;
             let range = component.first as usize..component.end as usize;
-            let Some(section) = self.selector.select(&mut self.state, range, rule) else {
+            let Some(section) = select(&mut self.state, range, heuristic, self.last_conflict) else {
                 next = component.next;
                 continue;
             };
@@ -188,7 +189,7 @@ impl<'a> Tree<'a> {
                 self.refuted.clear();
             }
             self.refuted.insert(self.components[node.component as usize].fingerprint);
-            self.selector.last_conflict = node.section as usize;
+            self.last_conflict = node.section as usize;
         }
     }
 
@@ -312,8 +313,7 @@ impl<'a> Tree<'a> {
                 first = section;
             }
         }
-        // Small components first: they are cheap to refute. The largest gets the rest of the fingerprint.
-        self.parts.sort_unstable_by_key(|&(first, end)| (end - first, first));
+        // The last component gets the rest of the fingerprint.
         let mut rest = state.fingerprint;
         let mut next = next;
         let base = self.components.len();
