@@ -2,12 +2,12 @@
 //! greatest common divisor of all sizes and alignments, sorted by first section.
 //!
 //! Dividing by the common unit is lossless: in a plan in which no buffer can move down, all offsets are sums of sizes
-//! rounded up to alignments, hence multiples of the unit. It makes numbers small and equal heights frequent, which the
+//! rounded up to alignments, hence multiples of the unit. It makes numbers small and equal peaks frequent, which the
 //! search depends on.
 //!
 //! Invariants: `first[b] < end[b]`; `starts[s]..starts[s + 1]` are the buffers whose first section is `s`; `load[s] ==
 //! sum of size[b] for b live in s`; all sizes together, each padded to its alignment, are below `2^62` units and `2^64`
-//! bytes, so no height overflows.
+//! bytes, so no peak overflows.
 
 use crate::load::Sections;
 use crate::{Buffer, Plan};
@@ -38,7 +38,7 @@ pub(crate) struct Instance {
     problem_length: usize,
 }
 
-/// The sizes are so large that heights could overflow even in units.
+/// The sizes are so large that peaks could overflow even in units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooLarge;
 
@@ -122,10 +122,10 @@ impl Instance {
 
     /// Converts offsets in units into a plan of the problem.
     pub(crate) fn plan(&self, offsets: &[u64]) -> Plan {
-        let mut plan = Plan { offsets: vec![0; self.problem_length], height: 0 };
+        let mut plan = Plan { offsets: vec![0; self.problem_length], peak: 0 };
         for (buffer, &offset) in offsets.iter().enumerate() {
             plan.offsets[self.original[buffer]] = offset * self.unit;
-            plan.height = plan.height.max((offset + self.size[buffer]) * self.unit);
+            plan.peak = plan.peak.max((offset + self.size[buffer]) * self.unit);
         }
         plan
     }
@@ -158,7 +158,7 @@ mod tests {
         let instance = Instance::new(&buffers).unwrap();
         assert_eq!(instance.len(), 2);
         let plan = instance.plan(&[0, 1]);
-        assert_eq!(plan, Plan { offsets: vec![0, 0, 10], height: 20 });
+        assert_eq!(plan, Plan { offsets: vec![0, 0, 10], peak: 20 });
     }
 
     #[test]

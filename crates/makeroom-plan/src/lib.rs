@@ -1,171 +1,76 @@
-//! The offline memory planner: assigns offsets to buffers with known lifetimes and sizes, so that buffers live at the
-//! same time do not overlap and the total memory is minimal, or fits a capacity.
+//! Offline memory planning: buffers with lifetimes and sizes in, offsets out.
+//!
+//! Compilers and runtimes that know all buffers of a program in advance can place them in one block of memory. Buffers
+//! that are live at the same time must not overlap; all others can share addresses. This crate finds offsets that need
+//! little memory, or that fit a given capacity. The problem is known as *dynamic storage allocation* and is NP-hard.
 //!
 //! ```text
 //! offset
 //!   3 ┌─────┐┌─────┐         size up, time to the right; a lifetime [lower, upper) is half-open,
-//!     │  b  ││  c  │         so c may reuse the place of b when c.lower == b.upper
+//!     │  b  ││  c  │         so c can reuse the memory of b when c.lower == b.upper
 //!   1 ├─────┴┴─────┤
 //!     │     a      │
 //!   0 └────────────┘
 //!     0      5     10  time
 //! ```
 //!
-//! The parts, in the order in which [`plan`] uses them: [`load`] computes the lower bound; `infeasible` explains why a
-//! problem cannot fit; `greedy` makes a plan from an order of priority in about `O(n log n)`; `improve` finds better
-//! orders; `search` searches for a plan exactly and can prove that there is none; [`validate`](mod@validate) checks a
-//! plan independently of the planner; [`csv`] reads problems.
-//!
-//! Effort is counted in steps, not seconds: the same problem, budget and seed give the same plan on every machine. A
-//! deadline can end the work earlier; then the result depends on the machine.
-//!
 //! ```
-//! use makeroom_plan::{Budget, Buffer, Outcome, Problem, plan};
+//! use makeroom_plan::{Budget, Buffer, Outcome, Problem, plan, validate};
 //!
 //! let buffers = vec![Buffer::new(0, 10, 1), Buffer::new(0, 5, 2), Buffer::new(5, 10, 2)];
 //! let problem = Problem { buffers, capacity: None };
-//! let Ok(Outcome::Planned { plan, lower_bound }) = plan(&problem, &Budget::default()) else { panic!() };
-//! assert_eq!((plan.height, lower_bound), (3, 3));
+//! let Outcome::Planned { plan, lower_bound } = plan(&problem, &Budget::default())? else {
+//!     unreachable!("without a capacity, there is always a plan");
+//! };
+//! assert_eq!((plan.peak, lower_bound), (3, 3)); // proven: no plan needs less
+//! assert_eq!(plan.offsets[1], plan.offsets[2]); // b and c share their memory
+//! validate(&problem, &plan)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! With a [capacity](Problem::capacity), the result is the first plan that fits, a proof that none does
+//! ([`Outcome::Impossible`]), or the best plan so far ([`Outcome::GaveUp`]). [`plan_with`] reports progress and can be
+//! cancelled. [`csv`] reads and writes the files of `MiniMalloc`.
+//!
+//! Effort is counted in steps, not seconds: the same problem, budget and seed give the same plan on every machine. A
+//! [deadline](Budget::deadline) can end the work earlier; then the result depends on the machine.
+//!
+//! # How it works
+//!
+//! ```text
+//! load.rs       maximum load: the lower bound        skyline.rs        a greedy plan for an order of priority
+//! conflict.rs   why a problem cannot fit             lifetime_tree.rs  the best unplaced buffer for a gap
+//! instance.rs   the problem in small numbers         improve.rs        better orders (squeaky wheel), bisection
+//! budget.rs     steps, deadline, progress            search/           exact search with restarts and nogoods
+//! validate.rs   checks a plan, independently         csv/              MiniMalloc's files
 //! ```
 #![forbid(unsafe_code)]
 
 pub mod csv;
-pub mod load;
-pub mod validate;
 
-mod contained;
-mod greedy;
+mod budget;
+mod conflict;
 mod improve;
-mod infeasible;
 mod instance;
-mod meter;
+mod lifetime_tree;
+mod load;
+mod problem;
 mod random;
 mod search;
+mod skyline;
+mod validate;
 
 use std::ops::ControlFlow;
-use std::time::Instant;
 
-pub use infeasible::{Conflict, Reason};
-pub use meter::{Phase, Progress, Stop};
+pub use budget::{Budget, Phase, Progress, Stop};
+pub use conflict::{Conflict, Reason};
+pub use load::{MaxLoad, max_load};
+pub use problem::{Buffer, MAX_BUFFERS, Outcome, Plan, Problem, ProblemError};
+pub use validate::{Violation, validate};
 
+use budget::Meter;
 use improve::{Improved, improve};
 use instance::Instance;
-use meter::Meter;
-
-/// Memory that is needed from `lower` to just before `upper`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Buffer {
-    /// Start of its lifetime.
-    pub lower: u64,
-    /// End of its lifetime, exclusive. At or below `lower`: never live, and at offset 0.
-    pub upper: u64,
-    /// Bytes. An empty buffer gets offset 0.
-    pub size: u64,
-    /// Its offset must be a multiple of this power of two; 1 for no constraint.
-    pub alignment: u64,
-}
-
-impl Buffer {
-    /// A buffer without alignment.
-    pub fn new(lower: u64, upper: u64, size: u64) -> Self {
-        Self { lower, upper, size, alignment: 1 }
-    }
-
-    /// The same buffer with an alignment.
-    #[must_use]
-    pub fn aligned(self, alignment: u64) -> Self {
-        Self { alignment, ..self }
-    }
-
-    /// Whether it never uses memory: zero bytes, or an empty lifetime.
-    pub fn is_empty(&self) -> bool {
-        self.size == 0 || self.lower >= self.upper
-    }
-}
-
-/// The buffers to place.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Problem {
-    /// The buffers; plans and conflicts refer to them by index.
-    pub buffers: Vec<Buffer>,
-    /// With a capacity, the first plan within it is the result; without one, the lowest plan found.
-    pub capacity: Option<u64>,
-}
-
-/// An offset for each buffer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
-    /// In the order of the problem's buffers.
-    pub offsets: Vec<u64>,
-    /// The maximum `offset + size` of all buffers that are not empty.
-    pub height: u64,
-}
-
-/// How much effort to spend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Budget {
-    /// Maximum number of steps (buffers and sections examined); a billion takes five to ten seconds.
-    pub steps: u64,
-    /// Seed for random choices.
-    pub seed: u64,
-    /// Stop at this time even if steps are left.
-    pub deadline: Option<Instant>,
-}
-
-impl Budget {
-    /// A quick first plan: well under a second for thousands of buffers.
-    pub fn quick() -> Self {
-        Self { steps: 100_000_000, ..Self::default() }
-    }
-}
-
-impl Default for Budget {
-    /// At most half a minute; most problems need milliseconds.
-    fn default() -> Self {
-        Self { steps: 4_000_000_000, seed: 1, deadline: None }
-    }
-}
-
-/// The result.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use]
-pub enum Outcome {
-    /// A plan, within the capacity if there is one; proven to be lowest if its height is `lower_bound`.
-    Planned {
-        /// The plan.
-        plan: Plan,
-        /// No plan is lower than this.
-        lower_bound: u64,
-    },
-    /// Proven: no plan fits the capacity.
-    Impossible(Conflict),
-    /// No plan within the capacity was found, and none was ruled out.
-    GaveUp {
-        /// The lowest plan found; higher than the capacity.
-        best: Plan,
-        /// No plan is lower than this.
-        lower_bound: u64,
-        /// Why the search ended.
-        stop: Stop,
-    },
-}
-
-/// An invalid problem.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ProblemError {
-    /// An alignment is not a power of two.
-    #[error("alignment of buffer {buffer} is not a power of two: {alignment}")]
-    Alignment {
-        /// Position of the buffer.
-        buffer: usize,
-        /// Its alignment.
-        alignment: u64,
-    },
-    /// Offsets could exceed 64 bits.
-    #[error("total size of all buffers does not fit in 62 bits")]
-    TooLarge,
-}
 
 /// Finds a plan. See [`plan_with`] for progress and cancellation.
 pub fn plan(problem: &Problem, budget: &Budget) -> Result<Outcome, ProblemError> {
@@ -181,33 +86,37 @@ pub fn plan_with(
     budget: &Budget,
     progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
 ) -> Result<Outcome, ProblemError> {
-    for (index, buffer) in problem.buffers.iter().enumerate() {
+    let Problem { buffers, capacity } = problem;
+    if buffers.len() > MAX_BUFFERS {
+        return Err(ProblemError::TooManyBuffers { count: buffers.len() });
+    }
+    for (index, buffer) in buffers.iter().enumerate() {
         if !buffer.alignment.is_power_of_two() {
             return Err(ProblemError::Alignment { buffer: index, alignment: buffer.alignment });
         }
     }
-    if let Some(conflict) = infeasible::overload(&problem.buffers, problem.capacity.unwrap_or(u64::MAX)) {
+    let limit = capacity.unwrap_or(u64::MAX);
+    if let Some(conflict) = conflict::overload(buffers, limit) {
         return Ok(Outcome::Impossible(conflict));
     }
-    let instance = Instance::new(&problem.buffers).map_err(|_| ProblemError::TooLarge)?;
+    let instance = Instance::new(buffers).map_err(|_| ProblemError::TooLarge)?;
     let mut meter = Meter::new(budget, progress, instance.unit);
-    let capacity = problem.capacity.map(|capacity| capacity / instance.unit);
-    let improved = improve(&instance, capacity, budget.seed, &mut meter);
-    Ok(match improved {
+    let goal = capacity.map(|capacity| capacity / instance.unit);
+    Ok(match improve(&instance, goal, budget.seed, &mut meter) {
         Improved::Found { offsets, lower_bound } => {
             let plan = instance.plan(&offsets);
             let lower_bound = lower_bound * instance.unit;
-            match problem.capacity {
-                Some(capacity) if plan.height > capacity => {
-                    Outcome::GaveUp { best: plan, lower_bound, stop: meter.stop() }
-                }
-                _ => Outcome::Planned { plan, lower_bound },
+            if plan.peak > limit {
+                Outcome::GaveUp { best: plan, lower_bound, stop: meter.stop() }
+            } else {
+                Outcome::Planned { plan, lower_bound }
             }
         }
         Improved::Refuted { buffers } => {
-            let capacity = problem.capacity.unwrap_or(u64::MAX);
-            let members = buffers.into_iter().map(|buffer| instance.original(buffer)).collect();
-            Outcome::Impossible(infeasible::narrow(&problem.buffers, members, capacity, &mut meter))
+            let mut buffers: Vec<usize> =
+                buffers.into_iter().map(|buffer| instance.original(buffer)).collect();
+            buffers.sort_unstable();
+            Outcome::Impossible(Conflict { buffers, capacity: limit, reason: Reason::Arrangement })
         }
     })
 }

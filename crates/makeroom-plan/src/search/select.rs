@@ -37,7 +37,7 @@ pub(super) fn select(
 /// Smaller is better.
 fn key(state: &State, section: usize, heuristic: Heuristic, last_conflict: usize) -> (u64, u64) {
     let branches = u64::from(state.choices[section]) + u64::from(state.slack(section) > 0);
-    let weight = u64::from(state.blame[section]);
+    let weight = u64::from(state.conflicts[section]);
     match heuristic {
         Heuristic::SmallestDomain => (branches, u64::MAX - weight),
         Heuristic::LastConflict => (u64::from(section != last_conflict), branches),

@@ -28,7 +28,7 @@ impl Planned {
     pub(crate) fn new(program: &Program) -> Self {
         let problem = Problem { buffers: buffers(program), capacity: None };
         let height = match plan(&problem, &Budget::quick()) {
-            Ok(Outcome::Planned { plan, .. } | Outcome::GaveUp { best: plan, .. }) => plan.height,
+            Ok(Outcome::Planned { plan, .. } | Outcome::GaveUp { best: plan, .. }) => plan.peak,
             // The sizes exceed every device: nothing can be planned or served.
             _ => u64::MAX,
         };

@@ -1,13 +1,36 @@
-//! Counts steps, checks the deadline and reports progress: the one place that decides when to stop.
+//! The budget: counts steps, checks the deadline and reports progress. The only place that decides when to stop.
 
 use std::fmt;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use crate::Budget;
-
 /// Steps between two checks of the clock; about ten milliseconds.
 const STEPS_BETWEEN_CHECKS: u64 = 2_000_000;
+
+/// How much effort to spend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// Maximum number of steps (buffers and sections examined); a billion takes five to ten seconds.
+    pub steps: u64,
+    /// Seed for random choices.
+    pub seed: u64,
+    /// Stop at this time even if steps are left.
+    pub deadline: Option<Instant>,
+}
+
+impl Budget {
+    /// A quick first plan: well under a second for thousands of buffers.
+    pub fn quick() -> Self {
+        Self { steps: 100_000_000, ..Self::default() }
+    }
+}
+
+impl Default for Budget {
+    /// At most half a minute; most problems need milliseconds.
+    fn default() -> Self {
+        Self { steps: 4_000_000_000, seed: 1, deadline: None }
+    }
+}
 
 /// Why the work stopped without a definite result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +60,6 @@ pub enum Phase {
     Greedy,
     /// Exact search.
     Search,
-    /// The problem is infeasible; searching for a smaller set of buffers that proves it.
-    Narrowing,
 }
 
 /// Progress of the work.
@@ -50,8 +71,8 @@ pub struct Progress {
     pub steps: u64,
     /// Step budget.
     pub budget: u64,
-    /// Height of the best plan so far, in bytes.
-    pub best_height: Option<u64>,
+    /// Peak of the best plan so far, in bytes.
+    pub best_peak: Option<u64>,
     /// Lower bound for all plans, in bytes.
     pub lower_bound: u64,
 }
@@ -76,7 +97,7 @@ impl<'a> Meter<'a> {
             phase: Phase::Greedy,
             steps: 0,
             budget: budget.steps,
-            best_height: None,
+            best_peak: None,
             lower_bound: 0,
         };
         Self { callback, deadline: budget.deadline, progress, unit, next_check: 0, stop: None }
@@ -88,8 +109,8 @@ impl<'a> Meter<'a> {
     }
 
     /// Sets the bounds found so far, in units.
-    pub(crate) fn note(&mut self, best_height: Option<u64>, lower_bound: u64) {
-        self.progress.best_height = best_height.map(|height| height.saturating_mul(self.unit));
+    pub(crate) fn report(&mut self, best_peak: Option<u64>, lower_bound: u64) {
+        self.progress.best_peak = best_peak.map(|peak| peak.saturating_mul(self.unit));
         self.progress.lower_bound = lower_bound.saturating_mul(self.unit);
     }
 
@@ -108,7 +129,7 @@ impl<'a> Meter<'a> {
     }
 
     /// Whether any budget is left.
-    pub(crate) fn goes_on(&self) -> bool {
+    pub(crate) fn has_budget(&self) -> bool {
         self.stop.is_none()
     }
 
