@@ -15,7 +15,7 @@ use crate::search::{Search, Verdict, is_searchable};
 use crate::skyline::Skyline;
 
 /// Greedy rounds before the search begins.
-const FIRST_ROUNDS: usize = 4;
+const FIRST_ROUNDS: usize = 12;
 /// Steps in the first turn of the search; later turns are longer.
 const FIRST_TURN: u64 = 20_000_000;
 /// The search takes this many steps for each step of greedy placement.
