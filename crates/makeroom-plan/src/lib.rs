@@ -30,7 +30,7 @@
 //!
 //! With a [capacity](Problem::capacity), the result is the first plan that fits, a proof that none does
 //! ([`Outcome::Impossible`]), or the best plan so far ([`Outcome::GaveUp`]). [`plan_with`] reports progress and can be
-//! cancelled. [`csv`] reads and writes the files of `MiniMalloc`.
+//! cancelled. [`csv`] reads and writes the files of MiniMalloc.
 //!
 //! Effort is counted in steps, not seconds: the same problem, budget and seed give the same plan on every machine. A
 //! [deadline](Budget::deadline) can end the work earlier; then the result depends on the machine.

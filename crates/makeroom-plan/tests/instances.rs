@@ -21,7 +21,7 @@ fn instance(directory: &str, name: &str) -> Problem {
     Problem { buffers: csv::parse(&text).unwrap().buffers, capacity: None }
 }
 
-/// A to K of `MiniMalloc` at their capacity; eight of them need a perfect packing.
+/// A to K of MiniMalloc at their capacity; eight of them need a perfect packing.
 #[test]
 fn hard_instances_fit_their_capacity() {
     let Some(directory) = directory() else { return };

@@ -1,9 +1,9 @@
-//! `MiniMalloc`'s CSV files: the columns `id,lower,upper,size`, in any order, and `offset` in solutions.
+//! MiniMalloc's CSV files: the columns `id,lower,upper,size`, in any order, and `offset` in solutions.
 //!
 //! The column `alignment` is optional. `offset` is read, but does not constrain a plan; `hint` is ignored; any other name
 //! is an error. So is a value in `gaps`: this planner does not support buffers that are unused for part of their
 //! lifetime. Aliases: `begin` and `start` for `lower`, `buffer` and `buffer_id` for `id`, and `end`, the last *inclusive*
-//! time, for `upper - 1`. As in `MiniMalloc`, fields are not quoted.
+//! time, for `upper - 1`. As in MiniMalloc, fields are not quoted.
 //!
 //! ```text
 //! id,lower,upper,size          id,start,end,size

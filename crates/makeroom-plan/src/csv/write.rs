@@ -1,4 +1,4 @@
-//! Writes solutions: the columns of the problem in `MiniMalloc`'s order, and `offset` as the last one.
+//! Writes solutions: the columns of the problem in MiniMalloc's order, and `offset` as the last one.
 
 use std::io::{self, Write};
 
