@@ -31,6 +31,9 @@ pub(crate) enum Failure {
     /// No file of buffers was named, and standard input is a terminal.
     #[error("no input: pass a CSV file, or pipe one into `makeroom plan`")]
     NoBuffers,
+    /// The plan and the JSON would both be on stdout.
+    #[error("--json and -o - both write to standard output")]
+    TwoOutputs,
     /// A file of buffers could not be parsed.
     #[error("{name}: {error}")]
     Csv {
@@ -277,7 +280,7 @@ impl Failure {
         }
         crate::output::error(&self.to_string(), self.hint().as_deref());
         match self {
-            Self::NoInput | Self::NoBuffers => ExitCode::from(WRONG_USAGE),
+            Self::NoInput | Self::NoBuffers | Self::TwoOutputs => ExitCode::from(WRONG_USAGE),
             _ => ExitCode::FAILURE,
         }
     }
@@ -288,6 +291,7 @@ impl Failure {
             Self::Input { error, .. } | Self::Open(error) => error.hint(),
             Self::NoInput => Some("for example: python train.py 2>&1 | makeroom why".to_owned()),
             Self::NoBuffers => Some("for example: makeroom plan buffers.csv".to_owned()),
+            Self::TwoOutputs => Some("the JSON contains the offsets: omit -o -".to_owned()),
             Self::Csv { error, .. } => error.hint().map(str::to_owned),
             Self::Buffers { .. } => Some("use a larger unit for sizes, such as KiB instead of bytes".to_owned()),
             Self::InvalidPlan(_) => Some("nothing was written; please report this bug with the input".to_owned()),

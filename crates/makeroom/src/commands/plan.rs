@@ -26,6 +26,9 @@ pub(crate) fn run(arguments: &Plan) -> Result<ExitCode, Failure> {
         None => PathBuf::from("-"),
     };
     let to_stdout = arguments.output.as_deref() == Some(Path::new("-"));
+    if to_stdout && arguments.json {
+        return Err(Failure::TwoOutputs);
+    }
     let file = arguments.output.as_deref().filter(|_| !to_stdout);
     if let Some(file) = file {
         place::check(file, Kind::Plan, std::slice::from_ref(&input))?;
@@ -117,16 +120,12 @@ fn write_to_stdout(table: &Table, offsets: &[u64]) -> Result<(), Failure> {
 
 /// The summary goes to stderr if the plan is on stdout.
 fn print(report: &PlanReport, json: bool, stdout_is_taken: bool) -> Result<(), Failure> {
-    match (json, stdout_is_taken) {
-        (true, false) => output::json(&plan_json(report)),
-        (true, true) => {
-            output::remark(&format!("{:#}\n", plan_json(report)));
-            Ok(())
-        }
-        (false, false) => output::result(&plan_text(report, output::columns())),
-        (false, true) => {
-            output::remark(&plan_text(report, output::remark_columns()));
-            Ok(())
-        }
+    if stdout_is_taken {
+        output::remark(&plan_text(report, output::remark_columns()));
+        Ok(())
+    } else if json {
+        output::json(&plan_json(report))
+    } else {
+        output::result(&plan_text(report, output::columns()))
     }
 }
