@@ -15,6 +15,7 @@ mod json;
 mod metrics;
 #[cfg(target_os = "linux")]
 mod others;
+mod plan;
 #[cfg(target_os = "linux")]
 mod ps;
 mod replay;
@@ -40,6 +41,7 @@ pub use json::explanation_json;
 pub use metrics::{otlp_json, prometheus_text};
 #[cfg(target_os = "linux")]
 pub use others::others_text;
+pub use plan::{PlanReport, plan_json, plan_text};
 #[cfg(target_os = "linux")]
 pub use ps::{ps_json, ps_text, users_text};
 pub use replay::{replay_json, replay_run_json, replay_text};

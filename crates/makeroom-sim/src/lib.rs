@@ -1,4 +1,4 @@
-//! Replays recorded allocations under other allocators: exact models, what-if runs, and an offline planner.
+//! Replays recorded allocations under other allocators: exact models and what-if runs.
 //!
 //! ```text
 //! allocators.rs   allocators by name                    driver.rs       the driver interface of the models
@@ -23,7 +23,6 @@ mod driver;
 mod inside;
 mod model;
 mod models;
-pub mod plan;
 mod program;
 mod pytorch;
 mod releases;

@@ -1,6 +1,7 @@
 //! The command line, as clap reads it.
 
 mod devices;
+mod planning;
 mod seeing;
 mod sizes;
 
@@ -12,6 +13,7 @@ use makeroom_core::Bytes;
 use makeroom_sim::AllocatorSpec;
 
 pub(crate) use devices::{Collector, Doctor, Looking, Ps, Serve, Top};
+pub(crate) use planning::Plan;
 pub(crate) use seeing::{Export, ExportForm, ExportTable, View};
 use sizes::card_size;
 
@@ -28,9 +30,8 @@ const TEMPLATE: &str = "\
 #[derive(Debug, Parser)]
 #[command(name = "makeroom", version, max_term_width = 100, help_template = TEMPLATE)]
 #[command(after_help = "\
-Start with an error message or a program:
-  makeroom why error.txt
-  makeroom run -- python train.py")]
+Start with: makeroom why error.txt
+            makeroom run -- python train.py")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -48,6 +49,7 @@ pub(crate) enum Command {
     Fit(Fit),
     Tune(Tune),
     Replay(Replay),
+    Plan(Plan),
     Export(Export),
     Serve(Serve),
     Demo(Demo),

@@ -28,6 +28,31 @@ pub(crate) enum Failure {
     /// No file was named, and standard input is a terminal.
     #[error("no input: pass a file, or pipe a program's output into `makeroom why`")]
     NoInput,
+    /// No file of buffers was named, and standard input is a terminal.
+    #[error("no input: pass a CSV file, or pipe one into `makeroom plan`")]
+    NoBuffers,
+    /// The plan and the JSON would both be on stdout.
+    #[error("--json and -o - both write to standard output")]
+    TwoOutputs,
+    /// A file of buffers could not be parsed.
+    #[error("{name}: {error}")]
+    Csv {
+        /// The file, as the user named it.
+        name: String,
+        /// What is wrong with it.
+        error: makeroom_plan::csv::CsvError,
+    },
+    /// The buffers cannot be planned.
+    #[error("{name}: {error}")]
+    Buffers {
+        /// The file, as the user named it.
+        name: String,
+        /// What is wrong with them.
+        error: makeroom_plan::ProblemError,
+    },
+    /// A plan did not pass its check: a bug in the planner.
+    #[error("the plan is invalid: {0}")]
+    InvalidPlan(makeroom_plan::Violation),
     /// The command line has no placeholder for the batch size.
     #[error("the command has no {{}} for the batch size")]
     NoPlaceholder,
@@ -255,7 +280,7 @@ impl Failure {
         }
         crate::output::error(&self.to_string(), self.hint().as_deref());
         match self {
-            Self::NoInput => ExitCode::from(WRONG_USAGE),
+            Self::NoInput | Self::NoBuffers | Self::TwoOutputs => ExitCode::from(WRONG_USAGE),
             _ => ExitCode::FAILURE,
         }
     }
@@ -265,6 +290,11 @@ impl Failure {
         match self {
             Self::Input { error, .. } | Self::Open(error) => error.hint(),
             Self::NoInput => Some("for example: python train.py 2>&1 | makeroom why".to_owned()),
+            Self::NoBuffers => Some("for example: makeroom plan buffers.csv".to_owned()),
+            Self::TwoOutputs => Some("the JSON contains the offsets: omit -o -".to_owned()),
+            Self::Csv { error, .. } => error.hint().map(str::to_owned),
+            Self::Buffers { .. } => Some("use a larger unit for sizes, such as KiB instead of bytes".to_owned()),
+            Self::InvalidPlan(_) => Some("nothing was written; please report this bug with the input".to_owned()),
             Self::NoProcesses { .. } => {
                 Some("pass the directory where the host's /proc is mounted: --proc /host/proc".to_owned())
             }

@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "why",
     "run",
     "view",
@@ -14,6 +14,7 @@ const COMMANDS: [&str; 13] = [
     "fit",
     "tune",
     "replay",
+    "plan",
     "export",
     "serve",
     "demo",

@@ -12,6 +12,9 @@ use makeroom_trace::room::{
 
 const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/oom_batch.pickle.gz");
 
+/// Buffers with lifetimes.
+const BUFFERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/buffers.csv");
+
 fn makeroom(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_makeroom"));
     command.args(words).stdin(Stdio::null()).env("NO_COLOR", "1").env_remove("COLUMNS");
@@ -38,6 +41,7 @@ fn the_narrowest_terminal_is_answered() {
             &["why", TRACE][..],
             &["replay", "--no-smallest", "--allocator", "pytorch", TRACE],
             &["tune", "--memory", "1GiB", TRACE],
+            &["plan", "--capacity", "900KiB", BUFFERS],
             &["doctor"],
             &["ps"],
             &["demo", "--list"],
@@ -124,6 +128,7 @@ fn what_an_input_names_does_nothing_to_a_terminal() {
     // Names of files and programs are untrusted too.
     let hostile = "\u{2067}x\u{1b}[30;40m\u{200b}.room";
     std::fs::copy(folder.join("run.room"), folder.join(hostile)).unwrap();
+    std::fs::write(folder.join("buffers.csv"), format!("id,lower,upper,size\n{hostile},0,9,64\n")).unwrap();
     let sleeps = folder.join(hostile.replace(".room", ".sh"));
     std::fs::copy("/bin/true", &sleeps).unwrap();
     let program = sleeps.display().to_string();
@@ -132,6 +137,9 @@ fn what_an_input_names_does_nothing_to_a_terminal() {
         &["replay", hostile],
         &["tune", hostile],
         &["tune", "no-such-\u{202e}file"],
+        &["plan", hostile],
+        &["plan", "--capacity", "1", "buffers.csv"],
+        &["plan", "buffers.csv", "-o", "-"],
         &["run", "--no-status", "--", &program],
         &["run", "--no-status", "-o", hostile, "--", "./\u{202e}missing"],
     ] {

@@ -5,10 +5,11 @@
 //! allocator but a benchmark for others: the difference between it and the peak of live bytes is only the cost of
 //! packing.
 
+use makeroom_plan::{Budget, Buffer, Outcome, Problem, plan};
+
 use crate::device::{Device, PAGE};
 use crate::driver::{Driver, Refused};
 use crate::model::Model;
-use crate::plan::{Budget, Buffer, Outcome, Problem, plan};
 use crate::program::{Program, Step};
 use crate::pytorch::Request;
 
@@ -27,7 +28,7 @@ impl Planned {
     pub(crate) fn new(program: &Program) -> Self {
         let problem = Problem { buffers: buffers(program), capacity: None };
         let height = match plan(&problem, &Budget::quick()) {
-            Ok(Outcome::Planned { plan, .. } | Outcome::GaveUp { best: plan, .. }) => plan.height,
+            Ok(Outcome::Planned { plan, .. } | Outcome::GaveUp { best: plan, .. }) => plan.peak,
             // The sizes exceed every device: nothing can be planned or served.
             _ => u64::MAX,
         };

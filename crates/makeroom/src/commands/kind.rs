@@ -30,6 +30,8 @@ pub(crate) enum Kind {
     Export,
     /// A summary as JSON (`run --summary`).
     Summary,
+    /// Buffers with their offsets (`plan -o`).
+    Plan,
     /// A man page (`man`).
     ManPage,
 }
@@ -42,6 +44,7 @@ impl Kind {
             Self::Page => "a page of `makeroom view`",
             Self::Export => "a result of `makeroom export`",
             Self::Summary => "a summary of `makeroom run`",
+            Self::Plan => "a result of `makeroom plan`",
             Self::ManPage => "a man page of makeroom",
         }
     }
@@ -90,6 +93,10 @@ impl Kind {
                 start == b"[]"
                     || start.starts_with(b"[\n  {\n    \"file\": \"") && has("\n    \"incomplete\": ")
             }
+            Self::Plan => {
+                let header = start.split(|&byte| byte == b'\n').next().unwrap_or_default();
+                matches!(header, b"id,lower,upper,size,offset" | b"id,lower,upper,size,alignment,offset")
+            }
             Self::ManPage => start.starts_with(b".ie \\n(.g .ds Aq") && has("\n.TH makeroom"),
         }
     }
@@ -99,15 +106,17 @@ impl Kind {
 mod tests {
     use super::*;
 
-    const ALL: [Kind; 5] = [Kind::Recording, Kind::Page, Kind::Export, Kind::Summary, Kind::ManPage];
+    const ALL: [Kind; 6] =
+        [Kind::Recording, Kind::Page, Kind::Export, Kind::Summary, Kind::Plan, Kind::ManPage];
 
     #[test]
     fn a_file_is_of_one_kind() {
-        let examples: [(&[u8], Kind); 5] = [
+        let examples: [(&[u8], Kind); 6] = [
             (&MAGIC, Kind::Recording),
             (b"<!doctype html>\n<head><title>makeroom view</title>", Kind::Page),
             (b"{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":\"makeroom 9", Kind::Export),
             (b"[\n  {\n    \"file\": \"a.room\",\n    \"incomplete\": null", Kind::Summary),
+            (b"id,lower,upper,size,offset\nx,0,1,64,0\n", Kind::Plan),
             (b".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '\n.TH makeroom 1", Kind::ManPage),
         ];
         for (content, is) in examples {

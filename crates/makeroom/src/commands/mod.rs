@@ -10,6 +10,7 @@ mod kind;
 mod looking;
 pub(crate) mod new_file;
 mod place;
+mod plan;
 mod ps;
 mod recording;
 mod replay;
@@ -39,6 +40,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Top(arguments) => return top::run(&arguments),
         Command::Doctor(arguments) => return doctor::run(&arguments),
         Command::Serve(arguments) => return serve::run(&arguments),
+        Command::Plan(arguments) => return plan::run(&arguments),
         Command::Completions(arguments) => install::completions(&arguments),
         Command::Man(arguments) => install::man(&arguments),
         Command::Survey => looking::survey(),

@@ -85,8 +85,8 @@ fn a_summary_does_not_replace_the_program_or_its_script() {
     }
 }
 
-/// The options that write a file, with `OUT` in place of its name; `IN` is a recording.
-const WRITERS: [&[&str]; 9] = [
+/// The options that write a file, with `OUT` in place of its name; `IN` is a recording, `BUFFERS` a list of buffers.
+const WRITERS: [&[&str]; 10] = [
     &["export", "IN", "--to", "perfetto", "-o", "OUT"],
     &["export", "IN", "--to", "speedscope", "-o", "OUT"],
     &["export", "IN", "--to", "snapshot", "-o", "OUT"],
@@ -96,6 +96,7 @@ const WRITERS: [&[&str]; 9] = [
     &["view", "IN", "-o", "OUT"],
     &["run", "--no-status", "-o", "new.room", "--summary", "OUT", "--", "./steps", "alloc", "10"],
     &["run", "--no-status", "-o", "new.room", "--summary", "OUT", "--", "true"],
+    &["plan", "BUFFERS", "-o", "OUT"],
 ];
 
 /// Files of a user's own, most of them in the formats that makeroom writes.
@@ -112,12 +113,14 @@ const OWN_FILES: [&[u8]; 12] = [
     b"PAR1\x15\x04\x15\x10parquet-cpp-arrow version 21.0.0\x2a\0\0\0PAR1",
     b"device,allocation,owner\n0,1,me\n",
     b"[\n  {\n    \"file\": \"accounts\"\n  }\n]",
+    b"id,lower,upper,size\nx,0,1,64\n",
     b".TH makeroom-like 7\n",
 ];
 
 fn wrote(stage: &Stage, words: &[&str], output: &str) -> Output {
     let named = |word: &&str| match *word {
         "IN" => "in.room".to_owned(),
+        "BUFFERS" => concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/buffers.csv").to_owned(),
         "OUT" => output.to_owned(),
         word => word.to_owned(),
     };
@@ -180,8 +183,8 @@ fn an_open_descriptor_is_written_to() {
 fn a_result_of_another_command_is_kept() {
     let stage = Stage::new("kinds");
     assert_eq!(stage.run("in.room", "alloc 10 exit 3").status.code(), Some(3));
-    let (csv, page, summary) = (WRITERS[4], WRITERS[6], WRITERS[7]);
-    for (first, second) in [(csv, page), (page, summary), (summary, csv)] {
+    let (csv, page, summary, plan) = (WRITERS[4], WRITERS[6], WRITERS[7], WRITERS[9]);
+    for (first, second) in [(csv, page), (page, summary), (summary, csv), (csv, plan), (plan, csv)] {
         assert!(wrote(&stage, first, "result").status.success());
         let before = fs::read(stage.path("result")).unwrap();
         let output = wrote(&stage, second, "result");

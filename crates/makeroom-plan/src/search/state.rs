@@ -1,13 +1,13 @@
 //! A partial plan that can be extended and undone, with the constraints on every completion of it.
 //!
 //! For each unplaced buffer, the state stores `earliest`, its lowest possible offset. For each section it stores
-//! `floor`, the lowest `earliest` of its unplaced buffers, and `waiting_load`, the sum of their sizes. A section with
-//! `floor + waiting_load > capacity` refutes the partial plan.
+//! `floor`, the lowest `earliest` of its unplaced buffers, and `unplaced_load`, the sum of their sizes. A section with
+//! `floor + unplaced_load > capacity` refutes the partial plan.
 //!
 //! ```text
 //! capacity ┌──────────────┐
-//!          │   slack      │   slack = capacity - floor - waiting_load
-//!          │ waiting_load │
+//!          │   slack      │   slack = capacity - floor - unplaced_load
+//!          │ unplaced_load │
 //!    floor ├──────────────┤
 //!          │ placed, gaps │
 //!        0 └──────────────┘
@@ -19,8 +19,8 @@
 
 use std::ops::Range;
 
-use super::super::instance::Instance;
-use super::super::random::Random;
+use crate::instance::Instance;
+use crate::random::Random;
 
 /// The floor of a section without unplaced buffers.
 pub(super) const CLOSED: u64 = u64::MAX;
@@ -42,11 +42,11 @@ pub(super) struct State<'a> {
     pub(super) floor: Vec<u64>,
     /// Number of unplaced buffers of each section with `earliest == floor`.
     pub(super) choices: Vec<u32>,
-    pub(super) waiting_load: Vec<u64>,
+    pub(super) unplaced_load: Vec<u64>,
     /// Number of unplaced buffers that are live both in the previous section and in this one.
     pub(super) crossing: Vec<u32>,
-    /// How often a section has refuted a partial plan.
-    pub(super) blame: Vec<u32>,
+    /// How often a section has nogoods a partial plan.
+    pub(super) conflicts: Vec<u32>,
     /// The fingerprint of the component being solved.
     pub(super) fingerprint: u128,
     /// Buffers and sections examined so far, as a measure of time.
@@ -55,7 +55,7 @@ pub(super) struct State<'a> {
     /// The buffers of each section, unplaced ones first.
     members: Vec<u32>,
     member_start: Vec<usize>,
-    waiting_count: Vec<u32>,
+    unplaced_count: Vec<u32>,
     /// The position of each buffer in `members`, for each of its sections.
     position: Vec<u32>,
     position_start: Vec<usize>,
@@ -109,15 +109,15 @@ impl<'a> State<'a> {
             placed: vec![false; buffers],
             floor: counts.iter().map(|&count| if count == 0 { CLOSED } else { 0 }).collect(),
             choices: counts.clone(),
-            waiting_load: instance.load.clone(),
+            unplaced_load: instance.load.clone(),
             crossing,
-            blame: vec![1; sections],
+            conflicts: vec![1; sections],
             fingerprint,
             work: 0,
             factors,
             members,
             member_start,
-            waiting_count: counts,
+            unplaced_count: counts,
             position,
             position_start,
             trail: Vec::new(),
@@ -128,14 +128,14 @@ impl<'a> State<'a> {
     }
 
     /// The buffers of a section that are not placed yet.
-    pub(super) fn waiting(&self, section: usize) -> &[u32] {
+    pub(super) fn unplaced(&self, section: usize) -> &[u32] {
         let start = self.member_start[section];
-        &self.members[start..start + self.waiting_count[section] as usize]
+        &self.members[start..start + self.unplaced_count[section] as usize]
     }
 
     /// The memory that a section could still waste; only for sections that are not closed.
     pub(super) fn slack(&self, section: usize) -> u64 {
-        self.capacity - self.floor[section] - self.waiting_load[section]
+        self.capacity - self.floor[section] - self.unplaced_load[section]
     }
 
     /// A point to return to with [`State::undo`].
@@ -159,8 +159,8 @@ impl<'a> State<'a> {
         self.work += 2 * span.len() as u64;
         for section in span.clone() {
             self.save(section);
-            self.waiting_load[section] -= instance.size[buffer];
-            self.stop_waiting(buffer, section);
+            self.unplaced_load[section] -= instance.size[buffer];
+            self.mark_placed(buffer, section);
             self.choices[section] -= 1;
             if self.choices[section] == 0 {
                 self.emptied.push(section as u32);
@@ -170,7 +170,7 @@ impl<'a> State<'a> {
             self.crossing[section] -= 1;
         }
         let start = self.member_start[span.start];
-        for slot in start..start + self.waiting_count[span.start] as usize {
+        for slot in start..start + self.unplaced_count[span.start] as usize {
             self.raise(self.members[slot] as usize, top);
         }
         for other in instance.starting_in(span.start + 1..span.end) {
@@ -178,8 +178,8 @@ impl<'a> State<'a> {
                 self.raise(other, top);
             }
         }
-        self.work += u64::from(self.waiting_count[span.start]);
-        self.settle()
+        self.work += u64::from(self.unplaced_count[span.start]);
+        self.update_floors()
     }
 
     /// Records that each buffer of `raised` starts at the paired offset or above.
@@ -188,7 +188,7 @@ impl<'a> State<'a> {
         for &(buffer, earliest) in raised {
             self.raise(buffer as usize, earliest);
         }
-        self.settle()
+        self.update_floors()
     }
 
     /// Undoes everything since `mark`. The caller restores the fingerprint, which it knows.
@@ -206,8 +206,8 @@ impl<'a> State<'a> {
                     let buffer = buffer as usize;
                     self.placed[buffer] = false;
                     for section in instance.span(buffer) {
-                        self.waiting_load[section] += instance.size[buffer];
-                        self.waiting_count[section] += 1;
+                        self.unplaced_load[section] += instance.size[buffer];
+                        self.unplaced_count[section] += 1;
                         self.crossing[section] += 1;
                     }
                     self.crossing[instance.first[buffer] as usize] -= 1;
@@ -244,18 +244,18 @@ impl<'a> State<'a> {
 
     /// Moves a buffer behind the unplaced ones of a section. Undo in reverse order needs no record, because the buffer
     /// is then directly after the last unplaced one.
-    fn stop_waiting(&mut self, buffer: usize, section: usize) {
+    fn mark_placed(&mut self, buffer: usize, section: usize) {
         let instance = self.instance;
         let slot = |other: usize| section - instance.first[other] as usize;
         let from = self.position[self.position_start[buffer] + slot(buffer)];
-        let to = self.waiting_count[section] - 1;
+        let to = self.unplaced_count[section] - 1;
         let start = self.member_start[section];
         let other = self.members[start + to as usize];
         self.members[start + from as usize] = other;
         self.members[start + to as usize] = buffer as u32;
         self.position[self.position_start[other as usize] + slot(other as usize)] = from;
         self.position[self.position_start[buffer] + slot(buffer)] = to;
-        self.waiting_count[section] = to;
+        self.unplaced_count[section] = to;
     }
 
     fn raise(&mut self, buffer: usize, floor: u64) {
@@ -282,11 +282,11 @@ impl<'a> State<'a> {
     }
 
     /// Finds the new floors of sections whose lowest buffers have all been placed or raised.
-    fn settle(&mut self) -> bool {
+    fn update_floors(&mut self) -> bool {
         while let Some(section) = self.emptied.pop() {
             let section = section as usize;
             let (mut floor, mut choices) = (CLOSED, 0);
-            for &buffer in self.waiting(section) {
+            for &buffer in self.unplaced(section) {
                 let earliest = self.earliest[buffer as usize];
                 if earliest < floor {
                     (floor, choices) = (earliest, 1);
@@ -294,11 +294,11 @@ impl<'a> State<'a> {
                     choices += 1;
                 }
             }
-            self.work += u64::from(self.waiting_count[section]);
+            self.work += u64::from(self.unplaced_count[section]);
             self.floor[section] = floor;
             self.choices[section] = choices;
-            if floor != CLOSED && floor + self.waiting_load[section] > self.capacity {
-                self.blame[section] += 1;
+            if floor != CLOSED && floor + self.unplaced_load[section] > self.capacity {
+                self.conflicts[section] += 1;
                 self.emptied.clear();
                 return false;
             }

@@ -7,17 +7,18 @@
 //!
 //! Three techniques keep the tree small. When placed buffers have divided the remaining ones into groups that share no
 //! section (components), the groups are solved one after the other, and the first that fails refutes their common
-//! parent immediately. Refuted states are remembered by fingerprint, even across restarts, because the unplaced buffers
-//! and their earliest offsets determine everything. Equal buffers are placed in only one order.
+//! parent immediately. Refuted states (nogoods) are remembered by fingerprint, even across restarts, because the
+//! unplaced buffers and their earliest offsets determine everything. Equal buffers are placed in only one order
+//! (symmetry breaking).
 //!
 //! The stack is explicit, so its depth is limited by memory and not by the thread's stack.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use super::super::meter::Meter;
-use super::select::{Rule, Selector};
+use super::select::{Heuristic, select};
 use super::state::{CLOSED, State};
+use crate::budget::Meter;
 
 /// How one descent ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,15 +31,15 @@ pub(super) enum Descent {
     Limited,
 }
 
-const NOBODY: u32 = u32::MAX;
+const NONE: u32 = u32::MAX;
 
 /// Above this number, the stored fingerprints are cleared.
-const REMEMBERED: usize = 1 << 21;
+const MAX_NOGOODS: usize = 1 << 21;
 
 /// More candidates than this are not compared pairwise.
-const MOST_CANDIDATES_IN_DETAIL: usize = 32;
+const MAX_PAIRWISE_CANDIDATES: usize = 32;
 
-/// A group of unplaced buffers that shares no section with the others, waiting to be solved.
+/// A group of unplaced buffers that shares no section with the others, unplaced to be solved.
 #[derive(Debug, Clone, Copy)]
 struct Component {
     first: u32,
@@ -65,13 +66,13 @@ struct Node {
 /// Search memory that persists across restarts.
 pub(super) struct Tree<'a> {
     pub(super) state: State<'a>,
-    pub(super) nodes: u64,
     /// Position of each buffer in the order of preference.
     pub(super) rank: Vec<u32>,
     /// The previous buffer with the same span, size and alignment.
     twin: Vec<u32>,
-    refuted: HashSet<u128, BuildHasherDefault<Fingerprints>>,
-    selector: Selector,
+    nogoods: HashSet<u128, BuildHasherDefault<Fingerprints>>,
+    /// The section whose branches were exhausted last.
+    last_conflict: usize,
     stack: Vec<Node>,
     components: Vec<Component>,
     candidates: Vec<u32>,
@@ -82,7 +83,7 @@ pub(super) struct Tree<'a> {
 impl<'a> Tree<'a> {
     pub(super) fn new(state: State<'a>) -> Self {
         let instance = state.instance;
-        let mut twin = vec![NOBODY; instance.len()];
+        let mut twin = vec![NONE; instance.len()];
         let mut seen = std::collections::HashMap::new();
         for (buffer, slot) in twin.iter_mut().enumerate() {
             let (first, end) = (instance.first[buffer], instance.end[buffer]);
@@ -92,11 +93,10 @@ impl<'a> Tree<'a> {
             }
         }
         Self {
-            nodes: 0,
             rank: (0..instance.len() as u32).collect(),
             twin,
-            refuted: HashSet::default(),
-            selector: Selector::new(instance.sections()),
+            nogoods: HashSet::default(),
+            last_conflict: usize::MAX,
             stack: Vec::new(),
             components: Vec::new(),
             candidates: Vec::new(),
@@ -108,34 +108,34 @@ impl<'a> Tree<'a> {
 
     /// Searches from the root until the problem is solved or exhausted, `limit` nodes were visited, or the meter stops
     /// it.
-    pub(super) fn descend(&mut self, rule: Rule, limit: u64, meter: &mut Meter) -> Descent {
+    pub(super) fn descend(&mut self, heuristic: Heuristic, limit: u64, meter: &mut Meter) -> Descent {
         self.reset();
-        let last_node = self.nodes + limit;
+        let mut nodes = 0;
         let sections = self.state.instance.sections();
-        let mut next = self.split((0, sections as u32), 0..sections, NOBODY, NOBODY);
-        while next != NOBODY {
-            if self.nodes >= last_node || !meter.spend(std::mem::take(&mut self.state.work)) {
+        let mut next = self.split((0, sections as u32), 0..sections, NONE, NONE);
+        while next != NONE {
+            if nodes >= limit || !meter.spend(std::mem::take(&mut self.state.work)) {
                 return Descent::Limited;
             }
-            self.nodes += 1;
+            nodes += 1;
             let component = self.components[next as usize];
             self.state.fingerprint = component.fingerprint;
             let range = component.first as usize..component.end as usize;
-            let Some(section) = self.selector.select(&mut self.state, range, rule) else {
+            let Some(section) = select(&mut self.state, range, heuristic, self.last_conflict) else {
                 next = component.next;
                 continue;
             };
             let mut outcome = None;
-            if !self.refuted.contains(&component.fingerprint) {
-                self.open(next, section);
-                outcome = self.advance();
+            if !self.nogoods.contains(&component.fingerprint) {
+                self.push_node(next, section);
+                outcome = self.next_branch();
                 if outcome.is_none() {
-                    self.refute();
+                    self.remember_nogood();
                 }
             }
             next = match outcome {
                 Some(component) => component,
-                None => match self.retreat(next) {
+                None => match self.backtrack(next) {
                     Ok(component) => component,
                     Err(root) => {
                         return Descent::Exhausted { first: root.first as usize, end: root.end as usize };
@@ -146,8 +146,8 @@ impl<'a> Tree<'a> {
         Descent::Solved
     }
 
-    /// Discards the current descent, but not refuted states or blame counts.
-    pub(super) fn reset(&mut self) {
+    /// Discards the current descent, but not nogoods or conflict counts.
+    fn reset(&mut self) {
         self.state.undo(0);
         let everything = 0..self.state.instance.sections();
         self.state.fingerprint = self.state.fingerprint_of(everything);
@@ -158,17 +158,17 @@ impl<'a> Tree<'a> {
 
     /// Returns to the node that created an unsolvable component, and continues with its next branch. Fails with the
     /// component if it is part of the problem itself.
-    fn retreat(&mut self, failed: u32) -> Result<u32, Component> {
+    fn backtrack(&mut self, failed: u32) -> Result<u32, Component> {
         let mut failed = self.components[failed as usize];
-        while failed.parent != NOBODY {
+        while failed.parent != NONE {
             self.stack.truncate(failed.parent as usize + 1);
             let Some(&node) = self.stack.last() else { break };
             self.candidates.truncate(node.candidates.1 as usize);
             self.restore(&node);
-            if let Some(next) = self.advance() {
+            if let Some(next) = self.next_branch() {
                 return Ok(next);
             }
-            self.refute();
+            self.remember_nogood();
             failed = self.components[node.component as usize];
         }
         Err(failed)
@@ -182,27 +182,27 @@ impl<'a> Tree<'a> {
     }
 
     /// Remembers that the component of the last node cannot be solved.
-    fn refute(&mut self) {
+    fn remember_nogood(&mut self) {
         if let Some(node) = self.stack.last() {
-            if self.refuted.len() >= REMEMBERED {
-                self.refuted.clear();
+            if self.nogoods.len() >= MAX_NOGOODS {
+                self.nogoods.clear();
             }
-            self.refuted.insert(self.components[node.component as usize].fingerprint);
-            self.selector.last_conflict = node.section as usize;
+            self.nogoods.insert(self.components[node.component as usize].fingerprint);
+            self.last_conflict = node.section as usize;
         }
     }
 
     /// Starts a node: lists the buffers that can rest on the floor of a section, highest priority first.
-    fn open(&mut self, component: u32, section: usize) {
+    fn push_node(&mut self, component: u32, section: usize) {
         let floor = self.state.floor[section];
         let start = self.candidates.len();
-        for &buffer in self.state.waiting(section) {
+        for &buffer in self.state.unplaced(section) {
             if self.state.earliest[buffer as usize] == floor {
                 self.candidates.push(buffer);
             }
         }
         let rank = &self.rank;
-        self.state.work += self.state.waiting(section).len() as u64;
+        self.state.work += self.state.unplaced(section).len() as u64;
         self.candidates[start..].sort_unstable_by_key(|&buffer| rank[buffer as usize]);
         self.stack.push(Node {
             component,
@@ -215,9 +215,9 @@ impl<'a> Tree<'a> {
         });
     }
 
-    /// Takes the next branch of the last node that is not refuted immediately, and returns the component to consider
+    /// Takes the next branch of the last node that is not nogoods immediately, and returns the component to consider
     /// next; `None` if no branch is left.
-    fn advance(&mut self) -> Option<u32> {
+    fn next_branch(&mut self) -> Option<u32> {
         let index = self.stack.len() - 1;
         let mut node = self.stack[index];
         let component = self.components[node.component as usize];
@@ -225,7 +225,7 @@ impl<'a> Tree<'a> {
         while node.tried < count {
             let buffer = self.candidates[(node.candidates.0 + node.tried) as usize] as usize;
             node.tried += 1;
-            if self.has_waiting_twin(buffer, node.floor) {
+            if self.has_unplaced_twin(buffer, node.floor) {
                 continue;
             }
             if self.state.place(buffer) {
@@ -251,9 +251,9 @@ impl<'a> Tree<'a> {
     }
 
     /// Equal buffers are interchangeable: only the first unplaced one at the same level is tried.
-    fn has_waiting_twin(&self, buffer: usize, floor: u64) -> bool {
+    fn has_unplaced_twin(&self, buffer: usize, floor: u64) -> bool {
         let mut twin = self.twin[buffer];
-        while twin != NOBODY {
+        while twin != NONE {
             if !self.state.placed[twin as usize] && self.state.earliest[twin as usize] == floor {
                 return true;
             }
@@ -281,7 +281,7 @@ impl<'a> Tree<'a> {
                     support = support.min(earliest + instance.size[other]);
                 }
             };
-            for &other in state.waiting(span.start) {
+            for &other in state.unplaced(span.start) {
                 consider(other as usize);
             }
             for other in instance.starting_in(span.start + 1..span.end) {
@@ -289,11 +289,11 @@ impl<'a> Tree<'a> {
                     consider(other);
                 }
             }
-            state.work += state.waiting(span.start).len() as u64;
+            state.work += state.unplaced(span.start).len() as u64;
             state.work += instance.starting_in(span.start + 1..span.end).len() as u64;
             self.raised.push((candidate, support));
         }
-        rest_on_each_other(&mut self.raised, node.floor, &instance.size);
+        lower_by_mutual_support(&mut self.raised, node.floor, &instance.size);
         self.raised.iter().all(|&(_, support)| support != CLOSED) && state.postpone(&self.raised)
     }
 
@@ -312,8 +312,7 @@ impl<'a> Tree<'a> {
                 first = section;
             }
         }
-        // Small components first: they are cheap to refute. The largest gets the rest of the fingerprint.
-        self.parts.sort_unstable_by_key(|&(first, end)| (end - first, first));
+        // The last component gets the rest of the fingerprint.
         let mut rest = state.fingerprint;
         let mut next = next;
         let base = self.components.len();
@@ -324,7 +323,7 @@ impl<'a> Tree<'a> {
                 state.fingerprint_of(first as usize..end as usize)
             };
             rest = rest.wrapping_sub(fingerprint);
-            self.components.push(Component { first, end, parent, next: NOBODY, fingerprint });
+            self.components.push(Component { first, end, parent, next: NONE, fingerprint });
         }
         for index in (base..self.components.len()).rev() {
             self.components[index].next = next;
@@ -335,8 +334,8 @@ impl<'a> Tree<'a> {
 }
 
 /// Lowers the earliest offset of raised candidates that can rest on another raised one.
-fn rest_on_each_other(raised: &mut [(u32, u64)], floor: u64, size: &[u64]) {
-    if raised.len() > MOST_CANDIDATES_IN_DETAIL {
+fn lower_by_mutual_support(raised: &mut [(u32, u64)], floor: u64, size: &[u64]) {
+    if raised.len() > MAX_PAIRWISE_CANDIDATES {
         // A weaker bound that is quick to find: the lowest one supports the others.
         let lowest = raised.iter().map(|&(_, earliest)| earliest).min().unwrap_or(CLOSED);
         let thinnest = raised.iter().map(|&(buffer, _)| size[buffer as usize]).min().unwrap_or(0);

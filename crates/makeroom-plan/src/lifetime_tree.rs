@@ -6,16 +6,16 @@
 
 use std::ops::RangeInclusive;
 
-use super::instance::Instance;
+use crate::instance::Instance;
 
 const LEAF: usize = 8;
-const NOBODY: u32 = u32::MAX;
+const NONE: u32 = u32::MAX;
 
 #[derive(Debug, Clone, Copy)]
 struct Node {
     first: (u32, u32),
     end: (u32, u32),
-    /// Best rank of the unplaced buffers below, or [`NOBODY`].
+    /// Best rank of the unplaced buffers below, or [`NONE`].
     best: u32,
     parent: u32,
     right: u32,
@@ -25,36 +25,36 @@ struct Node {
 
 /// The unplaced buffers, by lifetime.
 #[derive(Debug, Clone)]
-pub(super) struct Contained {
+pub(crate) struct LifetimeTree {
     nodes: Vec<Node>,
     buffers: Vec<u32>,
     /// First section and end of each entry of `buffers`.
     points: Vec<(u32, u32)>,
     leaf_of: Vec<u32>,
-    /// Rank of each buffer, lowest for the highest priority; [`NOBODY`] once it is removed.
+    /// Rank of each buffer, lowest for the highest priority; [`NONE`] once it is removed.
     rank: Vec<u32>,
     by_rank: Vec<u32>,
     pending: Vec<u32>,
     /// Nodes visited so far, as a measure of time.
-    pub(super) work: u64,
+    pub(crate) work: u64,
 }
 
-impl Contained {
-    pub(super) fn new(instance: &Instance) -> Self {
+impl LifetimeTree {
+    pub(crate) fn new(instance: &Instance) -> Self {
         let count = instance.len();
         let mut tree = Self {
             nodes: Vec::new(),
             buffers: (0..count as u32).collect(),
             points: Vec::new(),
             leaf_of: vec![0; count],
-            rank: vec![NOBODY; count],
+            rank: vec![NONE; count],
             by_rank: Vec::new(),
             pending: Vec::new(),
             work: 0,
         };
         if count > 0 {
             let mut buffers = std::mem::take(&mut tree.buffers);
-            tree.build(instance, &mut buffers, 0, NOBODY, 0);
+            tree.build(instance, &mut buffers, 0, NONE, 0);
             let point = |&buffer: &u32| (instance.first[buffer as usize], instance.end[buffer as usize]);
             tree.points = buffers.iter().map(point).collect();
             tree.buffers = buffers;
@@ -71,7 +71,7 @@ impl Contained {
         self.nodes.push(Node {
             first: bounds(&instance.first),
             end: bounds(&instance.end),
-            best: NOBODY,
+            best: NONE,
             parent,
             right: 0,
             leaf: (0, 0),
@@ -93,7 +93,7 @@ impl Contained {
     }
 
     /// Adds all buffers again, in a new order of priority.
-    pub(super) fn rank(&mut self, by_rank: Vec<u32>) {
+    pub(crate) fn rank(&mut self, by_rank: Vec<u32>) {
         for (rank, &buffer) in by_rank.iter().enumerate() {
             self.rank[buffer as usize] = rank as u32;
         }
@@ -105,8 +105,8 @@ impl Contained {
     }
 
     /// The unplaced buffer of highest priority with first section and end within the given ranges.
-    pub(super) fn find(&mut self, first: &RangeInclusive<u32>, end: &RangeInclusive<u32>) -> Option<usize> {
-        let mut best = NOBODY;
+    pub(crate) fn find(&mut self, first: &RangeInclusive<u32>, end: &RangeInclusive<u32>) -> Option<usize> {
+        let mut best = NONE;
         self.pending.clear();
         if !self.nodes.is_empty() {
             self.pending.push(0);
@@ -141,14 +141,14 @@ impl Contained {
                 self.pending.extend(if left_first { [right, left] } else { [left, right] });
             }
         }
-        (best != NOBODY).then(|| self.by_rank[best as usize] as usize)
+        (best != NONE).then(|| self.by_rank[best as usize] as usize)
     }
 
     /// Removes a buffer.
-    pub(super) fn remove(&mut self, buffer: usize) {
-        self.rank[buffer] = NOBODY;
+    pub(crate) fn remove(&mut self, buffer: usize) {
+        self.rank[buffer] = NONE;
         let mut index = self.leaf_of[buffer];
-        while index != NOBODY {
+        while index != NONE {
             self.work += 1;
             let best = self.best_below(index as usize);
             if best == self.nodes[index as usize].best {
@@ -163,7 +163,7 @@ impl Contained {
         let node = &self.nodes[index];
         if node.right == 0 {
             let buffers = &self.buffers[node.leaf.0 as usize..node.leaf.1 as usize];
-            buffers.iter().map(|&buffer| self.rank[buffer as usize]).min().unwrap_or(NOBODY)
+            buffers.iter().map(|&buffer| self.rank[buffer as usize]).min().unwrap_or(NONE)
         } else {
             self.nodes[index + 1].best.min(self.nodes[node.right as usize].best)
         }
@@ -186,19 +186,19 @@ mod tests {
             let buffers: Vec<Buffer> =
                 lifetimes.iter().map(|&(lower, length)| Buffer::new(lower, lower + length, 1)).collect();
             let instance = Instance::new(&buffers).unwrap();
-            let mut contained = Contained::new(&instance);
-            let mut waiting: Vec<u32> = (0..instance.len() as u32).rev().collect();
-            contained.rank(waiting.clone());
+            let mut tree = LifetimeTree::new(&instance);
+            let mut unplaced: Vec<u32> = (0..instance.len() as u32).rev().collect();
+            tree.rank(unplaced.clone());
             for (first_low, first_high, end_low, end_high) in queries {
                 let (first, end) = (first_low..=first_high, end_low..=end_high);
-                let expected = waiting.iter().position(|&buffer| {
+                let expected = unplaced.iter().position(|&buffer| {
                     first.contains(&instance.first[buffer as usize])
                         && end.contains(&instance.end[buffer as usize])
                 });
-                let found = contained.find(&first, &end);
-                prop_assert_eq!(found, expected.map(|position| waiting[position] as usize));
+                let found = tree.find(&first, &end);
+                prop_assert_eq!(found, expected.map(|position| unplaced[position] as usize));
                 if let Some(position) = expected {
-                    contained.remove(waiting.remove(position) as usize);
+                    tree.remove(unplaced.remove(position) as usize);
                 }
             }
         }

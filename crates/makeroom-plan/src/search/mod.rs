@@ -1,8 +1,8 @@
-//! Exact search for a plan within a capacity, with restarts.
+//! Exact search for a plan within a capacity: depth-first branch and bound with restarts and nogoods.
 //!
 //! The duration of a depth-first search depends heavily on its first choices, so no descent gets long: each has a node
-//! limit that grows slowly, and the next one uses another rule and another order. Refuted states stay refuted. If a
-//! descent ends before its limit without a plan, there is none.
+//! limit that grows slowly, and the next one uses another heuristic and another order. Nogoods are kept.
+//! If a descent ends before its limit without a plan, there is none.
 
 mod order;
 mod select;
@@ -10,23 +10,23 @@ mod state;
 mod tree;
 
 use order::Orders;
-use select::RULES;
+use select::HEURISTICS;
 use state::State;
 use tree::{Descent, Tree};
 
-use super::instance::Instance;
-use super::meter::Meter;
+use crate::budget::Meter;
+use crate::instance::Instance;
 
 /// Growth factor of the node limit.
 const GROWTH: f64 = 1.02;
 
 /// The search tables contain every buffer once per section; with more entries than this, they would cost more memory
 /// and time than they are worth.
-const MOST_INCIDENCES: u64 = 4_000_000;
+const MAX_INCIDENCES: u64 = 4_000_000;
 
 /// The result of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// Offsets within the capacity.
     Solved { offsets: Vec<u64> },
     /// These buffers cannot be placed within the capacity.
@@ -36,7 +36,7 @@ pub(super) enum Verdict {
 }
 
 /// A search that can be continued.
-pub(super) struct Search<'a> {
+pub(crate) struct Search<'a> {
     tree: Tree<'a>,
     orders: Orders,
     limit: f64,
@@ -44,16 +44,16 @@ pub(super) struct Search<'a> {
 }
 
 /// Whether an instance is small enough for the search.
-pub(super) fn is_suitable(instance: &Instance) -> bool {
+pub(crate) fn is_searchable(instance: &Instance) -> bool {
     let incidences: u64 =
         instance.first.iter().zip(&instance.end).map(|(&first, &end)| u64::from(end - first)).sum();
-    incidences <= MOST_INCIDENCES
+    incidences <= MAX_INCIDENCES
 }
 
 impl<'a> Search<'a> {
     /// Prepares a search for a plan of at most `capacity` units. No section's load may exceed that.
-    pub(super) fn new(instance: &'a Instance, capacity: u64, seed: u64) -> Self {
-        // A height above the sum of all sizes is never needed; this keeps sums small.
+    pub(crate) fn new(instance: &'a Instance, capacity: u64, seed: u64) -> Self {
+        // A peak above the sum of all sizes is never needed; this keeps sums small.
         let stacked: u64 =
             instance.size.iter().zip(&instance.alignment).map(|(size, align)| size + align).sum();
         Self {
@@ -64,15 +64,13 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Continues the search for about this many nodes or steps, whichever limit is reached first.
-    pub(super) fn run(&mut self, nodes: u64, steps: u64, meter: &mut Meter) -> Verdict {
-        let last_node = self.tree.nodes.saturating_add(nodes);
+    /// Continues the search for about this many steps.
+    pub(crate) fn run(&mut self, steps: u64, meter: &mut Meter) -> Verdict {
         let last_step = meter.spent().saturating_add(steps);
-        while self.tree.nodes < last_node && meter.spent() < last_step && meter.goes_on() {
-            let rule = RULES[self.attempt % RULES.len()];
-            self.orders.arrange(&self.tree.state, self.attempt / RULES.len(), &mut self.tree.rank);
-            let limit = (self.limit as u64).min(last_node - self.tree.nodes);
-            match self.tree.descend(rule, limit, meter) {
+        while meter.spent() < last_step && meter.has_budget() {
+            let heuristic = HEURISTICS[self.attempt % HEURISTICS.len()];
+            self.orders.arrange(&self.tree.state, self.attempt / HEURISTICS.len(), &mut self.tree.rank);
+            match self.tree.descend(heuristic, self.limit as u64, meter) {
                 Descent::Solved => return Verdict::Solved { offsets: self.tree.state.earliest.clone() },
                 Descent::Exhausted { first, end } => {
                     let instance = self.tree.state.instance;

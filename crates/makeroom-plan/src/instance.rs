@@ -2,48 +2,48 @@
 //! greatest common divisor of all sizes and alignments, sorted by first section.
 //!
 //! Dividing by the common unit is lossless: in a plan in which no buffer can move down, all offsets are sums of sizes
-//! rounded up to alignments, hence multiples of the unit. It makes numbers small and equal heights frequent, which the
+//! rounded up to alignments, hence multiples of the unit. It makes numbers small and equal peaks frequent, which the
 //! search depends on.
 //!
 //! Invariants: `first[b] < end[b]`; `starts[s]..starts[s + 1]` are the buffers whose first section is `s`; `load[s] ==
 //! sum of size[b] for b live in s`; all sizes together, each padded to its alignment, are below `2^62` units and `2^64`
-//! bytes, so no height overflows.
+//! bytes, so no peak overflows.
 
-use super::load::Sections;
-use super::{Buffer, Plan};
+use crate::load::Sections;
+use crate::{Buffer, Plan};
 
 #[derive(Debug, Clone)]
-pub(super) struct Instance {
+pub(crate) struct Instance {
     /// Bytes per unit.
-    pub(super) unit: u64,
+    pub(crate) unit: u64,
     /// Units.
-    pub(super) size: Vec<u64>,
+    pub(crate) size: Vec<u64>,
     /// Units, at least 1.
-    pub(super) alignment: Vec<u64>,
+    pub(crate) alignment: Vec<u64>,
     /// First section of each buffer.
-    pub(super) first: Vec<u32>,
+    pub(crate) first: Vec<u32>,
     /// Section after the last one of each buffer.
-    pub(super) end: Vec<u32>,
+    pub(crate) end: Vec<u32>,
     /// Length of the lifetime, in the unit of time of the problem.
-    pub(super) lifetime: Vec<u64>,
+    pub(crate) lifetime: Vec<u64>,
     /// Index range of the buffers that start in each section.
-    pub(super) starts: Vec<u32>,
+    pub(crate) starts: Vec<u32>,
     /// Live units in each section.
-    pub(super) load: Vec<u64>,
+    pub(crate) load: Vec<u64>,
     /// Live units in the fullest section.
-    pub(super) lower_bound: u64,
+    pub(crate) lower_bound: u64,
     /// Index of each buffer in the problem.
     original: Vec<usize>,
     /// Number of buffers in the problem, including empty ones.
     problem_length: usize,
 }
 
-/// The sizes are so large that heights could overflow even in units.
+/// The sizes are so large that peaks could overflow even in units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct TooLarge;
+pub(crate) struct TooLarge;
 
 impl Instance {
-    pub(super) fn new(buffers: &[Buffer]) -> Result<Self, TooLarge> {
+    pub(crate) fn new(buffers: &[Buffer]) -> Result<Self, TooLarge> {
         let sections = Sections::new(buffers);
         let mut order: Vec<(u32, u32, usize)> = Vec::with_capacity(buffers.len());
         let mut unit = 0;
@@ -90,42 +90,42 @@ impl Instance {
     }
 
     /// Number of buffers to place.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.size.len()
     }
 
     /// Number of sections.
-    pub(super) fn sections(&self) -> usize {
+    pub(crate) fn sections(&self) -> usize {
         self.load.len()
     }
 
     /// The sections in which a buffer is live.
-    pub(super) fn span(&self, buffer: usize) -> std::ops::Range<usize> {
+    pub(crate) fn span(&self, buffer: usize) -> std::ops::Range<usize> {
         self.first[buffer] as usize..self.end[buffer] as usize
     }
 
     /// The buffers whose first section is one of `sections`.
-    pub(super) fn starting_in(&self, sections: std::ops::Range<usize>) -> std::ops::Range<usize> {
+    pub(crate) fn starting_in(&self, sections: std::ops::Range<usize>) -> std::ops::Range<usize> {
         self.starts[sections.start] as usize..self.starts[sections.end] as usize
     }
 
     /// The lowest offset at or above `floor` that satisfies the alignment of `buffer`.
-    pub(super) fn align(&self, buffer: usize, floor: u64) -> u64 {
+    pub(crate) fn align(&self, buffer: usize, floor: u64) -> u64 {
         let mask = self.alignment[buffer] - 1;
         (floor + mask) & !mask
     }
 
     /// Index of a buffer in the problem.
-    pub(super) fn original(&self, buffer: usize) -> usize {
+    pub(crate) fn original(&self, buffer: usize) -> usize {
         self.original[buffer]
     }
 
     /// Converts offsets in units into a plan of the problem.
-    pub(super) fn plan(&self, offsets: &[u64]) -> Plan {
-        let mut plan = Plan { offsets: vec![0; self.problem_length], height: 0 };
+    pub(crate) fn plan(&self, offsets: &[u64]) -> Plan {
+        let mut plan = Plan { offsets: vec![0; self.problem_length], peak: 0 };
         for (buffer, &offset) in offsets.iter().enumerate() {
             plan.offsets[self.original[buffer]] = offset * self.unit;
-            plan.height = plan.height.max((offset + self.size[buffer]) * self.unit);
+            plan.peak = plan.peak.max((offset + self.size[buffer]) * self.unit);
         }
         plan
     }
@@ -158,7 +158,7 @@ mod tests {
         let instance = Instance::new(&buffers).unwrap();
         assert_eq!(instance.len(), 2);
         let plan = instance.plan(&[0, 1]);
-        assert_eq!(plan, Plan { offsets: vec![0, 0, 10], height: 20 });
+        assert_eq!(plan, Plan { offsets: vec![0, 0, 10], peak: 20 });
     }
 
     #[test]

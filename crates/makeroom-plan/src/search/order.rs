@@ -3,11 +3,11 @@
 //! The first cycle through the orders is exact, later ones are perturbed slightly. Multiplication by a random factor
 //! gives the same result on every machine.
 
-use super::super::random::Random;
 use super::state::State;
+use crate::random::Random;
 
 /// How much a key is perturbed, as a share of it.
-const SHAKE: f64 = 0.6;
+const PERTURBATION: f64 = 0.6;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
@@ -15,7 +15,7 @@ enum Order {
     LoadThenArea,
     LoadThenLifetime,
     Area,
-    BlameThenLifetime,
+    ConflictsThenLifetime,
     Size,
 }
 
@@ -24,7 +24,7 @@ const ORDERS: [Order; 6] = [
     Order::LoadThenArea,
     Order::LoadThenLifetime,
     Order::Area,
-    Order::BlameThenLifetime,
+    Order::ConflictsThenLifetime,
     Order::Size,
 ];
 
@@ -43,24 +43,25 @@ impl Orders {
     pub(super) fn arrange(&mut self, state: &State, turn: usize, rank: &mut [u32]) {
         let instance = state.instance;
         let order = ORDERS[turn % ORDERS.len()];
-        let shake = if turn < ORDERS.len() { 0.0 } else { SHAKE };
+        let perturbation = if turn < ORDERS.len() { 0.0 } else { PERTURBATION };
         self.keys.clear();
         for buffer in 0..instance.len() {
             let lifetime = instance.lifetime[buffer] as f64;
             let size = instance.size[buffer] as f64;
             let load =
                 || instance.span(buffer).map(|section| instance.load[section]).max().unwrap_or(0) as f64;
-            let blame =
-                || f64::from(instance.span(buffer).map(|section| state.blame[section]).max().unwrap_or(0));
+            let conflicts = || {
+                f64::from(instance.span(buffer).map(|section| state.conflicts[section]).max().unwrap_or(0))
+            };
             let (first, second) = match order {
                 Order::Lifetime => (0.0, lifetime),
                 Order::LoadThenArea => (load(), lifetime * size),
                 Order::LoadThenLifetime => (load(), lifetime),
                 Order::Area => (0.0, lifetime * size),
-                Order::BlameThenLifetime => (blame(), lifetime),
+                Order::ConflictsThenLifetime => (conflicts(), lifetime),
                 Order::Size => (0.0, size),
             };
-            let factor = 1.0 + shake * (2.0 * self.random.fraction() - 1.0);
+            let factor = 1.0 + perturbation * (2.0 * self.random.fraction() - 1.0);
             self.keys.push((first, second * factor, buffer as u32));
         }
         self.keys.sort_unstable_by(|left, right| {

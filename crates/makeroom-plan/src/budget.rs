@@ -1,13 +1,36 @@
-//! Counts steps, checks the deadline and reports progress: the one place that decides when to stop.
+//! The budget: counts steps, checks the deadline and reports progress. The only place that decides when to stop.
 
 use std::fmt;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use super::Budget;
-
 /// Steps between two checks of the clock; about ten milliseconds.
 const STEPS_BETWEEN_CHECKS: u64 = 2_000_000;
+
+/// How much effort to spend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// Maximum number of steps (buffers and sections examined); a billion takes five to ten seconds.
+    pub steps: u64,
+    /// Seed for random choices.
+    pub seed: u64,
+    /// Stop at this time even if steps are left.
+    pub deadline: Option<Instant>,
+}
+
+impl Budget {
+    /// A quick first plan: well under a second for thousands of buffers.
+    pub fn quick() -> Self {
+        Self { steps: 100_000_000, ..Self::default() }
+    }
+}
+
+impl Default for Budget {
+    /// At most half a minute; most problems need milliseconds.
+    fn default() -> Self {
+        Self { steps: 4_000_000_000, seed: 1, deadline: None }
+    }
+}
 
 /// Why the work stopped without a definite result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +60,6 @@ pub enum Phase {
     Greedy,
     /// Exact search.
     Search,
-    /// The problem is infeasible; searching for a smaller set of buffers that proves it.
-    Narrowing,
 }
 
 /// Progress of the work.
@@ -50,14 +71,14 @@ pub struct Progress {
     pub steps: u64,
     /// Step budget.
     pub budget: u64,
-    /// Height of the best plan so far, in bytes.
-    pub best_height: Option<u64>,
+    /// Peak of the best plan so far, in bytes.
+    pub best_peak: Option<u64>,
     /// Lower bound for all plans, in bytes.
     pub lower_bound: u64,
 }
 
 /// The budget and its use.
-pub(super) struct Meter<'a> {
+pub(crate) struct Meter<'a> {
     callback: &'a mut dyn FnMut(&Progress) -> ControlFlow<()>,
     deadline: Option<Instant>,
     progress: Progress,
@@ -67,7 +88,7 @@ pub(super) struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         budget: &Budget,
         callback: &'a mut dyn FnMut(&Progress) -> ControlFlow<()>,
         unit: u64,
@@ -76,30 +97,30 @@ impl<'a> Meter<'a> {
             phase: Phase::Greedy,
             steps: 0,
             budget: budget.steps,
-            best_height: None,
+            best_peak: None,
             lower_bound: 0,
         };
         Self { callback, deadline: budget.deadline, progress, unit, next_check: 0, stop: None }
     }
 
     /// Sets the current phase.
-    pub(super) fn enter(&mut self, phase: Phase) {
+    pub(crate) fn enter(&mut self, phase: Phase) {
         self.progress.phase = phase;
     }
 
     /// Sets the bounds found so far, in units.
-    pub(super) fn note(&mut self, best_height: Option<u64>, lower_bound: u64) {
-        self.progress.best_height = best_height.map(|height| height.saturating_mul(self.unit));
+    pub(crate) fn report(&mut self, best_peak: Option<u64>, lower_bound: u64) {
+        self.progress.best_peak = best_peak.map(|peak| peak.saturating_mul(self.unit));
         self.progress.lower_bound = lower_bound.saturating_mul(self.unit);
     }
 
     /// Steps used so far.
-    pub(super) fn spent(&self) -> u64 {
+    pub(crate) fn spent(&self) -> u64 {
         self.progress.steps
     }
 
     /// Uses steps. `false`: stop now.
-    pub(super) fn spend(&mut self, steps: u64) -> bool {
+    pub(crate) fn spend(&mut self, steps: u64) -> bool {
         self.progress.steps = self.progress.steps.saturating_add(steps);
         if self.progress.steps >= self.next_check {
             self.check();
@@ -108,12 +129,12 @@ impl<'a> Meter<'a> {
     }
 
     /// Whether any budget is left.
-    pub(super) fn goes_on(&self) -> bool {
+    pub(crate) fn has_budget(&self) -> bool {
         self.stop.is_none()
     }
 
     /// Why the work stopped; an exhausted step budget, if there is no other reason.
-    pub(super) fn stop(&self) -> Stop {
+    pub(crate) fn stop(&self) -> Stop {
         self.stop.unwrap_or(Stop::Steps)
     }
 

@@ -15,11 +15,11 @@
 //!
 //! This file does not choose offsets. Loads are summed in 128 bits, so no input can overflow them.
 
-use super::Buffer;
+use crate::Buffer;
 
 /// The time at which the most bytes are live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peak {
+pub struct MaxLoad {
     /// The first time of the maximum load.
     pub time: u64,
     /// The sum of the sizes of the buffers that are live then. No plan is lower than this.
@@ -27,15 +27,15 @@ pub struct Peak {
 }
 
 /// The maximum sum of the sizes of buffers live at one time, and that time; `None` if no buffer is ever live.
-pub fn peak(buffers: &[Buffer]) -> Option<Peak> {
-    let mut best: Option<Peak> = None;
+pub fn max_load(buffers: &[Buffer]) -> Option<MaxLoad> {
+    let mut best: Option<MaxLoad> = None;
     let mut load: u128 = 0;
     for event in events(buffers) {
         let size = u128::from(buffers[event.buffer].size);
         if event.starts {
             load += size;
-            if best.is_none_or(|peak| load > peak.bytes) {
-                best = Some(Peak { time: event.time, bytes: load });
+            if best.is_none_or(|most| load > most.bytes) {
+                best = Some(MaxLoad { time: event.time, bytes: load });
             }
         } else {
             load -= size;
@@ -66,16 +66,16 @@ fn events(buffers: &[Buffer]) -> Vec<Event> {
 
 /// The sections of a set of buffers.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Sections {
+pub(crate) struct Sections {
     /// The sections in which each buffer is live, as a half-open range; `None` for empty buffers.
-    pub(super) spans: Vec<Option<(u32, u32)>>,
+    pub(crate) spans: Vec<Option<(u32, u32)>>,
     /// The load of each section.
-    pub(super) load: Vec<u128>,
+    pub(crate) load: Vec<u128>,
 }
 
 impl Sections {
     /// Sweeps over the lifetimes once: a section closes at the first end after a start.
-    pub(super) fn new(buffers: &[Buffer]) -> Self {
+    pub(crate) fn new(buffers: &[Buffer]) -> Self {
         let mut spans = vec![None; buffers.len()];
         let mut loads = Vec::new();
         let mut load: u128 = 0;
@@ -112,26 +112,26 @@ mod tests {
         let sections = Sections::new(&buffers);
         assert_eq!(sections.spans, [Some((0, 1)), Some((0, 2)), Some((1, 2)), Some((2, 3))]);
         assert_eq!(sections.load, [3, 6, 8]);
-        assert_eq!(peak(&buffers), Some(Peak { time: 4, bytes: 8 }));
+        assert_eq!(max_load(&buffers), Some(MaxLoad { time: 4, bytes: 8 }));
     }
 
     #[test]
     fn touching_lifetimes_do_not_meet() {
         let buffers = [Buffer::new(0, 5, 7), Buffer::new(5, 9, 7)];
-        assert_eq!(peak(&buffers), Some(Peak { time: 0, bytes: 7 }));
+        assert_eq!(max_load(&buffers), Some(MaxLoad { time: 0, bytes: 7 }));
         assert_eq!(Sections::new(&buffers).load, [7, 7]);
     }
 
     #[test]
     fn empty_buffers_are_never_alive() {
         let buffers = [Buffer::new(3, 3, 7), Buffer::new(9, 4, 7), Buffer::new(0, 9, 0)];
-        assert_eq!(peak(&buffers), None);
+        assert_eq!(max_load(&buffers), None);
         assert_eq!(Sections::new(&buffers).spans, [None, None, None]);
     }
 
     #[test]
     fn loads_beyond_64_bits_are_exact() {
         let buffers = [Buffer::new(0, 2, u64::MAX), Buffer::new(1, 3, u64::MAX)];
-        assert_eq!(peak(&buffers), Some(Peak { time: 1, bytes: 2 * u128::from(u64::MAX) }));
+        assert_eq!(max_load(&buffers), Some(MaxLoad { time: 1, bytes: 2 * u128::from(u64::MAX) }));
     }
 }
