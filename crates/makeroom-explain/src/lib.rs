@@ -1,4 +1,15 @@
-//! Error texts and traces in; ledger, causes and fixes out, as data.
+//! Error texts and recordings in; the memory's breakdown, causes and fixes out, as data.
+//!
+//! ```
+//! use makeroom_explain::{Cause, explain_text};
+//!
+//! let text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of \
+//!     23.69 GiB of which 1.06 GiB is free. Including non-PyTorch memory, this process has 22.62 GiB memory in use. Of the \
+//!     allocated memory 21.90 GiB is allocated by PyTorch, and 312.00 MiB is reserved by PyTorch but unallocated.";
+//! let explanation = explain_text(text);
+//! assert_eq!(explanation.verdict.cause, Cause::LiveDataFillsDevice);
+//! assert!(!explanation.causes[0].fixes.is_empty());
+//! ```
 #![forbid(unsafe_code)]
 
 mod advice;
@@ -8,6 +19,7 @@ mod explanation;
 mod ledger;
 mod library;
 mod native;
+mod recording;
 mod run;
 mod text;
 mod thresholds;
@@ -19,6 +31,7 @@ pub use explanation::{
     Alternative, Explanation, Finding, Fix, Growth, InputKind, InputSummary, Request, Site, Verdict,
 };
 pub use ledger::{Ledger, LedgerLine};
+pub use recording::{explain_running, explain_trace};
 pub use run::{
     ExpandableSummary, HostGrowth, Kept, KernelHeap, LaunchFailure, LeftContext, LeftKind, LeftSite,
     Leftover, LibraryHold, Missing, PoolSummary, RefusedContexts, RunSummary, WaitingFrees,
@@ -26,7 +39,6 @@ pub use run::{
 pub use text::{TextReader, explain_text};
 pub use trace::{
     Allocation, Allocations, Beside, BlockEnds, BlockSizes, HeldSegment, LiveBlock, Part, Places, Room,
-    SegmentsHeld, SizesAtEnd, TraceQuestion, cut, explain_running, explain_trace, held_beside, is_small,
-    place_of,
+    SegmentsHeld, SizesAtEnd, TraceQuestion, cut, held_beside, is_small, place_of,
 };
 pub use watch::{Moments, Watched, WatchedStep, watch};

@@ -3,6 +3,7 @@
 
 use makeroom_core::Bytes;
 
+use super::choice::Holder;
 use super::room::Room;
 use super::verdict::Refusal;
 use crate::{Cause, Certainty, Finding};
@@ -123,7 +124,11 @@ impl Refusal<'_> {
             Room::Unknown => format!(
                 "{request} failed while the driver had {untaken} free: {} applied a limit{} that the {what} does not contain.",
                 self.holder,
-                if self.holder == "PyTorch" { " (set_per_process_memory_fraction or a setting)" } else { "" }
+                if self.holder == Holder::PyTorch {
+                    " (set_per_process_memory_fraction or a setting)"
+                } else {
+                    ""
+                }
             ),
             Room::Limit(size) if self.limit_of_run().is_some() => format!(
                 "{request} failed with {untaken} left of {}: PyTorch applied a smaller limit of its own (set_per_process_memory_fraction or a setting).",

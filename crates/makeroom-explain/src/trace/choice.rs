@@ -1,5 +1,7 @@
 //! Which device of a recording is explained, and what its source is called.
 
+use std::fmt;
+
 use makeroom_core::{Action, DeviceIndex, DeviceTrace, Trace, TraceKind};
 
 use super::history::History;
@@ -45,11 +47,39 @@ pub(super) fn framework(trace: &Trace) -> Option<&'static str> {
     }
 }
 
-/// Who took the memory from the driver, in words.
-pub(super) fn holder(trace: &Trace) -> &'static str {
-    match framework(trace) {
-        _ if trace.settings.pool_limits.is_some() => "the pool",
-        Some("pytorch") => "PyTorch",
-        _ => "the program",
+/// Who took the memory from the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// PyTorch's caching allocator.
+    PyTorch,
+    /// A pool with a limit of its own.
+    Pool,
+    /// The program itself.
+    Program,
+}
+
+impl Holder {
+    pub(super) fn of_trace(trace: &Trace) -> Self {
+        let holds_tensors = match trace.kind {
+            TraceKind::TorchSnapshot => true,
+            TraceKind::RmmLog => false,
+            TraceKind::Room => trace.process.as_ref().is_some_and(|process| process.sees_tensors),
+        };
+        match trace.settings.pool_limits {
+            Some(_) => Self::Pool,
+            None if holds_tensors => Self::PyTorch,
+            None => Self::Program,
+        }
+    }
+}
+
+/// As the subject of a sentence.
+impl fmt::Display for Holder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::PyTorch => "PyTorch",
+            Self::Pool => "the pool",
+            Self::Program => "the program",
+        })
     }
 }

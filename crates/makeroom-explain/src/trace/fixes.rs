@@ -3,7 +3,7 @@
 use makeroom_core::{Bytes, Frame, Trace, TraceKind};
 use makeroom_sim::Settings;
 
-use super::choice::holder;
+use super::choice::Holder;
 use super::verdict::Refusal;
 use crate::advice::{self, Maker};
 use crate::{Alternative, Cause, Finding, Fix};
@@ -49,7 +49,7 @@ pub(crate) fn attach(
             Cause::RequestExceedsDevice => vec![pieces(refusal)],
             Cause::ArtificialLimit if refusal.limit_of_run().is_some() => vec![raise_limit_of_run(refusal)],
             Cause::ArtificialLimit if refusal.pool_limit.is_some() => vec![raise_limit_of_pool(refusal)],
-            Cause::ArtificialLimit if refusal.holder == "the pool" => Vec::new(),
+            Cause::ArtificialLimit if refusal.holder == Holder::Pool => Vec::new(),
             Cause::OtherProcesses => {
                 let another = advice::another_device(Maker::Nvidia, None);
                 [Some(advice::list_holders(Maker::Nvidia)), another].into_iter().flatten().collect()
@@ -142,7 +142,7 @@ fn live_data(
     fixes.extend(expandable_that_fits(alternatives));
     let request = refusal.event.size;
     let missing = refusal.untaken().map(|untaken| request - untaken.min(request));
-    if holder(trace) != "PyTorch" {
+    if Holder::of_trace(trace) != Holder::PyTorch {
         const ACTION: &str =
             "free buffers before allocating the next ones, or process the data in smaller chunks";
         let fix = missing.map_or(Fix::new(ACTION), |missing| shortfall(ACTION, missing));
@@ -262,7 +262,11 @@ fn leak(trace: &Trace, refusal: &Refusal<'_>) -> Vec<Fix> {
 
 /// What helps against leaks of this kind of program.
 pub(crate) fn leak_in_general(trace: &Trace) -> Vec<Fix> {
-    if holder(trace) == "PyTorch" { advice::leak() } else { vec![advice::leak_without_tensors()] }
+    if Holder::of_trace(trace) == Holder::PyTorch {
+        advice::leak()
+    } else {
+        vec![advice::leak_without_tensors()]
+    }
 }
 
 /// The size of the device or the limit completes the breakdown.

@@ -56,13 +56,12 @@ use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, Trace, TraceKind};
 use makeroom_sim::Settings;
 
 use self::account::Account;
-use self::choice::{chosen_device, framework, holder, input_kind};
+use self::choice::{Holder, chosen_device, framework, input_kind};
 use self::fixes::StepSplit;
 use self::overhead::Overhead;
 use self::pieces::Pieces;
 use self::steps::Steps;
 use self::verdict::Refusal;
-use crate::run;
 use crate::{Cause, Certainty, Explanation, Finding, InputSummary, Ledger, Request, Verdict};
 
 /// What to explain of a recording.
@@ -74,28 +73,8 @@ pub struct TraceQuestion {
     pub device: Option<DeviceIndex>,
 }
 
-/// Explains a recording.
-pub fn explain_trace(trace: &Trace, question: &TraceQuestion) -> Explanation {
-    let mut explanation = explain_memory(trace, question);
-    if let Some(summary) = run::summarise(trace) {
-        run::judge(&mut explanation, &summary);
-        run::judge_missing(&mut explanation, &summary);
-        explanation.run = Some(summary);
-    }
-    explanation
-}
-
-/// Explains a recording whose process still runs: what it holds now, it may still give back.
-pub fn explain_running(trace: &Trace, question: &TraceQuestion) -> Explanation {
-    let mut explanation = explain_memory(trace, question);
-    if let Some(summary) = run::summarise(trace) {
-        run::judge_failures(&mut explanation, &summary);
-    }
-    explanation
-}
-
 /// Explains the memory of one device.
-fn explain_memory(trace: &Trace, question: &TraceQuestion) -> Explanation {
+pub(crate) fn explain_memory(trace: &Trace, question: &TraceQuestion) -> Explanation {
     let Some(device) = chosen_device(trace, question.device) else { return empty(trace) };
     let mut explanation = Subject::new(trace, device).explain(question.room);
     let others = trace.devices.len() - 1;
@@ -197,7 +176,7 @@ impl<'trace> Subject<'trace> {
             event,
             pieces,
             room,
-            holder: holder(self.trace),
+            holder: Holder::of_trace(self.trace),
             pool_limit: self.pool_limit().filter(|&limit| room == Room::Limit(limit)),
             beside: self.beside(&event, overhead.as_ref(), &libraries),
             growth: explanation.growth.as_ref(),
@@ -332,7 +311,10 @@ impl<'trace> Subject<'trace> {
             limit_of_run: refusal.and_then(Refusal::limit_of_run),
             pieces,
             has_segments: self.has_segments(),
-            what_is_live: if holder(self.trace) == "PyTorch" { "live tensors" } else { "live memory" },
+            what_is_live: match Holder::of_trace(self.trace) {
+                Holder::PyTorch => "live tensors",
+                Holder::Pool | Holder::Program => "live memory",
+            },
             refusal,
             libraries,
             overhead,

@@ -3,6 +3,7 @@
 use makeroom_core::{Bytes, Event, PendingFrees, StreamId};
 use makeroom_sim::Settings;
 
+use super::choice::Holder;
 use super::pieces::Pieces;
 use super::room::Room;
 use crate::thresholds::{Shortage, leak_decides, private_pools_decide};
@@ -14,7 +15,7 @@ pub(crate) struct Refusal<'trace> {
     pub(crate) pieces: &'trace Pieces,
     pub(crate) room: Room,
     /// Who holds the memory, in words.
-    pub(crate) holder: &'static str,
+    pub(crate) holder: Holder,
     /// The limit of makeroom's own pool, where that is the room.
     pub(crate) pool_limit: Option<Bytes>,
     /// What a whole process recorded beside its own requests; `None` where only an allocator was.
