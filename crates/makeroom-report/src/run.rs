@@ -218,10 +218,13 @@ fn headline(run: &RunSummary) -> String {
     } else {
         format!(" and {} of pinned host memory", run.pinned_peak)
     };
-    let limit = run.limit.map_or(String::new(), |limit| {
-        format!(", not counting CUDA contexts (--limit is {limit} with them)")
-    });
-    format!("{} (PID {}) used up to {peaks}{pinned}{limit}", run.program, run.pid)
+    // Contexts belong to the driver: `nvidia-smi` counts them.
+    let contexts = match run.limit {
+        Some(limit) => format!(" (without CUDA contexts; --limit {limit} includes them)"),
+        None if run.peaks.is_empty() => String::new(),
+        None => " (without CUDA contexts)".to_owned(),
+    };
+    format!("{} (PID {}) used up to {peaks}{pinned}{contexts}", run.program, run.pid)
 }
 
 fn findings(

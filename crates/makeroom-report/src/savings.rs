@@ -129,7 +129,7 @@ fn pooled(pool: &PoolSummary, has_several: bool) -> String {
     let device = on_device(device, has_several);
     let mut text = if pool.is_beside_torch {
         format!(
-            "outside PyTorch's allocator (cuBLAS and other libraries), makeroom's pool reserved {peak_reserved} at its peak{device}"
+            "other CUDA libraries, such as cuBLAS, took up to {peak_reserved} from makeroom's pool{device}"
         )
     } else {
         format!("makeroom's pool reserved {peak_reserved} at its peak{device}")
@@ -256,7 +256,7 @@ mod tests {
         let text = pooled(&pool(34, None, true), false);
         assert_eq!(
             text,
-            "outside PyTorch's allocator (cuBLAS and other libraries), makeroom's pool reserved 34.00 MiB at its peak, 33.00 MiB of it in use"
+            "other CUDA libraries, such as cuBLAS, took up to 34.00 MiB from makeroom's pool, 33.00 MiB of it in use"
         );
         let full = PoolSummary { peak_live: Bytes::mib(34), ..pool(34, None, false) };
         assert_eq!(
@@ -264,7 +264,7 @@ mod tests {
             "makeroom's pool reserved 34.00 MiB at its peak on GPU 0, all of it in use"
         );
         let torn = PoolSummary { peak_live: Bytes::mib(500), ..pool(34, None, true) };
-        assert!(pooled(&torn, false).ends_with("reserved 34.00 MiB at its peak"));
+        assert!(pooled(&torn, false).ends_with("took up to 34.00 MiB from makeroom's pool"));
         let text = pooled(&pool(1000, Some(2000), false), false);
         assert!(
             text.ends_with("would have reserved 1.95 GiB (simulated): the pool saved 1000.00 MiB"),

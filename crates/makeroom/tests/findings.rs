@@ -279,7 +279,7 @@ fn expandable_segments_are_told_with_what_they_saved() {
     );
     assert!(line.contains("expandable segments saved "), "{said}");
     assert!(!line.contains("the pool saved"), "{said}");
-    assert!(line.contains("makeroom's pool reserved 8.00 MiB at its peak"), "{said}");
+    assert!(line.contains("took up to 8.00 MiB from makeroom's pool"), "{said}");
     let run = &stage.summary()["run"];
     let torch = &run["expandable_segments"][0];
     assert_eq!(torch["peak_reserved_bytes"], 300 << 20, "{run:#}");

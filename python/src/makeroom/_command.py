@@ -1,4 +1,4 @@
-"""Find the `makeroom` command. The wheel installs it with Python's scripts, which are not always on the PATH."""
+"""Find the `makeroom` command. The wheel installs it in Python's scripts directory, which is not always on the PATH."""
 
 from __future__ import annotations
 

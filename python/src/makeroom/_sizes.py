@@ -31,5 +31,5 @@ def parse_optional(size: Size | None) -> int | None:
 
 
 def show(bytes: int) -> str:
-    """Format a size as makeroom prints it. It can be negative, for a difference."""
+    """Format a size as makeroom prints it. The size may be negative, as in a difference."""
     return f"−{_native.format_size(-bytes)}" if bytes < 0 else _native.format_size(bytes)

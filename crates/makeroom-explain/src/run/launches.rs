@@ -36,7 +36,7 @@ pub(super) fn explain(launch: &FailedLaunch, places: Places<'_>) -> LaunchFailur
             ("its registers, threads or shared memory exceed the limits of a block".to_owned(), true, true)
         }
         OUT_OF_MEMORY => {
-            ("the GPU had no memory left for its stacks or the in-kernel heap".to_owned(), true, false)
+            ("the GPU had no memory left for the kernel's stacks or the device heap".to_owned(), true, false)
         }
         COOPERATIVE_TOO_LARGE => ("it has more blocks than can run at the same time".to_owned(), true, true),
         _ => ("not because of memory".to_owned(), false, false),

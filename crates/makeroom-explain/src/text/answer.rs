@@ -333,7 +333,7 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, 
         let mut explanation = none(
             None,
             Certainty::Likely,
-            format!("No out-of-memory error in this input of {lines} line{plural}."),
+            format!("No out-of-memory error found in this input ({lines} line{plural})."),
         );
         explanation.notes.push(
             "pass the lines around the error, or the whole output of the program: PROGRAM 2>&1 | makeroom why"

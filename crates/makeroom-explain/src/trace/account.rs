@@ -34,7 +34,7 @@ impl Account<'_> {
             Room::Unknown => self.as_measured(lines),
             Room::Limit(limit) => {
                 let (name, whole) = match self.limit_of_run {
-                    Some(whole) => (format!("GPU {device}, under `makeroom run --limit`"), whole),
+                    Some(whole) => (format!("GPU {device} with `--limit`"), whole),
                     None => (format!("limit on GPU {device}"), limit),
                 };
                 if whole > limit {
@@ -42,8 +42,8 @@ impl Account<'_> {
                 }
                 let beyond = self.refusal.map_or(Bytes::ZERO, Refusal::counted_beyond);
                 if !beyond.is_zero() {
-                    let line = LedgerLine::new("counted in addition", beyond);
-                    lines.push(line.note("at least; not in the recording"));
+                    let line = LedgerLine::new("other counted memory", beyond);
+                    lines.push(line.note("lower bound; not in the recording"));
                 }
                 lines.push(LedgerLine::new("free", limit - held - beyond));
                 Ledger::new(name, Some(device), Some(whole), lines)

@@ -178,7 +178,7 @@ fn may_have_a_model(trace: &Trace) -> bool {
 
 /// A fix that has to free at least the shortfall.
 fn shortfall(action: &str, missing: Bytes) -> Fix {
-    Fix::new(format!("{action}: the request is {missing} short")).frees(missing)
+    Fix::new(format!("{action}, to free at least {missing}")).frees(missing)
 }
 
 /// By how much what the step makes must shrink; nothing where what is older already fills the limit.

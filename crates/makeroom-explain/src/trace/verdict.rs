@@ -389,7 +389,7 @@ impl Refusal<'_> {
             return None;
         }
         let summary = format!(
-            "{request} does not fit: {live} of the {} that {} reserved is live, and {untaken} was left to reserve.",
+            "{request} does not fit: {live} of the {} that {} reserved is live, and only {untaken} more can be reserved.",
             self.pieces.reserved, self.holder
         );
         Some(self.finding(Cause::LiveDataFillsDevice, Certainty::Likely, live, summary))

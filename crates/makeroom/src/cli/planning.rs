@@ -38,8 +38,8 @@ pub(crate) struct Plan {
 
     /// Time limit [default: about 30]
     ///
-    /// The default is a fixed number of steps, so that results are the same on every machine. A first plan is always
-    /// completed.
+    /// The default is a fixed number of steps, so that results are the same on every
+    /// machine. The first plan is always finished, even past the limit.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=MOST_SECONDS))]
     pub(crate) seconds: Option<u64>,
 

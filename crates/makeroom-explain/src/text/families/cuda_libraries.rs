@@ -60,9 +60,9 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     }
     let mut facts = Facts::new(library(&upper), Resource::Device, passage);
     let summary = if at_creation {
-        "The library could not be set up, usually because the framework's pool left it no memory; the log does not show what holds the rest."
+        "The library could not be initialized, usually because the framework's pool left no memory for it; the log does not show what holds the GPU's memory."
     } else {
-        "The library found no memory for its handle or workspace, which it allocates outside the framework's pool; the log does not show what holds the rest."
+        "The library could not allocate its handle or workspace, which are outside the framework's pool; the log does not show what holds the GPU's memory."
     };
     facts.state(Cause::NonFrameworkOverhead, Certainty::Possible, summary);
     Some(facts)
@@ -96,7 +96,7 @@ fn read_nccl(passage: &Passage<'_>) -> Option<Facts> {
     }
     facts.lead(
         Cause::NonFrameworkOverhead,
-        "NCCL found no memory for its buffers, which it allocates outside the framework's pool; the log does not show what holds the rest.",
+        "NCCL could not allocate its buffers, which are outside the framework's pool; the log does not show what holds the GPU's memory.",
     );
     Some(facts)
 }

@@ -27,7 +27,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             ["kv cache", "runtime", "state cache"].into_iter().find(|what| has(what)).unwrap_or("kv cache");
         facts.lead(
             Cause::LiveDataFillsDevice,
-            format!("After the weights, the GPU has no memory left for the {}.", what.replace("kv", "KV")),
+            format!("After loading the weights, no GPU memory is left for the {}.", what.replace("kv", "KV")),
         );
         return Some(facts);
     }

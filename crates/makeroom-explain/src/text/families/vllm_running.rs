@@ -61,7 +61,7 @@ pub(super) fn read_swap(mut facts: Facts, text: &str) -> Facts {
     let summary = match SWAP.captures(text).map(|found| (captured_size(&found, 1), captured_size(&found, 3)))
     {
         Some((Some(space), Some(total))) => {
-            format!("The CPU swap space of {space} does not fit in the machine's {total}.")
+            format!("The CPU swap space of {space} does not fit in the machine's {total} of RAM.")
         }
         _ => "The CPU swap space for preempted requests is full.".to_owned(),
     };

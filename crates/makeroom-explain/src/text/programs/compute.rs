@@ -176,7 +176,7 @@ const OPENCL_USER_LEVERS: &[Lever] = &[
             .any(|words| situation.settings.mentions(words))
     }),
     Lever::new(
-        "show what the driver allows for one buffer: a request above it fails on an empty GPU",
+        "show the driver's limit for a single buffer: a larger request fails even on an empty GPU",
         "clinfo | grep -iE 'max memory allocation|global memory size'",
     ),
 ];

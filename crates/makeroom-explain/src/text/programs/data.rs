@@ -231,7 +231,7 @@ const DALI: Program = Program {
 const DALI_LEVERS: &[Lever] = &[
     Lever::batch("lower the pipeline's batch size{from}", "Pipeline(batch_size={to})", &["batch_size"]),
     Lever::new(
-        "fix the decoder's buffers at the largest image, so that they stop growing",
+        "preallocate the decoder's buffers for the largest image, so that they do not grow",
         "fn.decoders.image(…, device_memory_padding=211025920, host_memory_padding=140544512)",
     )
     .unless_said(&["device_memory_padding"]),

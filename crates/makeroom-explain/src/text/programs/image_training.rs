@@ -68,8 +68,12 @@ const KOHYA_LEVERS: &[Lever] = &[
         35,
     )
     .only(is_transformer),
-    Lever::switch("use memory-saving attention", "--xformers", &["--xformers", "--sdpa", "xformers", "sdpa"])
-        .unless_said(&["--mem_eff_attn"]),
+    Lever::switch(
+        "use memory-efficient attention",
+        "--xformers",
+        &["--xformers", "--sdpa", "xformers", "sdpa"],
+    )
+    .unless_said(&["--mem_eff_attn"]),
     Lever::new(
         "train a LoRA instead of the whole model",
         "train_network.py --network_module=networks.lora --network_dim=16",
@@ -234,7 +238,7 @@ const DIFFUSERS_TRAINING_LEVERS: &[Lever] = &[
         "mixed_precision bf16",
     ]),
     Lever::switch(
-        "use memory-saving attention and drop gradients instead of zeroing them",
+        "use memory-efficient attention and drop gradients instead of zeroing them",
         "--enable_xformers_memory_efficient_attention --set_grads_to_none",
         &["--enable_xformers_memory_efficient_attention"],
     ),

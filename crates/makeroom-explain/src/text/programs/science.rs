@@ -105,7 +105,7 @@ const OPENMM_LEVERS: &[Lever] = &[
     )
     .unless_said(&["Precision': 'single'", "Precision\": \"single\""]),
     Lever::new(
-        "run PME on the same stream, without buffers of its own",
+        "run PME on the main stream, so that it needs no separate buffers",
         "properties = {'DisablePmeStream': 'true'}",
     )
     .unless_said(&["DisablePmeStream"]),

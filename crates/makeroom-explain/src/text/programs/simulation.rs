@@ -128,7 +128,7 @@ const BOLTZ_LEVERS: &[Lever] = &[
         1,
     )
     .only(|situation| situation.settings.mentions("boltz")),
-    Lever::new("draw one structure at a time", "boltz predict … --max_parallel_samples 1")
+    Lever::new("sample one structure at a time", "boltz predict … --max_parallel_samples 1")
         .unless_said(&["--max_parallel_samples 1"])
         .only(|situation| situation.settings.mentions("boltz")),
     Lever::new("recycle less", "--recycling_steps 1")

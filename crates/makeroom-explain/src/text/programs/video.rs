@@ -38,7 +38,7 @@ const WAN_LEVERS: &[Lever] = &[
     ),
     // Wan wants 4n + 1 frames.
     Lever::lower(
-        "generate fewer frames{from} (4n+1)",
+        "generate fewer frames{from}; the number must be 4n+1",
         "--frame_num 49",
         &["--frame_num", "--infer_frames"],
         49,
@@ -96,7 +96,7 @@ const HUNYUAN_LEVERS: &[Lever] = &[
     Lever::switch("move idle models to the CPU", "--use-cpu-offload", &["--use-cpu-offload"])
         .unless_said(&["enable_model_cpu_offload()"]),
     Lever::lower(
-        "generate fewer frames{from} (4n+1)",
+        "generate fewer frames{from}; the number must be 4n+1",
         "--video-length 65",
         &["--video-length", "num_frames"],
         65,
@@ -123,7 +123,7 @@ const LTX: Program = Program {
 const LTX_LEVERS: &[Lever] = &[
     Lever::switch("move idle models to the CPU", "--offload_to_cpu True", &["--offload_to_cpu"]),
     Lever::lower(
-        "generate fewer frames{from} (8n+1)",
+        "generate fewer frames{from}; the number must be 8n+1",
         "--num_frames 65",
         &["--num_frames", "num_frames"],
         65,

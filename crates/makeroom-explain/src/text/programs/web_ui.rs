@@ -54,7 +54,7 @@ const AUTOMATIC1111_LEVERS: &[Lever] = &[
     .only(|situation| !is_directml(situation))
     .variable(),
     Lever::switch(
-        "on DirectML, use its memory-saving attention",
+        "on DirectML, use its memory-efficient attention",
         "COMMANDLINE_ARGS=--opt-sub-quad-attention",
         &["--opt-sub-quad-attention"],
     )

@@ -97,9 +97,9 @@ fn notes(collected: &Collected, process: &makeroom_core::ProcessRecord) -> Vec<S
     count("records of a later version of makeroom, skipped", collected.unknown);
     let retried = process.refused_then_served;
     if retried > 0 {
-        let (requests, them) = if retried == 1 { ("request", "it is") } else { ("requests", "they are") };
+        let requests = if retried == 1 { "request" } else { "requests" };
         notes.push(format!(
-            "CUDA also refused {retried} {requests} that succeeded on retry; {them} not counted as failed"
+            "{retried} {requests} to the driver failed at first and succeeded on a retry; no action is needed"
         ));
     }
     if let Some((kind, error)) = collected.first_failed {

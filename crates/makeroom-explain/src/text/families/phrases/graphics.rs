@@ -45,7 +45,7 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .possible(
         SharedMemoryOrKernelResource,
-        "The driver returns this status when a kernel needs too many registers or too much local memory, when device memory is full, and after a crash of the kernel.",
+        "The driver returns this status when a kernel needs too many registers or too much local memory, when device memory is full, and after a kernel crash.",
     ),
     Phrase::either("opencl", &["clCreate", "clEnqueue", "clBuildProgram", "opencl error"], r"\bcl(?:Create|Enqueue|Build)\w*.{0,40}?\W-6\b|opencl error\W{0,4}(?:code )?-6\b")
         .leads(

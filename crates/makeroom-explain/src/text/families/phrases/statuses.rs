@@ -16,7 +16,7 @@
 use super::{Phrase, family};
 use crate::Cause::{ArtificialLimit, NonFrameworkOverhead, RequestExceedsDevice};
 
-const WORKSPACE: &str = "The library found no memory for its handle, plan or workspace, which it allocates outside the framework's pool; the log does not show what holds the rest.";
+const WORKSPACE: &str = "The library could not allocate its handle, plan or workspace, which are outside the framework's pool; the log does not show what holds the GPU's memory.";
 
 pub(super) const ROWS: &[Phrase] = &[
     Phrase::device(

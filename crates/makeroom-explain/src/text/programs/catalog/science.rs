@@ -331,7 +331,11 @@ program!(
     Other,
     &["pbrun", "ParaBricks"],
     &[
-        Lever::switch("use the mode for 16 GB GPUs", "pbrun fq2bam --low-memory …", &["--low-memory"]),
+        Lever::switch(
+            "use low-memory mode (for 16 GB GPUs)",
+            "pbrun fq2bam --low-memory …",
+            &["--low-memory"]
+        ),
         Lever::lower("use fewer streams per GPU", "--bwa-nstreams {to}", &["--bwa-nstreams"], 1),
     ]
 );

@@ -168,7 +168,7 @@ const MISTRAL_RS_LEVERS: &[Lever] = &[
         .unless_said(&["mistralrs-server -n", "num_device_layers", "--num-device-layers"]),
     Lever::new("quantize the weights while they load", ".with_isq(IsqType::Q4K)   (server: --isq 4)")
         .unless_said(&["isq", "gguf", "uqff"]),
-    Lever::lower("prepare for fewer requests at once{from}", "--max-seqs {to}", &["--max-seqs"], 2),
+    Lever::lower("allow fewer concurrent requests{from}", "--max-seqs {to}", &["--max-seqs"], 2),
 ];
 
 pub(super) const EXLLAMA: Program = Program {
