@@ -62,6 +62,12 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
         return driver_status(situation);
     }
     let mut fixes = limits::steps(situation);
+    if ["odm_", "OpenDroneMap", "opendm", "/odm/"].iter().any(|words| situation.settings.mentions(words)) {
+        fixes.push(
+            Fix::new("compute fewer and smaller depth maps at once: each takes host memory")
+                .command("--max-concurrency 2 --pc-quality medium"),
+        );
+    }
     let is_limited = !fixes.is_empty();
     fixes.extend(overcommit(situation));
     fixes.extend(by_system(situation, is_limited));
