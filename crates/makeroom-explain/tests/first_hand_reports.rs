@@ -96,6 +96,11 @@ fn ranks_that_crowd_one_gpu_made_the_job_fail() {
     ] {
         let (cause, certainty, summary) = verdict(text);
         assert_eq!((cause, certainty), (Cause::OtherProcesses, Certainty::Likely), "{text}\n{summary}");
+        let fixes = &explain_text(text).causes[0].fixes;
+        assert!(
+            fixes[0].command.as_deref().is_some_and(|command| command.contains("LOCAL_RANK")),
+            "{fixes:?}"
+        );
     }
     assert_eq!(
         verdict("If 4 extra processes run on GPU 0, their memory could make the job fail.").0,

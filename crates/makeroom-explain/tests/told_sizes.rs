@@ -105,6 +105,14 @@ fn a_failure_that_comes_late_may_be_a_leak() {
         let explanation = explain_text(text);
         assert!(causes(&explanation).contains(&Cause::Leak), "{text}\n{:?}", causes(&explanation));
     }
+    let trials = explain_text(
+        "xgboost.core.XGBoostError: std::bad_alloc: cudaErrorMemoryAllocation: out of memory\nIt comes after the sweep did 40 trials on the dask cluster.",
+    );
+    assert!(steps(&trials).contains("client.restart()"), "{}", steps(&trials));
+    let host = explain_text(
+        "After every game the memory usage grows. At last the system runs out of memory and kills the actor.",
+    );
+    assert!(causes(&host).contains(&Cause::Leak), "{:?}", causes(&host));
     let once = explain_text("The first call fails.\nCUDA error: out of memory at filter.cu:12");
     assert!(!causes(&once).contains(&Cause::Leak));
 }

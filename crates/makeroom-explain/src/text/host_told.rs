@@ -55,6 +55,12 @@ static KILLS: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)\b(?:system|machine|computer|server|host)\b.{0,24}\b(?:out of memory|runs? out of (?:memory|ram)|ran out of (?:memory|ram))\b.{0,40}\bkill(?:s|ed)\b",
     )
 });
+/// Memory that grows with every step.
+static GROWS: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\b(?:each|every)\b.{1,60}\b(?:memory|ram|usage)\b.{0,40}\b(?:increas\w+|grow\w*|rises?|goes up)\b|\b(?:memory|ram|usage)\b.{0,40}\b(?:increas\w+|grow\w*|rises?|goes up)\b.{0,40}\b(?:each|every|per)\b",
+    )
+});
 /// Half of the GPU was free.
 static HALF: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
@@ -94,6 +100,13 @@ pub(crate) fn add(facts: &mut Facts, text: Searched<'_>) {
         }
     } else if any(&|line| KILLS.is_match(line)) {
         host(facts, "The log says that the machine ran out of memory and ended the process.");
+        if any(&|line| GROWS.is_match(line)) {
+            facts.state(
+                Cause::Leak,
+                Certainty::Possible,
+                "The log says that memory grows with every step: something from each may stay alive.",
+            );
+        }
     } else if facts.resource == Resource::Unknown
         && text
             .parts()

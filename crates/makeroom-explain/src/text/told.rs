@@ -7,11 +7,11 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::facts::{Facts, Resource};
+use super::facts::{Facts, Resource, Statement};
 use super::figures::pattern;
 use super::find::is_patch;
 use super::log::Log;
-use crate::{Cause, Certainty};
+use crate::{Cause, Certainty, Fix};
 
 /// A report stands in the first lines of a text.
 const LINES_SEARCHED: usize = 100;
@@ -56,10 +56,19 @@ pub(crate) fn find(log: &Log) -> Option<(usize, Facts)> {
     lines().find(|(_, line)| FAILED.is_match(line) && !NO_REPORT.is_match(line))?;
     let (index, _) = lines().find(|(_, line)| CROWDED.is_match(line) && MEMORY.is_match(line))?;
     let mut facts = Facts::new("", Resource::Device, &log.passage(index));
-    facts.state(
+    let stated = Statement::new(
         Cause::OtherProcesses,
         Certainty::Likely,
         "The log says that further processes hold memory on the same GPU: ranks of the job that opened it in addition to their own.",
+    );
+    facts.statements.push(
+        stated.mended_by(vec![
+            Fix::new("choose each rank's GPU before anything else uses CUDA")
+                .command("torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"]))"),
+            Fix::new("bind the process group to that GPU, so that collectives open no other").command(
+                "init_process_group(\"cpu:gloo,cuda:nccl\", device_id=torch.device(\"cuda\", local_rank))",
+            ),
+        ]),
     );
     Some((index, facts))
 }

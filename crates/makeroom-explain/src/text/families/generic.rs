@@ -210,7 +210,7 @@ static REPORTED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?ix)
         \b(?:cuda|gpu|vram|hip|rocm|got|gets?|getting|hit|hits|hitting|goes|went|going|still|always|then|host|cpu|instant|immediate) \s oom\b
-      | [:,–—-] \s? (?:\w+ \s)? oom \W* $ | \b(?:returns?|throws?|gives?|reports?|raises?|(?:results?|ends? (?:\s up)?) \s (?:in|with)|leads? \s to|causes?|caused|runs? \s into|ran \s into|running \s into) \s (?:an? \s | the \s | me \s)? oom\b
+      | [:,–—-] \s? (?:\w+ \s)? oom \W* $ | \b(?:returns?|throws?|gives?|reports?|raises?|(?:results?|ends? (?:\s up)?) \s (?:in|with)|leads? \s to|causes|caused|runs? \s into|ran \s into|running \s into) \s (?:an? \s | the \s | me \s)? oom\b
       | \boom(?:s|ed|ing|['’]d)? \s (?:when|while|during|after|on|at|with|again|even|every|error|errors|issue|issues|problem|problems|crash\w*)\b
       | ^\W* (?:\[[^\]]*\]\W*)* oom\b[\s:,-]+ (?:running|training|loading|serving|generating|finetuning|fine-tuning|inference|starting|using|in|for|from)\b
         ",
