@@ -15,6 +15,7 @@ use super::find::{self, Found};
 use super::fixes;
 use super::gpu_names;
 use super::growth;
+use super::host_told;
 use super::hypotheses;
 use super::job;
 use super::judge::{Account, judge};
@@ -24,6 +25,8 @@ use super::other_failure::{self, OtherFailure};
 use super::placement;
 use super::searched::Searched;
 use super::situation::Situation;
+use super::told;
+use super::told_sizes;
 use super::undetermined;
 use crate::thresholds::CONTEXT_CEILING;
 use crate::{
@@ -103,14 +106,14 @@ fn answer(log: &Log, found: Option<Found>, lines: usize) -> Explanation {
     }
 }
 
-/// A person reports that memory grows, and no program error contradicts it.
+/// A person reports memory that grows or that other processes take, and no program error contradicts it.
 fn grown(log: &Log, found: Option<&Found>, other: Option<&OtherFailure>) -> Option<Found> {
     let is_handled = found.is_some_and(|found| !found.is_prose && found.first.severity == Severity::Warning);
     let is_document = found.is_some_and(|found| found.document.is_some());
     if is_handled || is_document || other.is_some() || is_discussion(log) {
         return None;
     }
-    let (index, first) = growth::find(log)?;
+    let (index, first) = growth::find(log).or_else(|| told::find(log))?;
     Some(Found {
         first,
         index,
@@ -164,7 +167,12 @@ fn explain(log: &Log, found: Found) -> Explanation {
     if facts.request.is_none() && facts.resource == Resource::Device && facts.live.is_none() {
         facts.request = request_beside(log, found.index);
     }
+    if facts.request.is_none() && facts.resource == Resource::Unknown && facts.statements.is_empty() {
+        facts.request = told_sizes::request_in_bytes(&facts.quote);
+    }
     gpu_names::add_total(&mut facts, searched);
+    host_told::add(&mut facts, searched);
+    told_sizes::compare(&mut facts, gpu_names::told(searched), searched);
     let context = Context::read(log, found.index);
     let situation = Situation::new(log, found.index, &facts, &context);
     let mut causes = judge(&facts, &situation.account, &context);
@@ -228,7 +236,7 @@ fn request_beside(log: &Log, index: usize) -> Option<Bytes> {
     let mut requests = (index.saturating_sub(LINES_NEAR)..end)
         .map(|near| log.line(near))
         .filter(|line| !says_handled(line))
-        .filter_map(|line| find_size(&REQUEST, line));
+        .filter_map(|line| find_size(&REQUEST, line).or_else(|| told_sizes::request_in_bytes(line)));
     let request = requests.next()?;
     requests.all(|other| other == request).then_some(request)
 }

@@ -70,6 +70,7 @@ static GROWS: LazyLock<Regex> = LazyLock::new(|| {
         r"(?ix)
         \b(?:memory|vram|ram|usage)\b .{0,60} \b(?:keeps? \s (?:growing|increasing|going)|grows?|growing|increas(?:es|ing)|creeps?|crept|climbs?|rises?|leak(?:s|ing|ed)?)\b .{0,60} \b(?:slowly|gradually|steadily|continuously|constantly|each|every|over \s time|per \s \w+|until|with \s (?:the|each|every)|after|up \s to|by)\b
       | \b(?:slowly|gradually|steadily|continuously|constantly)\b .{0,30} \b(?:grow\w*|increas\w*|creep\w*|climb\w*|rises?|leak\w*)\b .{0,40} \b(?:memory|vram|ram)\b
+      | \b(?:after|with|in|at|during) \s (?:each|every) \s .{1,40} \b(?:memory|vram|ram)\b .{0,40} \b(?:will \s)? (?:increases?|grows?|rises?|goes \s up|go \s up)\b
       | \bmemory\b .{0,40} \b(?:after|in|at) \s (?:each|every) \s \w+ .{0,12} \b(?:plus|adds|\+|more|up|higher)\b .{0,24} \b(?:each|every) \s (?:time|one) | \bmemory \s leak\b | \bgrowth \s averaged\b | (?:显存|内存) .{0,12} (?:一直|缓慢|不断|逐渐|持续) .{0,12} (?:增|涨) | \bcrept \s up\b
         ",
     )
@@ -78,7 +79,10 @@ static GROWS: LazyLock<Regex> = LazyLock::new(|| {
 static LATE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?ix)
-        \bafter \s (?:about\s|around\s|some\s|a\s|~\s?|roughly\s|approximately\s|only\s|running\s(?:for\s)?)* (?:few|several|couple|many|long|\d[\d,.]*k?|hundreds?|thousands?|ten|two|three) \s (?:of\s|more\s|thousands?\s|hundreds?\s|full\s|successful\s|minutes\sor\s)* (?:steps?|iterations?|iters?|epochs?|batch(?:es)?|hours?|hrs?|minutes?|mins?|days?|time|while|requests?|images?|frames?|prompts?|generations?|runs?|files?|queries|rounds?|episodes?|games?|predictions?|inferences?|calls)\b
+        \bafter \s (?:about\s|around\s|some\s|a\s|~\s?|roughly\s|approximately\s|only\s|running\s(?:for\s)?)* (?:few|several|couple|many|long|\d[\d,.]*k?|hundreds?|thousands?|ten|two|three) \s (?:of\s|more\s|thousands?\s|hundreds?\s|full\s|successful\s|minutes\sor\s)* (?:steps?|iterations?|iters?|epochs?|batch(?:es)?|hours?|hrs?|minutes?|mins?|days?|time|while|requests?|images?|frames?|prompts?|generations?|runs?|files?|queries|rounds?|episodes?|games?|predictions?|inferences?|calls|trials?|folds?|experiments?|sweeps?|formats?|stencils?|jobs?|tests?|videos?|documents?|pages|samples|reloads?)\b
+      | \bafter \s (?:[\w-]+ \s){0,4}? \d+ \s (?:trials?|folds?|experiments?|sweeps?|formats?|stencils?|jobs?|tests?|models|steps|iterations|epochs|runs|files|videos|images|requests)\b
+      | \b(?:during|within|for|over) \s (?:a \s)? (?:few|several|some|couple \s of|\d+) \s (?:minutes|hours|days) \b | \b(?:very \s)? (?:close \s to|near|towards?) \s the \s end\b
+      | \bone \s (?:\w+ \s)? after \s (?:the \s other|another) \b | \b(?:many|all|different|several) \s (?:opencl \s | cuda \s)? (?:formats|stencils|models|trials|kernels) \b .{0,40} \b(?:in \s (?:one|the \s same) \s (?:process|run|session)|in \s a \s row|in \s sequence)\b
       | \bafter \s (?:hours|days|a \s while|some \s time|minutes) \b | \bworks? \s (?:fine\s|well\s|ok\s)? (?:for|at \s first|in \s the \s beginning|initially|the \s first)\b | \bfirst \s (?:few|\d+) \s (?:steps|epochs|iterations|images|requests|runs|prompts) \s (?:are|were|work|run|go) | \bfails? \s (?:in|at|on|during) \s (?:the \s)? (?:second|2nd|third|next) \s (?:run|epoch|image|request|iteration|generation|time|validation)
       | \bmemory_?\s?(?:usage\s)?builds \s up\b | 跑(?:了)?(?:几|一|\d+)个?(?:小时|epoch|轮|天) | 幾個小時 | 训练(?:到|了)第?\s?\d+\s?(?:个|轮|epoch|step)
         ",

@@ -18,6 +18,27 @@ static CHANGE: LazyLock<Regex> = LazyLock::new(|| {
         r"^#? ?(?:\[[^\]]*\]\s*)*(?:[\w./-]+(?:\([\w-]+\))?: )?(?i:fix|add|avoid|prevent|reduce|improve|refactor|support|remove|update|bump|skip|check for|handle|implement|enable|allow|limit|revert|disable|lower|introduce|expose|document|describe|report|detect|replace|print|trigger|indicate|mention|clarify|only (?:relaunch|restart|retry|log|report))(?:e?s|e?d|ing)? \S|^[a-z][\w./-]*(?:\([\w-]+\))?!?: (?:free|flush|release|drop|use|make|move|keep|stop|cache|reuse|return|clear)s? [a-z]",
     )
 });
+/// The title of a change to an exception or its message: "Throw `pool::exhausted` when …", "Show the size in the error".
+static MESSAGE_CHANGE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)^\W{0,6}(?:\[[^\]]*\]\s*)*(?:change|throw|raise|tell|show|include|return|rename|log|emit|propagate|convert|wrap|distinguish|display|reword|rewrite|rephrase|extend|give|use|make|derive|inherit)\b.{0,80}(?:\b(?:error|exception)s?\b|\bmessages?\b|out_?of_?memory|bad_alloc|cudaError\w+|hipError\w+)|^\W{0,6}(?:\[[^\]]*\]\s*)*(?:fix|improve|clarify|correct|simplify|shorten|unify|update|adjust)\b.{0,80}\b(?:messages?|wording|error text|exception types?)\b",
+    )
+});
+/// Words of a title that tells of something that happened.
+static EVENT: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\b(?:still|fails?|failed|crash(?:es|ed|ing)?|but|cannot|can['’]t|does(?:n['’]t| not)|stuck|exits? with|exited with|(?:exit|return) code|killed (?:by|when|while|after|during)|got killed|gets killed)\b",
+    )
+});
+/// A title that names what some action leads to.
+static CONSEQUENCE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)^\W{0,6}(?:\[[^\]]*\]\s*)*\w+ing\b.{3,80}\b(?:causes?|caused|leads? to|led to|results? in|resulted in|gives?|triggers?|fails?|failed|crash(?:es|ed)|ends? in|raises|throws|breaks)\b",
+    )
+});
+/// A tag that people put before the title of any report.
+static ASKED: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)^\W{0,6}(?:questions?|help|discussion|ask)\b"));
 /// The title of a request, a question or a document.
 static TALK: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
@@ -37,7 +58,7 @@ static FORM: LazyLock<Regex> = LazyLock::new(|| {
 /// Output of a program below the title.
 static OUTPUT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"Traceback \(most|^\W*(?:\w+\.)*\w+(?:Error|Exception): |\b\d\d:\d\d:\d\d\b|^\s*(?:ERROR|FATAL|error:)|\[\w+ @ 0x",
+        r"Traceback \(most|^\W*(?:\w+\.)*\w+(?:Error|Exception): |\b\d\d:\d\d:\d\d\b|^\s*(?:ERROR|FATAL|error:)|\[\w+ @ 0x|^\W*(?i:stack ?trace|backtrace|call stack)\W*:?\s*$|^\s*#\d+ +0x[0-9a-f]+ in |^\s*\[\d+\] .{0,200} at \S+:\d+|^\s+at [\w.$<>]+\(",
     )
 });
 
@@ -99,11 +120,19 @@ pub(crate) fn is_request(title: &str) -> bool {
     // An error's name and message look like the type and title of a commit.
     static NAMED: LazyLock<Regex> =
         LazyLock::new(|| pattern(r"(?i)^\W{0,6}[\w.]*(?:error|exception|fatal|abort(?:ed)?|panic): "));
+    let is_told = ASKED.is_match(title) && EVENT.is_match(title);
     !LEAK.is_match(title)
+        && !is_told
+        && !CONSEQUENCE.is_match(title)
         && !NAMED.is_match(title)
         && !HELP.is_match(title)
         && !BUG.is_match(title)
-        && (CHANGE.is_match(title) || TALK.is_match(title))
+        && (CHANGE.is_match(title) || TALK.is_match(title) || is_message_change(title))
+}
+
+/// Whether a line is the title of a change to an exception or to its message.
+pub(crate) fn is_message_change(title: &str) -> bool {
+    MESSAGE_CHANGE.is_match(title) && !EVENT.is_match(title) && !title.trim_end().ends_with('?')
 }
 
 /// Whether a text is a discussion without any output of a program.

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::discussion::is_message_change;
 use super::facts::Facts;
 use super::figures::{mixed_pattern, pattern};
 use super::log::{Log, clipped};
@@ -51,6 +52,8 @@ const LINES_OF_ADVICE: usize = 8;
 /// The heading of a list is this far above its items.
 const LINES_TO_HEADING: usize = 60;
 const LONGEST_LINE: usize = 1024;
+/// The first lines of a pull request, and its last.
+const LINES_OF_REQUEST: usize = 100;
 
 /// Text between code marks or quotes: the quoted error itself.
 static QUOTED: LazyLock<Regex> =
@@ -157,10 +160,27 @@ static REQUEST: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 /// A message as it was and as it becomes.
-static OLD: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?i)^\W{0,8}(?:old|before|previous(?:ly)?|current(?:ly)?|was|from)\W*$"));
-static NEW: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?i)^\W{0,8}(?:new|after|now|proposed|becomes|to)\W*$"));
+static OLD: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)^\W{0,8}(?:old|before|previous(?:ly)?|current(?:ly)?|was|from|instead of(?: (?:this|the (?:old|current|previous) (?:one|message)))?|(?:the )?(?:old|current|previous) (?:error |exception )?message(?: (?:is|was|reads|read|said|says|looks like(?: this)?))?)\W*$",
+    )
+});
+static NEW: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)^\W{0,8}(?:new|after|now|proposed|becomes|to|(?:the )?(?:new )?(?:error |exception )?(?:message|output|text) (?:becomes|is now|will be|now (?:is|reads|says|looks like))(?: (?:as follow(?:s|ing)|like this|this|the following))?)\W*$",
+    )
+});
+
+/// An item of a list that opens with a name in code marks and says what it means.
+static CODE_ITEM: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"^\s*[-*+•]\s+(?:\*\*)?`[^`]{2,80}`(?:\*\*)?\s*(?:[:：—–=]|-+>?|\()\s*\S+(?:\s+\S+){2,}")
+});
+/// Words of an item that tells when an error came.
+static WHEN: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\b(?:happens|appears|occurs|every time|after|since|today|yesterday|on start\w*|at start\w*|still|always)\b",
+    )
+});
 
 /// The kind of document around an error, or `None` for a report or a log. `facts` is the reading of the error.
 pub(crate) fn around(log: &Log, index: usize, facts: &Facts) -> Option<Document> {
@@ -182,7 +202,8 @@ pub(crate) fn around(log: &Log, index: usize, facts: &Facts) -> Option<Document>
     let is_own = near(LINES_OF_ADVICE)
         .filter(|line| !LABEL.is_match(line))
         .any(|line| FIRST_PERSON.is_match(&said(line)));
-    if is_change(log, index) && !is_own {
+    let is_wording = || is_reworded(log, index) || is_titled_change(log);
+    if is_change(log, index) && !is_own || is_wording() && !is_asked_by_user(near(LINES_OF_ADVICE)) {
         return Some(Document::Change);
     }
     if is_own || near(LINES_AROUND).any(|line| ACCOUNT.is_match(&said(line))) {
@@ -213,28 +234,14 @@ pub(crate) fn around(log: &Log, index: usize, facts: &Facts) -> Option<Document>
             || lines(index.saturating_sub(LINES_OF_RUN), index).any(|line| TABLE.is_match(line))
     };
     let is_guide = is_condition && (is_own_condition && is_label() || is_advised())
+        || CODE_ITEM.is_match(line(index)) && !WHEN.is_match(line(index))
         || is_label() && is_advised() && (has_heading() || has_entry() || has_siblings(log, index));
     is_guide.then_some(Document::Guide)
 }
 
 /// Whether the error stands in a changelog, a pull request or a review.
 fn is_change(log: &Log, index: usize) -> bool {
-    /// The first lines of a pull request, and its last.
-    const LINES_OF_REQUEST: usize = 100;
     let line = |at: usize| clipped(log.line(at), LONGEST_LINE);
-    let above = |words: &Regex| {
-        (index.saturating_sub(2)..index)
-            .rev()
-            .map(line)
-            .find(|line| !line.trim().is_empty())
-            .is_some_and(|line| words.is_match(line))
-    };
-    let is_pair = || {
-        (above(&OLD) || above(&NEW))
-            && [&OLD, &NEW]
-                .iter()
-                .all(|words| (0..log.len().min(LINES_OF_REQUEST)).any(|at| words.is_match(line(at))))
-    };
     let is_item = || {
         let item = line(index);
         CHANGE_ITEM.is_match(item)
@@ -247,8 +254,38 @@ fn is_change(log: &Log, index: usize) -> bool {
                     .is_some_and(|heading| CHANGES.is_match(heading))
     };
     is_item()
-        || is_pair()
+        || is_reworded(log, index)
+        || is_titled_change(log)
         || (0..log.len().min(LINES_OF_REQUEST)).any(|at| at != index && REQUEST.is_match(line(at)))
+}
+
+/// Whether the error is a message as it was or as it becomes, with the other one beside it.
+fn is_reworded(log: &Log, index: usize) -> bool {
+    let line = |at: usize| clipped(log.line(at), LONGEST_LINE);
+    let above = |words: &Regex| {
+        (index.saturating_sub(2)..index)
+            .rev()
+            .map(line)
+            .find(|line| !line.trim().is_empty())
+            .is_some_and(|line| words.is_match(line))
+    };
+    (above(&OLD) || above(&NEW))
+        && [&OLD, &NEW]
+            .iter()
+            .all(|words| (0..log.len().min(LINES_OF_REQUEST)).any(|at| words.is_match(line(at))))
+}
+
+/// Whether the text has the title of a change to an exception or to its message.
+fn is_titled_change(log: &Log) -> bool {
+    (0..log.len().min(LINES_OF_REQUEST))
+        .map(|at| clipped(log.line(at), LONGEST_LINE))
+        .find(|line| !line.trim().is_empty())
+        .is_some_and(is_message_change)
+}
+
+/// Whether a person who has the error asks about it; reviewers ask questions too.
+fn is_asked_by_user<'log>(mut lines: impl Iterator<Item = &'log str>) -> bool {
+    lines.any(|line| FIRST_PERSON.is_match(QUOTED.replace_all(line, " ").trim_end().trim_end_matches('?')))
 }
 
 /// Whether other entries of the same form stand around: a list of errors, each with its advice.

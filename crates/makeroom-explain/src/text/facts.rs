@@ -121,6 +121,8 @@ pub(crate) struct Facts {
     pub(crate) request: Option<Bytes>,
     /// The device's memory.
     pub(crate) total: Option<Bytes>,
+    /// A person tells the device's memory, in round figures and perhaps of another one.
+    pub(crate) is_total_told: bool,
     /// What the driver had free.
     pub(crate) free: Option<Bytes>,
     /// What the framework's program holds.

@@ -194,8 +194,8 @@ pub(super) fn is_patch(log: &Log) -> bool {
         let line = log.line(index);
         line.starts_with("diff --git ")
             || line.starts_with("@@ -")
-            || line.trim() == "diff"
-            || line.trim() == "```diff"
+            || line.trim().trim_start_matches(['`', '~']) == "diff"
+            || line.strip_prefix('+').is_some_and(|added| added.starts_with("# ") || added.starts_with("##"))
     })
 }
 

@@ -90,6 +90,11 @@ const TENSORFLOW_2: [&str; 5] = [
     "set_memory_growth",
     "jit_compile",
 ];
+/// What only a GPU's video engines do.
+const VIDEO_ENGINES: [&str; 6] = ["nvenc", "nvdec", "cuvid", "NVEncC", "h264_amf", "_vaapi"];
+/// A program that a browser runs.
+const IN_BROWSER: [&str; 7] =
+    ["webgpu", "web-llm", "webllm", "browser console", "CheckVkOOM", "transformers.js", "onnxruntime-web"];
 /// A batch of one.
 static BATCH_OF_ONE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
@@ -121,6 +126,14 @@ fn fits(command: &str, situation: &Situation<'_>) -> bool {
         || has(&TENSORFLOW_2) && programs::is_tensorflow_1(situation)
         || BATCH_OF_ONE.is_match(command) && situation.batch() == Some(1)
         || is_set(command, situation)
+    {
+        return false;
+    }
+    let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
+    // The program encodes or decodes on the GPU, runs in the browser, or is not built on wgpu.
+    if command.contains("VISIBLE_DEVICES=-1") && says(&VIDEO_ENGINES)
+        || command.contains("Use graphics acceleration") && says(&IN_BROWSER)
+        || command.contains("WGPU_BACKEND") && says(&["dawn"])
     {
         return false;
     }

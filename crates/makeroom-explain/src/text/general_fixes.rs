@@ -50,10 +50,18 @@ fn shape(situation: &Situation<'_>) -> Vec<Fix> {
     if own_code::is_own_code(facts)
         || matches!(facts.framework, "kokkos" | "opencl" | "vulkan" | "sycl")
         || !situation.language.may_be_python()
+        || facts.resource == Resource::Host && !situation.language.is_python()
     {
         fixes = vec![
             Fix::new("compute sizes with 64-bit integers: a product of two ints overflows at 2 GiB")
                 .command("size_t bytes = static_cast<size_t>(rows) * columns * sizeof(float);"),
+        ];
+    }
+    if ["odm_", "OpenDroneMap", "opendm"].iter().any(|words| situation.settings.mentions(words)) {
+        fixes = vec![
+            Fix::new("check the extent of the model: a few outlier points or a wrong geo-reference make the output huge")
+                .command("pdal info --summary odm_georeferencing/odm_georeferenced_model.laz"),
+            Fix::new("remove outliers and crop the reconstruction").command("--pc-filter 2 --auto-boundary"),
         ];
     }
     if situation.environment.maker == Maker::Nvidia

@@ -28,7 +28,7 @@ static SYSTEM: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\bSys VRAM: ?(\d
 /// A person says how much the GPU has.
 static SAID: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)\b(?:I|we|GPU|card|it)(?:['’]ve| have| has| only has| got)\b (?:\w+ ){0,4}?(\d{1,3}) ?(GB|GiB|G)(?: of)? (?:VRAM|GPU (?:memory|RAM)|video (?:memory|RAM)|graphics memory)\b|\b(?:card|gpu|graphics card)\b\W{1,3}(?:(?:nvidia|amd|intel|geforce|a|an|with|only|of)\W{1,2}){0,3}(\d{1,3}) ?(GB|GiB)\b|\b(?:a|an|my|our|one|single|the|on) (\d{1,3}) ?(GB|GiB) (?:\w+ )?(?:gpu|graphics card|video card|card)\b|\bdevice: \d+, capacity: ?(\d{1,3}) ?(GB|GiB)\b",
+        r"(?i)\b(?:I|we|GPU|card|it)(?:['’]ve| have| has| only has| got)\b (?:\w+ ){0,4}?(\d{1,3}) ?(GB|GiB|G)(?: of)? (?:VRAM|GPU (?:memory|RAM)|video (?:memory|RAM)|graphics memory)\b|\b(?:card|gpu|graphics card)\b\W{1,3}(?:(?:nvidia|amd|intel|geforce|a|an|with|only|of)\W{1,2}){0,3}(\d{1,3}) ?(GB|GiB)\b|\b(?:a|an|my|our|one|single|the|on) (\d{1,3}) ?(GB|GiB) (?:\w+ )?(?:gpu|graphics card|video card|card)\b|\bdevice: \d+, capacity: ?(\d{1,3}) ?(GB|GiB)\b|\b(\d{1,3}) ?(GB|GiB) (?:gpu|graphics card|video card|card)\b|\b(?:gpu|card)(?: only)? (?:has|with|got)(?: only| just)? (\d{1,3}) ?(GB|GiB)\b|\b(?:rtx|gtx|mx|rx|quadro|radeon)[ -]?\w{2,6}(?: (?:ti|super|xt|xtx|mobile|laptop|max-q))?[ -]?\(?(\d{1,2}) ?(GB|GiB)\b",
     )
 });
 
@@ -67,10 +67,29 @@ fn said_size(found: &Captures<'_>) -> Option<Bytes> {
     binary_size(groups.first()?, groups.get(1)?)
 }
 
+/// The size that a text tells for its GPU, where it tells no other.
+pub(super) fn told(text: Searched<'_>) -> Option<Bytes> {
+    let mut sizes = text
+        .parts()
+        .into_iter()
+        .flat_map(|part| SAID.captures_iter(part))
+        .filter_map(|found| said_size(&found))
+        .filter(|size| !size.is_zero());
+    let first = sizes.next()?;
+    sizes.all(|size| size == first).then_some(first)
+}
+
 /// Adds the size of the GPU that a text names, where the failure has figures but not this one.
 pub(super) fn add_total(facts: &mut Facts, text: Searched<'_>) {
     let has_figures = facts.request.is_some() || facts.live.is_some();
-    if facts.resource != Resource::Device || !has_figures || facts.total.is_some() || facts.limit.is_some() {
+    if facts.resource != Resource::Device || facts.total.is_some() || facts.limit.is_some() {
+        return;
+    }
+    if !has_figures {
+        // Without a request there is nothing to compare it with, but the reader sees that it was read.
+        if let Some(total) = told(text).filter(|_| facts.free.is_none() && facts.statements.is_empty()) {
+            facts.evidence.push(format!("The log says that the GPU has {total}"));
+        }
         return;
     }
     if let Some(found) = text.parts().into_iter().find_map(|part| SYSTEM.captures(part))
@@ -81,11 +100,9 @@ pub(super) fn add_total(facts: &mut Facts, text: Searched<'_>) {
         facts.evidence.push(format!("The program reports a peak of {used} of the GPU's {total} in use"));
         return;
     }
-    let mut said = text.parts().into_iter().flat_map(|part| SAID.captures_iter(part));
-    if let (Some(found), None) = (said.next(), said.next())
-        && let Some(total) = said_size(&found)
-    {
+    if let Some(total) = told(text) {
         facts.total = Some(total);
+        facts.is_total_told = true;
         facts.evidence.push(format!("The log says that the GPU has {total}"));
         return;
     }

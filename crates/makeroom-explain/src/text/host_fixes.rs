@@ -62,6 +62,12 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
         return driver_status(situation);
     }
     let mut fixes = limits::steps(situation);
+    if ["odm_", "OpenDroneMap", "opendm", "/odm/"].iter().any(|words| situation.settings.mentions(words)) {
+        fixes.push(
+            Fix::new("compute fewer and smaller depth maps at once: each takes host memory")
+                .command("--max-concurrency 2 --pc-quality medium"),
+        );
+    }
     let is_limited = !fixes.is_empty();
     fixes.extend(overcommit(situation));
     fixes.extend(by_system(situation, is_limited));
@@ -331,8 +337,13 @@ fn pinned(situation: &Situation<'_>) -> Vec<Fix> {
         ));
     } else if is_own_code(facts) || !situation.settings.mentions("torch") {
         fixes.push(
-            Fix::new("copy through one pinned buffer of 64 MiB instead of pinning all the data")
-                .command("cudaMallocHost(&staging, 64 << 20);"),
+            Fix::new("copy through one pinned buffer of 64 MiB instead of pinning all the data").command(
+                if situation.settings.mentions("hip") && !situation.settings.mentions("cuda") {
+                    "hipHostMalloc(&staging, 64 << 20, 0);"
+                } else {
+                    "cudaMallocHost(&staging, 64 << 20);"
+                },
+            ),
         );
     } else {
         fixes.push(Fix::new("load data without pinning it").command("DataLoader(…, pin_memory=False)"));

@@ -31,6 +31,16 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
                 .command("tf.compat.v1.get_default_graph().finalize()"),
         ];
     }
+    let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
+    if says(&["xgboost", "lightgbm", "catboost"]) && !says(&["torch"]) {
+        let restart = if says(&["dask"]) { "; client.restart()" } else { "" };
+        return vec![
+            Fix::new("free the data and the model of each trial before the next one")
+                .command(format!("del dtrain, booster; gc.collect(){restart}")),
+            Fix::new("or run each trial in its own process, whose memory the system takes back")
+                .command("with multiprocessing.get_context('spawn').Pool(1, maxtasksperchild=1) as pool: pool.map(trial, trials)"),
+        ];
+    }
     if own_code::is_own_code(facts) || is_native && !is_python {
         return vec![
             advice::leak_without_tensors(),

@@ -12,8 +12,11 @@
 //! call.rs           a program's own check of a CUDA call; site.rs has the line it names
 //! context.rs        what else the log says: memory that grows, the program's line
 //! growth.rs         memory growth that a person reports without an error line
+//! told.rs           a job that failed for lack of memory, told without an error line
+//! told_sizes.rs     sizes that a person tells, set against the card; requests printed in bytes
 //! identifiers.rs    names of branches, files and options that contain an error's words
 //! placement.rs      whether the GPU or the machine ran out, where the error does not say
+//! host_told.rs      host memory that the text names although the error reads like the GPU's
 //! gpu_names.rs      the size of a GPU that a text only names
 //! judge/            facts in, findings out, by the definitions of crate::thresholds
 //! situation.rs      what advice depends on: settings.rs, environment.rs, language.rs, programs/
@@ -45,6 +48,7 @@ mod gpu_names;
 mod growth;
 mod holders;
 mod host_fixes;
+mod host_told;
 mod hypotheses;
 mod identifiers;
 mod job;
@@ -66,6 +70,8 @@ mod situation;
 mod smaller;
 mod smi_table;
 mod stream;
+mod told;
+mod told_sizes;
 mod torch_fixes;
 mod undetermined;
 

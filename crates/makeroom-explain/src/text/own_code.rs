@@ -132,6 +132,16 @@ pub(crate) fn is_in_a_library(situation: &Situation<'_>) -> bool {
     LIBRARIES.iter().any(|words| situation.settings.mentions(words))
 }
 
+/// The CPU's decoder, where the GPU's was refused.
+fn software_decoder(situation: &Situation<'_>) -> Option<Fix> {
+    let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
+    says(&["cuvid", "nvdec"]).then(|| {
+        let command = if says(&["ffmpeg", "_cuvid", "hwaccel"]) { "ffmpeg -hwaccel none -i …" } else { "--avsw" };
+        Fix::new("decode on the CPU and leave the GPU to the encoder: its decoder also refuses formats and sizes that it does not support")
+            .command(command)
+    })
+}
+
 /// What else a program can do that calls CUDA or HIP itself.
 pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
     let settings = situation.settings;
@@ -143,6 +153,7 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
                     .command(situation.environment.export(&format!("CUDA_VISIBLE_DEVICES={device}"))),
             );
         }
+        fixes.extend(software_decoder(situation));
         fixes.extend(without_a_change(situation));
         let variable = if situation.environment.maker == Maker::Amd { "HIP" } else { "CUDA" };
         let lead = if fixes.is_empty() { "run" } else { "or run" };

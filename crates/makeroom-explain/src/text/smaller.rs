@@ -86,6 +86,7 @@ fn is_whole_graph(situation: &Situation<'_>) -> bool {
 pub(crate) fn has_batches(situation: &Situation<'_>) -> bool {
     let says = |words: &[&str]| words.iter().any(|word| situation.settings.mentions(word));
     situation.language.may_be_python()
+        && !says(&["hashrate", "mining", "miner", "kawpow", " DAG "])
         && (situation.is_training() && !situation.settings.mentions("full batch")
             || says(&[
                 "batch_size",

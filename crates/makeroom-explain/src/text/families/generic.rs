@@ -210,8 +210,18 @@ static REPORTED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?ix)
         \b(?:cuda|gpu|vram|hip|rocm|got|gets?|getting|hit|hits|hitting|goes|went|going|still|always|then|host|cpu|instant|immediate) \s oom\b
+      | [:,–—-] \s? (?:\w+ \s)? oom \W* $ | \b(?:returns?|throws?|gives?|reports?|raises?|(?:results?|ends? (?:\s up)?) \s (?:in|with)|leads? \s to|causes|caused|runs? \s into|ran \s into|running \s into) \s (?:an? \s | the \s | me \s)? oom\b
       | \boom(?:s|ed|ing|['’]d)? \s (?:when|while|during|after|on|at|with|again|even|every|error|errors|issue|issues|problem|problems|crash\w*)\b
       | ^\W* (?:\[[^\]]*\]\W*)* oom\b[\s:,-]+ (?:running|training|loading|serving|generating|finetuning|fine-tuning|inference|starting|using|in|for|from)\b
+        ",
+    )
+});
+/// The abbreviation in a person's sentence about the run at hand.
+static TOLD: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?ix)
+        \b(?:still|always|immediately|keeps?|kept|but \s (?:it|I|we)|then) \s (?:\w+ \s){0,2}? (?:returns?|returning|gets?|getting|got|gives?|giving|throws?|throwing|hits?|hitting|goes|going|runs? \s into|reports?|raises?) \s (?:an? \s | the \s | me \s)? (?:\w+ \s)? oom\b
+      | \b(?:I|we) \s (?:\w+ \s){0,2}? (?:get|got|hit|see|saw|run \s into|ran \s into|encounter(?:ed)?|keep \s getting) \s (?:an? \s | the \s)? (?:\w+ \s)? oom\b
         ",
     )
 });
@@ -279,7 +289,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let is_cut_off = CUT_OFF.is_match(text);
     // Below the title, a person's sentence is distinguished by its log, if there is one.
     let is_title = || passage.line_number == 1 || passage.prefix().is_empty() && text.starts_with("# ");
-    let is_reported = || is_title() && REPORTED.is_match(text);
+    let is_reported = || is_title() && REPORTED.is_match(text) || TOLD.is_match(text);
     let is_short = SHORT.is_match(text) && (is_reported() || is_marked() || has_output());
     let is_about_memory = is_cut_off || LONG.is_match(text) || is_short;
     if !is_about_memory || !(is_cut_off || STRONG.is_match(text) || is_marked() || SHORT.is_match(text)) {

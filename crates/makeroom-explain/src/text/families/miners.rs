@@ -35,18 +35,21 @@ pub(crate) const FAMILY: Family = Family {
         "memory for DAG",
         "Allocation of DAG failed",
         "building DAG",
+        "initialize DAG",
+        "initialise DAG",
+        "generate DAG",
     ],
     read,
 };
 
 static TABLE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)Generating DAG \S Light ?: ([\d.]+) ?(GB|MB)|DAG buffer,? size:? (\d+)( ?)|Allocating DAG \(?([\d.]+)\)? ?(GB|MB)|size of new DAG: ([\d.]+) ?(MB)|requires ([\d.]+) ?(MB) memory for DAG|< (\d+) +(bytes) of memory required",
+        r"(?i)Generating DAG \S Light ?: ([\d.]+) ?(GB|MB)|DAG buffer,? size:? (\d+)( ?)|Allocating DAG \(?([\d.]+)\)? ?(GB|MB)|size of new DAG: ([\d.]+) ?(MB)|\bDAG size(?: is|:| of|=)?:? (?:now |about )?([\d.]+) ?(GB|MB)|\b([\d.]+) ?(GB|MB) DAG\b|requires ([\d.]+) ?(MB) memory for DAG|< (\d+) +(bytes) of memory required",
     )
 });
 static TOTAL: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"Memory ?: +([\d.]+) ?(GB|MB)|with (\d+) (bytes) of GPU memory|([\d.]+) ?(GB|MB) total, [\d.]+ ?(?:GB|MB) free|(\d+) +(bytes) of memory found|CL_DEVICE_GLOBAL_MEM_SIZE\W{1,20}(\d+)( ?)|Global memory size\W+(\d+)( ?)",
+        r"Memory ?: +([\d.]+) ?(GB|MB)|with (\d+) (bytes) of GPU memory|([\d.]+) ?(GB|MB) total, [\d.]+ ?(?:GB|MB) free|(\d+) +(bytes) of memory found|\b(\d+(?:\.\d+)?) ?(GB) (?:card|gpu|vram)\b|\b[GR]TX ?\d{3,4}(?: ?ti)? ?\(?(\d{1,2}) ?(GB)\b|CL_DEVICE_GLOBAL_MEM_SIZE\W{1,20}(\d+)( ?)|Global memory size\W+(\d+)( ?)",
     )
 });
 static LIMIT: LazyLock<Regex> =

@@ -73,7 +73,11 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
         }),
     );
     let mut unique: Vec<Finding> = Vec::new();
-    for finding in findings {
+    for mut finding in findings {
+        // By a size that a person tells, nothing is certain.
+        if facts.is_total_told && finding.cause != Cause::IntegerOrShapeBug {
+            finding.certainty = finding.certainty.min(Certainty::Likely);
+        }
         if unique.iter().all(|known| known.cause != finding.cause) {
             unique.push(finding);
         }

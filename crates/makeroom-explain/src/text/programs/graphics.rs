@@ -442,6 +442,14 @@ pub(super) const DISCRETE_ON_WINDOWS: Lever = Lever::new(
 );
 
 const VULKAN_LEVERS: &[Lever] = &[
+    Lever::new(
+        "load a smaller model, or its variant with a context of 1024 tokens: weights and KV cache are one GPU's",
+        "engine.reload(\"Llama-3.2-1B-Instruct-q4f16_1-MLC\", { context_window_size: 1024 })",
+    )
+    .only(|situation| {
+        let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
+        says(&["browser", "web-llm", "webllm", "CheckVkOOM"]) && says(&["vicuna", "llama", "-7b", "phi-", "qwen", "mistral", "gemma"])
+    }),
     Lever::new("lower texture quality in the program's settings by one level", "Textures = Medium")
         .only(has_texture_settings),
     Lever::new("render at a lower resolution", "Resolution = 1920 x 1080, render scale = 75 %")

@@ -62,7 +62,7 @@ pub(super) const ROWS: &[Phrase] = &[
         r"(?:PI_ERROR|UR_RESULT_ERROR|ZE_RESULT_ERROR)_OUT_OF_DEVICE_MEMORY",
     ),
     // Vulkan and what is built on it.
-    Phrase::device("vulkan", &["vkAllocateMemory"], r"vkAllocateMemory\s*faile?d?:? *-10\b|TOO_MANY_OBJECTS")
+    Phrase::device("vulkan", &["vkAllocateMemory"], r"vkAllocateMemory\s*faile?d?:? *-10\b|\bvkAllocateMemory\b.{0,160}\b(?:err(?:or)?[ _]?(?:code)?|code|result|status|VkResult)\W{0,3}(?:is |of )?-10\b|TOO_MANY_OBJECTS")
         .leads(
             ArtificialLimit,
             "The driver's maximum number of allocations is reached (VK_ERROR_TOO_MANY_OBJECTS); memory may be free.",
@@ -76,7 +76,7 @@ pub(super) const ROWS: &[Phrase] = &[
             "vkAllocateMemory",
             "vkCreate",
         ],
-        r"OUT_OF_DEVICE_MEMORY|OutOfDeviceMemory|vk(?:AllocateMemory|Create\w+)\s*faile?d?:? *-2\b|vkAllocateMemory\b.{0,30}\b(?:failed|error)\b",
+        r"OUT_OF_DEVICE_MEMORY|OutOfDeviceMemory|vk(?:AllocateMemory|Create\w+)\s*faile?d?:? *-2\b|\bvk(?:AllocateMemory|Create\w+)\b.{0,160}\b(?:err(?:or)?[ _]?(?:code)?|code|result|status|VkResult)\W{0,3}(?:is |of )?-2\b|vkAllocateMemory\b.{0,30}\b(?:failed|error)\b",
     ),
     Phrase::device(
         "wgpu",

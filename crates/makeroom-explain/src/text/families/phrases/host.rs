@@ -95,7 +95,7 @@ pub(super) const ROWS: &[Phrase] = &[
     Phrase::host(
         "host",
         &["killed"],
-        r"\b(?:process|training|script|program|job|python|worker|kernel|it)\s+(?:(?:just|always|then|also|will)\s+)?(?:be|is|was|gets?|got|has been|being|keeps? getting)\s+(?:(?:always|automatically|suddenly)\s+)?killed\b|\b(?:gets?|got|getting) killed\b",
+        r"\b(?:process|training|script|program|job|python|worker|kernel|it)\s+(?:(?:just|always|then|also|will)\s+)?(?:be|is|was|gets?|got|has been|being|keeps? getting)\s+(?:(?:always|automatically|suddenly)\s+)?killed\b|\b(?:gets?|got|getting) killed\b|(?:\berrors?|\bfails?|,|\bthen|\band)\s*,?\s*(?:be|is|was|been) killed\b|\b(?:causes?|caused|makes?|made|lets?|gets?|leads? to) (?:my|our|the|this|it)\b (?:\w+ ){0,2}?(?:to be |being |be |get |getting )?killed\b",
     )
     .unless(r"time ?limit|timeout|wall ?time|SIGTERM|by (?:me\b|(?:the |a )?user|hand)|manually|Ctrl|cuda|\bgpu")
     .leads(HostMemory, KILLED),

@@ -19,6 +19,10 @@ pub(super) const ROWS: &[Phrase] = &[
     // The table that PyTorch prints of its allocator counts its failures.
     Phrase::device("pytorch", &["CUDA OOMs"], r"\bCUDA OOMs: +[1-9]")
         .figures_near(r"Allocated memory +\| +(?P<live>\d+) ?(?P<live_unit>[KMG]i?B)"),
+    // Part of the table that TensorFlow's allocator prints when it runs out, from a run that ended there.
+    Phrase::device("tensorflow", &["Chunks of size"], r"\b\d+ Chunks of size \d+")
+        .near(r"\bcrash(?:es|ed|ing)?\b|\b(?:stops|stopped|fails|failed|dies|died|exits|killed|freezes)\b")
+        .not_near(r"ran out of memory|not a failure|ResourceExhausted|OOM when|Sum Total of|InUse:"),
     // Numba: the call says which kind of memory it was.
     Phrase::new(
         "numba",
