@@ -61,14 +61,12 @@ pub(crate) fn find(log: &Log) -> Option<(usize, Facts)> {
         Certainty::Likely,
         "The log says that further processes hold memory on the same GPU: ranks of the job that opened it in addition to their own.",
     );
-    facts.statements.push(
-        stated.mended_by(vec![
+    facts.statements.push(stated.mended_by(vec![
             Fix::new("choose each rank's GPU before anything else uses CUDA")
                 .command("torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"]))"),
             Fix::new("bind the process group to that GPU, so that collectives open no other").command(
                 "init_process_group(\"cpu:gloo,cuda:nccl\", device_id=torch.device(\"cuda\", local_rank))",
             ),
-        ]),
-    );
+        ]));
     Some((index, facts))
 }
