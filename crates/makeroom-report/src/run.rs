@@ -224,7 +224,7 @@ fn headline(run: &RunSummary) -> String {
         None if run.peaks.is_empty() => String::new(),
         None => " (without CUDA contexts)".to_owned(),
     };
-    format!("{} (PID {}) used up to {peaks}{pinned}{contexts}", run.program, run.pid)
+    format!("{} (PID {}) used up to {peaks}{contexts}{pinned}", run.program, run.pid)
 }
 
 fn findings(

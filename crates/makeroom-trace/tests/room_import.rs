@@ -477,7 +477,7 @@ fn only_the_last_answer_to_a_request_counts() {
     assert_eq!(trace.process.as_ref().unwrap().refused_then_served, 1);
     assert_eq!(
         trace.notes,
-        ["1 request to the driver failed at first and succeeded on a retry; no action is needed"]
+        ["1 other request to the driver failed, but succeeded when retried; the program was not affected"]
     );
 
     // The retry fails, and PyTorch reports the failure: only PyTorch's counts.

@@ -99,7 +99,7 @@ fn notes(collected: &Collected, process: &makeroom_core::ProcessRecord) -> Vec<S
     if retried > 0 {
         let requests = if retried == 1 { "request" } else { "requests" };
         notes.push(format!(
-            "{retried} {requests} to the driver failed at first and succeeded on a retry; no action is needed"
+            "{retried} other {requests} to the driver failed, but succeeded when retried; the program was not affected"
         ));
     }
     if let Some((kind, error)) = collected.first_failed {
