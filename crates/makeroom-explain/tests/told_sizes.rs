@@ -8,7 +8,9 @@ fn causes(explanation: &Explanation) -> Vec<Cause> {
 
 fn steps(explanation: &Explanation) -> String {
     let fixes = explanation.causes.iter().flat_map(|finding| &finding.fixes);
-    fixes.map(|fix| format!("{} | {}\n", fix.action, fix.command.as_deref().unwrap_or(""))).collect()
+    let lines: Vec<String> =
+        fixes.map(|fix| format!("{} | {}", fix.action, fix.command.as_deref().unwrap_or(""))).collect();
+    lines.join("\n")
 }
 
 #[test]

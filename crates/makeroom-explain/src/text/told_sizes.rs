@@ -139,7 +139,7 @@ fn fills(facts: &mut Facts, bytes: Bytes, summary: String) {
     }
 }
 
-fn sentences<'text>(text: Searched<'text>) -> impl Iterator<Item = &'text str> {
+fn sentences(text: Searched<'_>) -> impl Iterator<Item = &str> {
     text.parts()
         .into_iter()
         .flat_map(str::lines)

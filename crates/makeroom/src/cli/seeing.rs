@@ -55,7 +55,7 @@ pub(crate) struct View {
 
 /// Export a recording to Perfetto, speedscope, Parquet or CSV
 ///
-/// The `snapshot` format is for PyTorch's memory viewer (pytorch.org/memory_viz). docs/export.md describes the columns of the tables.
+/// The `snapshot` format is for PyTorch's memory viewer at `pytorch.org/memory_viz`. docs/export.md describes the columns of the tables.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
