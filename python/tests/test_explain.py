@@ -50,7 +50,7 @@ def test_the_html_is_whole_and_escaped():
 
 def test_the_html_has_the_command_s_title(examples: Path):
     explanation = makeroom.explain(examples / "other-process.txt")
-    title = explanation.text().split(",")[0].strip()
+    title = explanation.text().split(" (")[0].strip()
     assert title == "OTHER PROCESSES HOLD THE MEMORY"
     assert title in explanation._repr_html_()
 

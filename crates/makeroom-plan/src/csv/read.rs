@@ -1,5 +1,5 @@
 //! Reads problems. Memory is bounded: a line has at most [`MAX_LINE`] bytes, a file at most
-//! [`MAX_BUFFERS`](crate::MAX_BUFFERS) buffers.
+//! [`crate::MAX_BUFFERS`] buffers.
 
 use std::io::{BufRead, Read as _};
 
