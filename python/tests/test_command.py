@@ -22,7 +22,7 @@ def test_the_command_and_the_module_are_of_one_version(command: str):
 
 def test_the_command_and_the_module_say_the_same(command: str, examples: Path, traces: Path):
     for path in (examples / "other-process.txt", traces / "oom_fragmented.pickle.gz"):
-        assert run(command, "why", str(path)).stdout == makeroom.explain(path).text(110)
+        assert run(command, "why", "--verbose", str(path)).stdout == makeroom.explain(path).text(110)
 
 
 def test_the_exit_status_is_passed_on():

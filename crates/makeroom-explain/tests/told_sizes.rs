@@ -158,3 +158,13 @@ fn steps_fit_the_program() {
     ));
     assert!(steps.contains("--avsw"), "{steps}");
 }
+
+#[test]
+fn an_error_that_names_host_memory_is_not_a_title() {
+    let explanation = explain_text("boostlib.core.BoostError: Out of Host Memory");
+    assert_ne!(explanation.verdict.certainty, Certainty::Likely, "{explanation:?}");
+    let cached = "llama_kv_cache_init:      CUDA0 KV buffer size =   912.00 MiB\n\
+        llama_new_context_with_model:  CUDA_Host input buffer size   =    11.02 MiB\n\
+        CUDA error: out of memory";
+    assert_ne!(explain_text(cached).verdict.cause, Cause::HostMemory);
+}

@@ -108,11 +108,7 @@ pub(crate) fn add(facts: &mut Facts, text: Searched<'_>) {
             );
         }
     } else if facts.resource == Resource::Unknown
-        && text
-            .parts()
-            .first()
-            .and_then(|part| part.lines().next())
-            .is_some_and(|title| TITLE.is_match(title) && OUT.is_match(title) && !DEVICE.is_match(title))
+        && text.parts().first().and_then(|part| part.lines().next()).is_some_and(is_title_about_host)
     {
         host(facts, "The title says that the machine's memory ran out, not the GPU's.");
     } else if any(&|line| HALF.is_match(line)) && any(&|line| WINDOWS.is_match(line)) {
@@ -122,6 +118,12 @@ pub(crate) fn add(facts: &mut Facts, text: Searched<'_>) {
             "The log says that half of the GPU was free: the system may have had no more memory to pin or to commit.",
         );
     }
+}
+
+/// Whether a first line is a person's sentence about the machine's memory, and not a program's error.
+fn is_title_about_host(title: &str) -> bool {
+    static EXCEPTION: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b[\w.]*(?:Error|Exception)\b"));
+    TITLE.is_match(title) && OUT.is_match(title) && !DEVICE.is_match(title) && !EXCEPTION.is_match(title)
 }
 
 /// The machine's memory ran out.

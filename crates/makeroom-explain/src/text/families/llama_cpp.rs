@@ -183,7 +183,9 @@ fn read_line(passage: &Passage<'_>) -> Option<Facts> {
 /// Whether the program keeps the whole model in pinned host memory: no mapping of the file, and no layer on the GPU.
 fn pins_the_model(passage: &Passage<'_>) -> bool {
     static LAYERS: LazyLock<Regex> = LazyLock::new(|| {
-        pattern(r"(?i)(?:-ngl|--n-gpu-layers|--gpu-layers|n_gpu_layers)[ =]+[1-9-]|offload(?:ed|ing) [1-9]")
+        pattern(
+            r"(?i)(?:-ngl|--n-gpu-layers|--gpu-layers|n_gpu_layers)[ =]+[1-9-]|offload(?:ed|ing) [1-9]|CUDA\d+ (?:KV|model) buffer size",
+        )
     });
     let says = |words: &str| passage.all().any(|line| contains_ignoring_case(line, words));
     (says("--no-mmap") || says("use_mmap=False") || says("CUDA_Host"))
