@@ -11,6 +11,8 @@ use std::ffi::CStr;
 #[cfg(not(test))]
 use makeroom_trace::protocol::Message;
 
+#[cfg(not(test))]
+use crate::writer::socket_address;
 use crate::{config, lookup};
 
 /// Initialization function and name of each runtime.
@@ -34,15 +36,7 @@ pub(crate) fn present() -> Option<&'static str> {
 #[cfg(not(test))]
 pub(crate) fn report(name: &str) {
     let Some(path) = &config::config().socket else { return };
-    // SAFETY: all zeros are a valid `sockaddr_un`, with an empty path.
-    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
-    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    if path.len() >= address.sun_path.len() {
-        return;
-    }
-    for (place, &byte) in address.sun_path.iter_mut().zip(path) {
-        *place = libc::c_char::from_ne_bytes([byte]);
-    }
+    let Some(address) = socket_address(path) else { return };
     let message = Message::Sanitized(name.to_owned()).encode(std::process::id());
     // SAFETY: the message and the address are valid for their lengths; only this thread has the socket.
     unsafe {

@@ -105,16 +105,22 @@ impl Reports {
     }
 }
 
-fn connect(path: &[u8]) -> Option<Guarded> {
+/// The address of a socket in the file system, unless the path is too long for one.
+pub(crate) fn socket_address(path: &[u8]) -> Option<libc::sockaddr_un> {
     // SAFETY: all zeros are a valid `sockaddr_un`, with an empty path.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
     if path.len() >= address.sun_path.len() {
         return None;
     }
-    for (place, &byte) in address.sun_path.iter_mut().zip(path) {
-        *place = libc::c_char::from_ne_bytes([byte]);
+    for (to, &byte) in address.sun_path.iter_mut().zip(path) {
+        *to = libc::c_char::from_ne_bytes([byte]);
     }
+    Some(address)
+}
+
+fn connect(path: &[u8]) -> Option<Guarded> {
+    let address = socket_address(path)?;
     let socket = Guarded::socket().ok()?;
     let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
     // SAFETY: the address is valid for its length.
