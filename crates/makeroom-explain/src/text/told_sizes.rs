@@ -126,7 +126,7 @@ pub(crate) fn compare(facts: &mut Facts, told_total: Option<Bytes>, text: Search
         fills(
             facts,
             sum,
-            format!("By the sizes in the log, the program wants {sum} in all on a GPU with {total}."),
+            format!("By the sizes in the log, the program needs {sum} in all on a GPU with {total}."),
         );
     }
 }

@@ -164,7 +164,7 @@ fn read_startup(mut facts: Facts, text: &str) -> Option<Facts> {
         facts.state(
             Cause::HostMemory,
             Certainty::Certain,
-            format!("vLLM on the CPU wants {desired} of RAM and {free} of {total} is free."),
+            format!("vLLM on the CPU requests {desired} of RAM, but only {free} of {total} is free."),
         );
         return Some(facts);
     }
@@ -178,7 +178,7 @@ fn read_startup(mut facts: Facts, text: &str) -> Option<Facts> {
         (Cause::NonFrameworkOverhead, "the size of a context and a desktop")
     };
     let summary = format!(
-        "vLLM wants {desired}, but {free} is free: {used} of {total} was in use before it started, {who}."
+        "vLLM requests {desired}, but only {free} is free: {used} of {total} was in use before it started, {who}."
     );
     let stated =
         Statement::new(cause, Certainty::Likely, summary).mended_by(at_start(free, total, facts.device));
