@@ -32,10 +32,10 @@ use crate::config::config;
 use crate::notices::{Notice, print, print_later, raise};
 use crate::{clock, own_table, state, wait};
 pub(crate) use definitions::spell_uuid;
-#[cfg(not(test))]
-pub(crate) use reports::socket_address;
 use output::Output;
 use reports::Reports;
+#[cfg(not(test))]
+pub(crate) use reports::socket_address;
 use timeout::Timeout;
 use turn::Writer;
 

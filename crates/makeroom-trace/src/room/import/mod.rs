@@ -99,7 +99,7 @@ fn notes(collected: &Collected, process: &makeroom_core::ProcessRecord) -> Vec<S
     if retried > 0 {
         let requests = if retried == 1 { "request" } else { "requests" };
         notes.push(format!(
-            "{retried} other {requests} to the driver failed, but succeeded when retried; the program was not affected"
+            "the driver refused {retried} other {requests} at first, but the allocator's retry succeeded; not counted as failed"
         ));
     }
     if let Some((kind, error)) = collected.first_failed {
