@@ -477,9 +477,7 @@ fn only_the_last_answer_to_a_request_counts() {
     assert_eq!(trace.process.as_ref().unwrap().refused_then_served, 1);
     assert_eq!(
         trace.notes,
-        [
-            "the driver refused 1 other request at first, but the allocator's retry succeeded; not counted as failed"
-        ]
+        ["1 other request failed at first but succeeded when retried, so it is not counted as failed"]
     );
 
     // The retry fails, and PyTorch reports the failure: only PyTorch's counts.

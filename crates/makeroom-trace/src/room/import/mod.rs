@@ -97,9 +97,9 @@ fn notes(collected: &Collected, process: &makeroom_core::ProcessRecord) -> Vec<S
     count("records of a later version of makeroom, skipped", collected.unknown);
     let retried = process.refused_then_served;
     if retried > 0 {
-        let requests = if retried == 1 { "request" } else { "requests" };
+        let (requests, are) = if retried == 1 { ("request", "it is") } else { ("requests", "they are") };
         notes.push(format!(
-            "the driver refused {retried} other {requests} at first, but the allocator's retry succeeded; not counted as failed"
+            "{retried} other {requests} failed at first but succeeded when retried, so {are} not counted as failed"
         ));
     }
     if let Some((kind, error)) = collected.first_failed {
