@@ -466,8 +466,9 @@ fn sizes_that_add_up_to_more_than_64_bits_are_read() {
     use EventKind::{DeviceAlloc, GraphAlloc, PinnedAlloc, StreamAlloc, StreamFree, TensorAlloc};
     for kind in [StreamAlloc, GraphAlloc, DeviceAlloc, PinnedAlloc, TensorAlloc] {
         let huge = [event(kind, 0x1000, u64::MAX), event(kind, 0x2000, u64::MAX), event(kind, 0x1000, 3)];
+        let freed = [event(StreamFree, 0x2000, 0)];
         let trace =
-            Recording::new().events(7, 0, &huge).events(7, 10, &[event(StreamFree, 0x2000, 0)]).read();
+            Recording::new().events(7, 0, &huge).free(5, 300).events(7, 10, &freed).free(20, 300).read();
         assert!(trace.process.is_some(), "{kind:?}");
     }
 }
