@@ -1,10 +1,11 @@
-"""What recording cost, from what runs left behind: cost.py inside RUN, cost.py pairs WORK PAIRS.
+"""The cost of recording, from the files that runs left behind.
 
-`inside`: RUN.run.json, RUN.run.err and RUN.replay.json are of one run with `MAKEROOM_MEASURE=on`. Prints percent of the time
-of the timed steps, nanoseconds per call, calls, seconds. A figure that cannot be right is no figure: the answer is then a
-sentence on stderr, and 1.
+`inside` takes one run with `MAKEROOM_MEASURE=on` (NAME.run.json, NAME.run.err and NAME.replay.json) and returns percent of
+the time of the timed steps, nanoseconds per call, calls and seconds. A figure that cannot be right raises ValueError with
+the reason. As a program, `cost.py NAME` prints these four numbers, or the reason on stderr with exit status 1: a test of the
+`makeroom` crate runs it on the software GPU.
 
-`pairs`: prints the verdict, a sentence and the figures of runs with and without recording, between tabs."""
+`pairs` compares runs with and without recording."""
 
 import json
 import re
@@ -53,32 +54,32 @@ def spread(values):
     return f"{middle:+.1f} % (quartiles {low:+.1f}, {high:+.1f})"
 
 
-def pairs(work, count):
+def pairs(runs):
+    """Percent of step time that recording and PyTorch's own history add, and the plain step time in ms, for each pair of
+    runs: the figures of the plain run, those of the recorded run, and the replay of its recording."""
     recorded, history, plain = [], [], []
-    for pair in range(1, count + 1):
-        alone, beside = read(f"{work}/pair_{pair}.plain.json")["end"], read(f"{work}/pair_{pair}.run.json")["end"]
-        calls = read(f"{work}/pair_{pair}.replay.json")["trace"]["calls"]
+    for number, (alone, beside, replay) in enumerate(runs, 1):
+        calls = replay["trace"]["calls"]
         if calls.get("tensor_alloc", {}).get("done", 0) < beside["allocations"]:
-            raise ValueError(f"pair {pair}: PyTorch counts {beside['allocations']} allocations, the recording has fewer")
+            raise ValueError(f"pair {number}: PyTorch counts {beside['allocations']} allocations, the recording has fewer")
         middle = statistics.median(alone["seconds"])
         plain.append(middle * 1000)
         recorded.append((statistics.median(beside["seconds"]) / middle - 1) * 100)
         history.append((statistics.median(alone["history_seconds"]) / middle - 1) * 100)
-    low = statistics.quantiles(recorded, n=4, method="inclusive")[0]
-    text = f"{count} pairs, {statistics.median(plain):.0f} ms a step: recorded {spread(recorded)}, PyTorch's history {spread(history)}"
-    verdict = "ok" if low <= MOST_PERCENT else "FAILED"
-    return "\t".join([verdict, text, *map(json.dumps, (recorded, history, plain))])
+    return recorded, history, plain
 
 
-def main(what, path, *more):
+def lower_quartile(values):
+    return statistics.quantiles(values, n=4, method="inclusive")[0]
+
+
+def main(run):
     try:
-        if what == "pairs":
-            print(pairs(path, int(more[0])))
-        else:
-            percent, each, calls, seconds = inside(path)
-            print(f"{percent:.2f} {each:.0f} {calls} {seconds:.2f}")
-    except (ValueError, OSError, KeyError, TypeError, statistics.StatisticsError) as error:
+        percent, each, calls, seconds = inside(run)
+        print(f"{percent:.2f} {each:.0f} {calls} {seconds:.2f}")
+    except (ValueError, OSError, KeyError, TypeError) as error:
         sys.exit(f"no measurement: {error}")
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(sys.argv[1])
