@@ -36,12 +36,14 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    wanted = set(config.option.select)
-    unknown = wanted - {name for item in items for name in (section_of(item), name_of(item))}
+    wanted, sections = set(config.option.select), {section_of(item) for item in items}
+    unknown = wanted - sections - {name_of(item) for item in items}
     if unknown:
         raise pytest.UsageError(f"no section or check is called {', '.join(sorted(unknown))}")
     if wanted:
-        items[:] = [item for item in items if wanted & {section_of(item), name_of(item)}]
+        # A section wins over checks of the same name in other sections.
+        names = wanted - sections
+        items[:] = [item for item in items if section_of(item) in wanted or name_of(item) in names]
 
 
 def pytest_runtest_setup(item):
