@@ -1,31 +1,36 @@
-"""Shared by `bench/ps`, `bench/serve` and `bench/top`: a simulated machine, its holders, other tools, and measurement.
+"""A simulated machine with many GPUs and processes that hold them, other tools (peers), and what a running process costs.
 
-The devices are the software NVML's; the holders are processes that have the driver's files open. Other
-tools (peers) are installed with pip into a separate directory and see the same devices; without a network, they are skipped.
+The devices are the software NVML's; the holders are processes that have the driver's files open. Peers are installed with
+pip into a separate directory and see the same devices; without a network, they are skipped.
 """
-import contextlib, os, subprocess, sys, tempfile, time, venv
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import venv
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-RELEASE = os.path.join(ROOT, "target", "release")
-MAKEROOM = os.path.join(RELEASE, "makeroom")
-PEERS = os.path.join(ROOT, "target", "bench-peers")
+from harness import build
+
+PEERS = os.path.join(build.ROOT, "target", "bench-peers")
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def library(name):
-    """Find a library: cargo puts it next to the program or one directory below."""
-    paths = [os.path.join(folder, name) for folder in (RELEASE, os.path.join(RELEASE, "deps"))]
-    paths = [path for path in paths if os.path.exists(path)]
-    if not paths or not os.path.exists(MAKEROOM):
-        sys.exit("run `cargo build --release -p makeroom -p makeroom-simnvml` first")
-    return max(paths, key=os.path.getmtime)
+def options(parser, quick, seconds=None):
+    """The options that benchmarks of a machine share."""
+    parser.add_argument("--devices", type=int, default=8, help="[default: 8]")
+    parser.add_argument("--holders", type=int, default=200, help="processes that hold GPU memory [default: 200]")
+    if seconds:
+        length = 10 if quick else seconds
+        parser.add_argument("--seconds", type=int, default=length, help=f"how long each program runs [default: {length}]")
 
 
 @contextlib.contextmanager
 def machine(devices, holders):
     """A simulated machine: the environment in which programs see it."""
     with tempfile.TemporaryDirectory() as folder:
-        os.symlink(library("libmakeroom_simnvml.so"), os.path.join(folder, "libnvidia-ml.so.1"))
+        os.symlink(build.library("libmakeroom_simnvml.so"), os.path.join(folder, "libnvidia-ml.so.1"))
         files = os.path.join(folder, "dev")
         os.mkdir(files)
         names = ["nvidiactl", "nvidia-uvm"] + [f"nvidia{index}" for index in range(devices)]
@@ -41,17 +46,19 @@ def machine(devices, holders):
             for process in processes:
                 process.kill()
                 process.wait()
+            for number in opened:
+                os.close(number)
 
 
 def peer(package, program):
-    """The path of a program from pip; `None` where it cannot be had."""
+    """The path of a program from pip; None if it cannot be installed."""
     path = os.path.join(PEERS, "bin", program)
     if not os.path.exists(path):
         if not os.path.exists(os.path.join(PEERS, "bin", "python")):
             venv.create(PEERS, with_pip=True)
         command = [os.path.join(PEERS, "bin", "python"), "-m", "pip", "install", "--quiet", package]
-        if subprocess.run(command).returncode != 0:
-            print(f"{package} cannot be installed; skipped")
+        if subprocess.run(command, stderr=subprocess.DEVNULL).returncode != 0:
+            print(f"{package} cannot be installed: no comparison with it", file=sys.stderr)
             return None
     return path
 
@@ -89,10 +96,3 @@ def measure(pid, length, each_second=lambda: None):
         each_second()
         most = max(most, sum(map(resident, members)))
     return (sum(map(seconds, members)) - before) / (time.monotonic() - start), most
-
-
-def judge(what, found, most, unit):
-    """One line with the goal beside the figure; whether it is met."""
-    is_met = found < most
-    print(f"{what}: {found:.2f} {unit}, the goal is under {most:g} {unit}: {'met' if is_met else 'NOT MET'}")
-    return is_met

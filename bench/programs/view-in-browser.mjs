@@ -1,13 +1,13 @@
-// The part of `bench/view --browser` that drives Chromium: opens a page, navigates with the mouse wheel, and measures in the page.
+// The part of `bench/run view --browser` that drives Chromium: opens a page, navigates with the mouse wheel, and measures in the page.
 //
-//     node bench/view-in-browser.mjs GESTURES -- makeroom view --no-browser FILE
+//     node bench/programs/view-in-browser.mjs GESTURES -- makeroom view --no-browser FILE
 //
 // The browser is already running when the command starts, like a user's. A gesture is one turn of the wheel, up, down or sideways,
 // at a random place. It ends when a frame that shows the new range is painted: at any resolution (`seen`), and at full resolution
 // (`exact`). Both start at the browser's timestamp of the input. Prints one JSON object.
 import { spawn } from "node:child_process";
 import { readFileSync, readdirSync } from "node:fs";
-import { chromium } from "../viewer/node_modules/@playwright/test/index.mjs";
+import { chromium } from "../../viewer/node_modules/@playwright/test/index.mjs";
 
 const [gestures, , ...command] = process.argv.slice(2);
 
