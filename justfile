@@ -41,7 +41,7 @@ python:
 fuzz target seconds='60':
     cargo +nightly fuzz run --fuzz-dir fuzz {{ target }} -- -max_total_time={{ seconds }}
 
-# compare speed and memory of `why` with Python's pickle.load; other benchmarks are in bench/
-bench:
+# measure: every figure from small inputs, or one benchmark in full: `just bench why`
+bench name='--quick':
     cargo build --release
-    bench/why
+    bench/run {{ name }}

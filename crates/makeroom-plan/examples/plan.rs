@@ -1,4 +1,4 @@
-//! Plans CSV files and prints a line for each: `plan [--capacity BYTES] FILE...`. `bench/planner` runs it.
+//! Plans CSV files and prints a line for each: `plan [--capacity BYTES] FILE...`. `bench/run planner` runs it.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! Data in pieces, compared with a plain copy from pinned memory: the speed of each. Run by `bench/chunked`.
+//! Data in pieces, compared with a plain copy from pinned memory: the speed of each. Run by `bench/run chunked`.
 //!
 //! ```sh
 //! cargo run --release -p makeroom-pool --example chunked [SIZE, 4GiB]

@@ -1,4 +1,4 @@
-//! Allocations and frees per second of one thread and of 64 at once. Run by `bench/threads`.
+//! Allocations and frees per second of one thread and of 64 at once. Run by `bench/run threads`.
 //!
 //! Every thread has its own stream and replaces its blocks one by one. The pool is measured, not the driver: a
 //! warm-up runs until no new memory is needed. The total reserved is shown relative to live memory.

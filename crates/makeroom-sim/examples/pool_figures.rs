@@ -1,5 +1,5 @@
 //! Prints, for every recording, reserved ÷ live memory under makeroom's pool and other allocators, and the share of the
-//! recorded time that the pool's driver calls would take, in total and in the second half. Used by `bench/pool`.
+//! recorded time that the pool's driver calls would take, in total and in the second half. Used by `bench/run pool`.
 //!
 //! The output is a Markdown table. Shares are shown only for runs longer than five seconds: in shorter ones, the pool
 //! is still allocating its first memory.
@@ -26,7 +26,8 @@ fn main() {
     let headings = ALLOCATORS.map(|(_, heading)| heading).join(" | ");
     println!("| recording | peak live | {headings} | driver time | in the second half |");
     println!("|---|---|{}---|---|", "---|".repeat(ALLOCATORS.len()));
-    for recorded in recordings::all() {
+    let named = std::env::args_os().skip(1).map(Into::into).collect();
+    for recorded in recordings::all(named) {
         row(&recorded);
     }
 }

@@ -63,7 +63,7 @@ fn the_page_of_the_pool_shows_what_its_command_prints() {
             assert_eq!(
                 cells[cell],
                 format!("{ratio:.4}"),
-                "{allocator} on {}: bench/pool prints the table",
+                "{allocator} on {}: bench/run pool prints the table",
                 cells[1]
             );
             assert_eq!(cells[2], format!("{:.3} GB", live as f64 / 1e9), "what {} is divided by", cells[1]);

@@ -23,7 +23,7 @@ fn stage(name: &str) -> PathBuf {
     folder
 }
 
-/// Runs the program and creates the files of `gpu/library.sh`: NAME.run.json, .run.err and .replay.json.
+/// Runs the program and creates the files of `gpu/support/runs.py`: NAME.run.json, .run.err and .replay.json.
 fn record(folder: &Path, name: &str, more: &str, variables: &[(&str, &str)]) {
     let makeroom = env!("CARGO_BIN_EXE_makeroom");
     let at = |end: &str| folder.join(format!("{name}.{end}"));
@@ -51,9 +51,9 @@ fn record(folder: &Path, name: &str, more: &str, variables: &[(&str, &str)]) {
 }
 
 fn judge(folder: &Path, name: &str) -> Output {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../gpu/cost.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../gpu/support/cost.py");
     let mut command = Command::new("python3");
-    command.arg(script).arg("inside").arg(folder.join(name));
+    command.arg(script).arg(folder.join(name));
     command.output().unwrap()
 }
 

@@ -1,4 +1,4 @@
-//! The recordings used by the examples: those given on the command line, or the project's own.
+//! The recordings that are measured: given files, or the project's own.
 #![expect(clippy::print_stderr, reason = "files that are not recordings are reported next to the table")]
 
 use std::path::{Path, PathBuf};
@@ -18,9 +18,8 @@ pub(crate) struct Recorded {
     pub(crate) events: usize,
 }
 
-/// Reads the recordings one at a time.
-pub(crate) fn all() -> impl Iterator<Item = Recorded> {
-    let named: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+/// Reads the recordings one at a time; without files, those in `traces/`.
+pub(crate) fn all(named: Vec<PathBuf>) -> impl Iterator<Item = Recorded> {
     let paths = if named.is_empty() { own() } else { named };
     paths.into_iter().flat_map(|path| read(&path))
 }
