@@ -69,7 +69,7 @@ pub(crate) enum Command {
 /// signals and exit status are its own. Each process that uses CUDA writes its own recording. If an allocation fails, the
 /// cause is printed immediately; at the end, makeroom prints the peak and the memory that was never freed.
 ///
-/// Set MAKEROOM=off in the environment to turn the recorder off. The exit status is that of the program.
+/// Set MAKEROOM=off in the environment to turn the recorder off.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -131,7 +131,7 @@ pub(crate) const MOST_BATCH: u64 = u32::MAX as u64;
 ///
 /// Runs the program for a few steps with two or three small batch sizes and learns how the size of every allocation
 /// depends on the batch. Other batch sizes are then replayed exactly under the program's allocator, and one more run
-/// confirms the result. {} in the command is replaced by the batch size; any number that memory grows with will do.
+/// confirms the result. {} in the command is replaced by the batch size; any number that memory use grows with will do.
 ///
 /// The program is started several times, gets no standard input, and is stopped after a few steps.
 #[derive(Debug, Args)]
@@ -164,7 +164,7 @@ pub(crate) struct Fit {
     #[arg(long, value_name = "NAME", value_parser = makeroom_sim::parse)]
     pub(crate) allocator: Option<AllocatorSpec>,
 
-    /// Memory to keep free, in percent of the GPU [default: 0.5 to 2]
+    /// Memory to keep free, as a percentage of the GPU [default: 0.5 to 2]
     ///
     /// The default depends on how exact the prediction is, and is at least 64 MiB.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]

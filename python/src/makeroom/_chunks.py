@@ -85,7 +85,7 @@ def chunks(
         reduce: Combines results on the host instead of concatenating them: `reduce(total, result)`.
         rows: Rows in each piece [default: as many as `room` allows].
         room: GPU memory to use, in bytes or as a string such as `"8GiB"` [default: the free memory].
-        backend: `"torch"`, `"cupy"` or `"driver"` [default: the one that is imported]. `"driver"` needs no framework: pieces
+        backend: `"torch"`, `"cupy"` or `"driver"` [default: the imported one]. `"driver"` needs no framework: pieces
             have `__cuda_array_interface__`, and `piece.empty()` creates an array for the result.
         device: Index of the GPU.
 
@@ -152,7 +152,7 @@ class _Run:
         self._waiting.clear()
 
     def _probe(self, room: int) -> int:
-        """Compute the first rows alone and use the memory they needed to return how many rows fit in a piece."""
+        """Compute the first rows alone and, from the memory they needed, return how many rows fit in a piece."""
         usable = int(room * (1 - _MARGIN))
         row = max(_bytes_of(self._array) // self._total, 1)
         first = max(min(int(usable * _PROBE) // row, self._total), 1)

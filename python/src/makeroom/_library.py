@@ -14,7 +14,7 @@ class PoolError(RuntimeError):
 
 
 class OutOfMemoryError(PoolError, MemoryError):
-    """An allocation failed for lack of memory. `shortage` has the figures, if they are known."""
+    """An allocation failed for lack of memory. `shortage` contains the figures, if they are known."""
 
     shortage: Shortage | None = None
 

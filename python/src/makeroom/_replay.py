@@ -124,7 +124,7 @@ def replay(
         card: Size of the GPU; memory for the driver and the CUDA context is subtracted. Use this or `memory`.
         device: GPU to analyze [default: the one with the most events].
         check: Compare the simulation of the recorded allocator with the recording.
-        smallest: Search for the least memory in which each run completes.
+        smallest: Search for the least memory with which each run completes.
 
     Raises:
         OSError: The file cannot be opened.

@@ -16,7 +16,7 @@ def on_cuda() -> Any:
 
 
 def why_not() -> str:
-    """Return the reason that `on_cuda` returns `None`, with a hint."""
+    """Return the reason why `on_cuda` returns `None`, with a hint."""
     torch = sys.modules.get("torch")
     if torch is None:
         return "PyTorch is not imported\n\nhint: import torch first"

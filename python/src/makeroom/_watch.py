@@ -44,7 +44,7 @@ class Step(NamedTuple):
 class WatchedDevice(NamedTuple):
     """Figures of one device.
 
-    Bytes are as requested, without rounding. `sites` (live at the peak), `left_sites` (still live) and `leaking` (leaked by
+    Sizes are as requested, without rounding. `sites` (live at the peak), `left_sites` (still live) and `leaking` (leaked by
     steps) are empty if the source does not record lines.
     """
 

@@ -4,7 +4,7 @@
     trainer = lightning.Trainer(..., callbacks=[makeroom.callbacks.Lightning()])
 
 A step is an optimizer step, or a batch in Lightning. At the end, the result of `makeroom.watch` is printed to stderr;
-`callback.watch` has the figures. Each framework is imported on the first use of its callback.
+`callback.watch` contains the figures. Each framework is imported on the first use of its callback.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ use makeroom_core::Bytes;
 ///
 /// Reads a CSV file with the columns id, lower, upper, size and optionally alignment, as MiniMalloc does. A buffer is live
 /// from time lower to just before time upper; buffers that are live at the same time must not overlap. Finds offsets that
-/// need as little memory as possible or, with --capacity, that fit. Prints the peak, a lower bound for every plan, and the
-/// gap between the two; a gap of zero proves that no plan needs less. Every plan is checked before it is written.
+/// need as little memory as possible or, with --capacity, that fit. Prints the peak, a lower bound for any plan, and the gap
+/// between the two; a gap of zero proves that no plan needs less. Every plan is checked before it is written.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
