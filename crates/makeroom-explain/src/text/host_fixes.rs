@@ -100,7 +100,7 @@ fn tensors_on_cpu(situation: &Situation<'_>) -> Vec<Fix> {
         let parts = request.get().div_ceil(PART).min(1024);
         fixes.push(
             Fix::new(format!(
-                "keep the {request} in a file, written in {parts} parts, and read samples from it as they are needed"
+                "keep the {request} of data in a file, written in {parts} parts, and read samples from it as they are needed"
             ))
             .command("data = np.lib.format.open_memmap('data.npy', mode='w+', dtype='float16', shape=shape); torch.from_numpy(data[i])"),
         );
@@ -144,7 +144,7 @@ fn overcommit(situation: &Situation<'_>) -> Option<Fix> {
     let is_fork = ["errno 12", "fork", "os.fork"].iter().any(|words| lower.contains(words))
         && situation.environment.system != System::Windows;
     is_fork.then(|| {
-        Fix::new("let processes fork without reserving a second copy of their memory (default 0)")
+        Fix::new("let processes fork without reserving a second copy of their memory (this setting is 0 by default)")
             .command("sudo sysctl vm.overcommit_memory=1")
     })
 }
@@ -157,13 +157,13 @@ fn by_system(situation: &Situation<'_>, is_limited: bool) -> Vec<Fix> {
         System::Wsl => {
             let memory = gigabytes(needed(situation).map_or(Bytes::gib(24), |held| held.scaled(1.25)));
             fixes.push(
-                Fix::new("give WSL more memory than half of the machine's: set this in %UserProfile%\\.wslconfig, then run `wsl --shutdown`")
+                Fix::new("give WSL more than half of the machine's memory: set this in %UserProfile%\\.wslconfig, then run `wsl --shutdown`")
                     .command(format!("[wsl2]\nmemory={memory}GB\nswap={memory}GB")),
             );
         }
         System::MacOs => {
             fixes.push(Fix::new(
-                "close the largest programs (Activity Monitor, Memory tab): the GPU shares this memory",
+                "close the programs that use the most memory (Activity Monitor, Memory tab): the GPU shares this memory",
             ));
         }
         System::Jetson => fixes.push(
@@ -231,7 +231,7 @@ fn less_in_ram(situation: &Situation<'_>) -> Vec<Fix> {
             );
         } else {
             fixes.push(
-                Fix::new("map the checkpoint instead of reading it into RAM")
+                Fix::new("memory-map the checkpoint instead of reading it into RAM")
                     .command("torch.load(path, mmap=True, map_location='cpu')"),
             );
         }
@@ -421,7 +421,7 @@ fn is_small_board(situation: &Situation<'_>) -> bool {
 fn swap(situation: &Situation<'_>) -> Fix {
     if is_small_board(situation) {
         return Fix::new(
-            "swap to compressed RAM, which needs no disk, and look for the process that fills the rest",
+            "swap to compressed RAM, which needs no disk, and look for the process that fills the rest of the RAM",
         )
         .command("modprobe zram && zramctl --size 64M /dev/zram0 && mkswap /dev/zram0 && swapon /dev/zram0");
     }

@@ -49,13 +49,13 @@ pub(super) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
             None => (from.clone(), aim * 1000),
         };
         return vec![
-            Fix::new(format!("raise the rule's memory request{from}, in its `resources:` or on the command line"))
+            Fix::new(format!("raise the rule's memory request{from} in its `resources:` section or on the command line"))
                 .command(format!("snakemake --set-resources RULE:mem_mb={to}   (rule: mem_mb=lambda wildcards, attempt: {} * attempt, with --retries 3)", to / 2)),
         ];
     }
     if says(&["nextflow", "N E X T F L O W", "nf-core"]) {
         return vec![
-            Fix::new(format!("raise the process's memory request{from}, in nextflow.config"))
+            Fix::new(format!("raise the process's memory request{from} in nextflow.config"))
                 .command(format!("process {{ withName: 'PROCESS' {{ memory = {{ {aim}.GB * task.attempt }}; errorStrategy = 'retry'; maxRetries = 2 }} }}")),
         ];
     }
@@ -165,7 +165,7 @@ fn kubernetes(situation: &Situation<'_>, aim: u64, present: Option<Bytes>) -> Ve
     ];
     if situation.settings.mentions("minikube") {
         fixes
-            .push(Fix::new("give the cluster's machine more memory").command("minikube start --memory=8192"));
+            .push(Fix::new("give minikube's node more memory").command("minikube start --memory=8192"));
     }
     fixes
 }

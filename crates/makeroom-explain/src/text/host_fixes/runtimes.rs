@@ -41,7 +41,7 @@ pub(super) fn steps(situation: &Situation<'_>, quote: &str) -> Option<Vec<Fix>> 
         "killed signal terminated",
     ]) {
         return Some(vec![
-            Fix::new("compile two files at a time: each takes 2 to 8 GB with heavy templates").command(
+            Fix::new("compile two files at a time: with heavy templates, each takes 2 to 8 GB").command(
                 if says(&["pip", "setup.py", "torch", "wheel"]) { "MAX_JOBS=2 pip install …" } else { "make -j2   (or: ninja -j2)" },
             ),
             Fix::new("add swap for the build")
@@ -62,7 +62,7 @@ pub(super) fn steps(situation: &Situation<'_>, quote: &str) -> Option<Vec<Fix>> 
     {
         let is_cargo = says(&["cargo", "Compiling "]);
         return Some(vec![
-            Fix::new("compile one file at a time: each takes 2 to 8 GB with CUDA templates").command(
+            Fix::new("compile one file at a time: with CUDA templates, each takes 2 to 8 GB").command(
                 if is_cargo {
                     "CARGO_BUILD_JOBS=1 RAYON_NUM_THREADS=1 cargo build --release"
                 } else {
@@ -131,7 +131,7 @@ fn spark(situation: &Situation<'_>) -> Vec<Fix> {
         .map_or(2, |cores| (cores / 2.0) as u64)
         .max(1);
     vec![
-        Fix::new("give each executor more memory, in its heap and outside it")
+        Fix::new("give each executor more memory, both in its heap and outside it")
             .command("--executor-memory 16g --conf spark.executor.memoryOverhead=4g"),
         Fix::new("run fewer tasks per executor").command(format!("--executor-cores {cores}")),
         Fix::new("use more, smaller partitions (default: 200 partitions)")
@@ -184,7 +184,7 @@ fn array(situation: &Situation<'_>) -> Vec<Fix> {
     if let Some(sides) = found.as_ref().and_then(|found| repeated_sides(&found[0])) {
         fixes.push(
             Fix::new(format!(
-                "compare the shapes before the failing line: a dimension of {sides} that appears three times is a wrong broadcast, not data"
+                "compare the shapes before the failing line: a dimension of {sides} that appears three times comes from a wrong broadcast, not from the data"
             ))
             .command("print(image.shape, mask.shape)   (np.squeeze(mask) drops sides of 1)"),
         );
@@ -267,7 +267,7 @@ fn ray(situation: &Situation<'_>) -> Vec<Fix> {
         );
     }
     fixes.push(
-        Fix::new("run fewer tasks at once: reserve memory for each, so that Ray starts no more than fit")
+        Fix::new("run fewer tasks at once: reserve memory for each task, so that Ray starts only as many as fit")
             .command("@ray.remote(num_cpus=4, memory=16 * 1024**3)"),
     );
     if settings.mentions("memory pressure")

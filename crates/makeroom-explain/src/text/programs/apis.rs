@@ -115,7 +115,7 @@ const TORCH_DIRECTML_LEVERS: &[Lever] = &[
         "pip install --upgrade torch-directml",
     ),
     Lever::new(
-        "run recurrent layers on the CPU: DirectML keeps each of their steps on the GPU",
+        "run recurrent layers on the CPU: DirectML keeps all of their time steps on the GPU",
         "x = x.cpu(); x, _ = self.lstm.cpu()(x); x = x.to(torch_directml.device())",
     )
     .only(|situation| ["lstm", "gru", "rnn"].iter().any(|words| situation.settings.mentions(words))),
@@ -132,7 +132,7 @@ const DIRECTML_LEVERS: &[Lever] = &[
         .only(|situation| {
             situation.settings.mentions("--no-half ") || situation.settings.mentions("--precision full")
         }),
-    Lever::new("generate at the model's native size", "width = 512, height = 512"),
+    Lever::new("generate at the model's native resolution", "width = 512, height = 512"),
     Lever::new(
         "ONNX Runtime: turn off memory patterns, which DirectML does not support",
         "session_options.enable_mem_pattern = False",
@@ -154,7 +154,7 @@ const DIRECT3D: Program = Program {
 const DIRECT3D_LEVERS: &[Lever] = &[
     Lever::new("lower texture quality in the program's settings by one level", "Textures = Medium")
         .only(graphics::has_texture_settings),
-    Lever::new("render fewer pixels", "Resolution = 1920 x 1080, render scale = 75 %")
+    Lever::new("render at a lower resolution", "Resolution = 1920 x 1080, render scale = 75 %")
         .only(graphics::has_texture_settings),
     graphics::DISCRETE_ON_WINDOWS.only(|situation| situation.environment.system == System::Windows),
     graphics::BROWSER_OFF_GPU,

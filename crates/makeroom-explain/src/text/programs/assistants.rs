@@ -90,7 +90,7 @@ const OPEN_RLHF_LEVERS: &[Lever] = &[
         1,
     ),
     Lever::lower(
-        "roll out fewer samples at a time{from}",
+        "run rollouts on fewer samples at a time{from}",
         "--micro_rollout_batch_size {to}",
         &["--micro_rollout_batch_size"],
         1,
@@ -112,13 +112,13 @@ const FASTCHAT: Program = Program {
 const FASTCHAT_LEVERS: &[Lever] = &[
     Lever::switch("load the weights in 8-bit precision (half the size)", "--load-8bit", &["--load-8bit"]),
     Lever::switch(
-        "move weights that do not fit to RAM (with 8-bit weights, on Linux)",
+        "move the weights that do not fit on the GPU to RAM (with 8-bit weights, on Linux)",
         "--load-8bit --cpu-offloading",
         &["--cpu-offloading"],
     ),
     Lever::lower("split the model across more GPUs", "--num-gpus 2", &["--num-gpus"], 2)
         .only(|situation| situation.settings.number(&["--num-gpus"]).is_none()),
-    Lever::new("cap the weights on each GPU", "--max-gpu-memory 8GiB").unless_said(&["--max-gpu-memory"]),
+    Lever::new("cap the memory for weights on each GPU", "--max-gpu-memory 8GiB").unless_said(&["--max-gpu-memory"]),
 ];
 
 const GPT4ALL: Program = Program {
@@ -149,7 +149,7 @@ const KTRANSFORMERS: Program = Program {
 
 const KTRANSFORMERS_LEVERS: &[Lever] = &[
     Lever::lower(
-        "reserve a shorter KV cache{from tokens}",
+        "reserve a smaller KV cache{from tokens}",
         "--cache_lens {to}",
         &["--cache_lens", "cache_lens"],
         4096,
@@ -202,7 +202,7 @@ const QUANTIZER_LEVERS: &[Lever] = &[
     )
     .unless_said(&["cache_examples_on_gpu"])
     .only(is_gptq),
-    Lever::new("load the weights in RAM, and quantize layer by layer", "from_pretrained(…, device_map=\"cpu\")")
+    Lever::new("load the weights into RAM, and quantize layer by layer", "from_pretrained(…, device_map=\"cpu\")")
         .unless_said(&["device_map=\"cpu\"", "device_map='cpu'"]),
     Lever::lower(
         "calibrate with shorter sequences{from tokens}",
@@ -238,14 +238,14 @@ fn is_router(situation: &crate::text::situation::Situation<'_>) -> bool {
 
 const EMBEDDING_LEVERS: &[Lever] = &[
     Lever::lower(
-        "embed fewer texts at a time{from|, default 32}",
+        "embed fewer texts at a time{from| (default 32)}",
         "infinity_emb v2 --batch-size {to}",
         &["--batch-size", "batch_size"],
         8,
     )
     .only(is_infinity),
     Lever::lower(
-        "embed fewer tokens at a time{from|, default 16384}",
+        "embed fewer tokens at a time{from| (default 16384)}",
         "text-embeddings-router --max-batch-tokens {to}",
         &["--max-batch-tokens"],
         4096,
@@ -253,7 +253,7 @@ const EMBEDDING_LEVERS: &[Lever] = &[
     .at_least(512, 512)
     .only(is_router),
     Lever::lower(
-        "embed fewer texts at a time{from|, default 32}",
+        "embed fewer texts at a time{from| (default 32)}",
         "model.encode(texts, batch_size={to})",
         &["batch_size"],
         4,

@@ -67,13 +67,13 @@ const PYANNOTE: Program = Program {
 
 const PYANNOTE_LEVERS: &[Lever] = &[
     Lever::lower(
-        "embed fewer segments at a time{from|, default 32}",
+        "embed fewer segments at a time{from| (default 32)}",
         "pipeline.embedding_batch_size = {to}",
         &["embedding_batch_size"],
         4,
     ),
     Lever::lower(
-        "segment fewer windows at a time{from|, default 32}",
+        "segment fewer windows at a time{from| (default 32)}",
         "pipeline.segmentation_batch_size = {to}",
         &["segmentation_batch_size"],
         4,
@@ -96,7 +96,7 @@ const BARK_LEVERS: &[Lever] = &[
     Lever::new("keep models in RAM while they are idle", "SUNO_OFFLOAD_CPU=True")
         .unless_said(&["SUNO_OFFLOAD_CPU=True"])
         .variable(),
-    Lever::new("load the small models, made for GPUs with 4 to 8 GB", "SUNO_USE_SMALL_MODELS=True")
+    Lever::new("load the small models, which are made for GPUs with 4 to 8 GB", "SUNO_USE_SMALL_MODELS=True")
         .unless_said(&["SUNO_USE_SMALL_MODELS=True"])
         .variable(),
 ];
@@ -136,13 +136,13 @@ const COQUI_LEVERS: &[Lever] = &[
         &["batch_size"],
     )
     .only(is_training),
-    Lever::new("leave out the longest recordings (samples)", "\"max_audio_len\": 132300")
+    Lever::new("leave out the longest recordings (length in samples)", "\"max_audio_len\": 132300")
         .unless_said(&["max_audio_len"])
         .only(is_training),
     Lever::new("train in 16-bit precision", "\"mixed_precision\": true")
         .unless_said(&["mixed_precision\": true"])
         .only(is_training),
-    Lever::new("speak one sentence at a time", "tts.tts(text, split_sentences=True)")
+    Lever::new("synthesize one sentence at a time", "tts.tts(text, split_sentences=True)")
         .unless_said(&["split_sentences=True"])
         .only(|situation| !situation.is_training()),
     Lever::new("or run on the CPU", "TTS(model_name).to(\"cpu\")").only(|situation| !situation.is_training()),
@@ -158,7 +158,7 @@ const MUSICGEN: Program = Program {
 
 const MUSICGEN_LEVERS: &[Lever] = &[
     Lever::lower(
-        "generate less at a time{from s}",
+        "generate shorter clips{from s}",
         "model.set_generation_params(duration={to})",
         &["duration"],
         8,
@@ -166,7 +166,7 @@ const MUSICGEN_LEVERS: &[Lever] = &[
     .at_least(4, 1),
     Lever::new("load a smaller model", "MusicGen.get_pretrained('facebook/musicgen-small')")
         .unless_said(&["musicgen-small"]),
-    Lever::new("generate one piece at a time", "model.generate(descriptions[:1])"),
+    Lever::new("generate one clip at a time", "model.generate(descriptions[:1])"),
 ];
 
 const ACE_STEP: Program = Program {

@@ -28,7 +28,7 @@ const XGBOOST: Program = Program {
 
 const XGBOOST_LEVERS: &[Lever] = &[
     Lever::lower(
-        "use fewer bins{from|, default 256}: the quantized data shrinks with them",
+        "use fewer bins{from| (default 256)}: the quantized data shrinks with them",
         "max_bin={to}",
         &["max_bin"],
         128,
@@ -40,7 +40,7 @@ const XGBOOST_LEVERS: &[Lever] = &[
     )
     .unless_said(&["QuantileDMatrix("]),
     Lever::new(
-        "sample rows by gradient",
+        "use gradient-based row sampling",
         "tree_method=\"hist\", device=\"cuda\", subsample=0.2, sampling_method=\"gradient_based\"",
     )
     .unless_said(&["gradient_based"]),
@@ -65,7 +65,7 @@ const LIGHTGBM: Program = Program {
 
 const LIGHTGBM_LEVERS: &[Lever] = &[
     Lever::lower(
-        "use fewer bins{from|, default 255}: LightGBM recommends 63 for GPUs",
+        "use fewer bins{from| (default 255)}: LightGBM recommends 63 for GPUs",
         "max_bin=63",
         &["max_bin"],
         63,
@@ -78,11 +78,11 @@ const LIGHTGBM_LEVERS: &[Lever] = &[
         .only(|situation| situation.settings.is_on(&["gpu_use_dp"])),
     Lever::lower("grow fewer leaves{from}", "num_leaves={to}", &["num_leaves"], 31).at_least(15, 1),
     Lever::new(
-        "use the CUDA build: OpenCL limits one buffer to a part of the GPU's memory",
+        "use the CUDA build: OpenCL limits a single buffer to part of the GPU's memory",
         "device_type=cuda",
     )
     .unless_said(&["device_type=cuda", "device_type: cuda", "[CUDA]", "'device': 'cuda'"]),
-    Lever::new("sample features for each tree", "feature_fraction=0.5").unless_said(&["feature_fraction"]),
+    Lever::new("use a random subset of the features for each tree", "feature_fraction=0.5").unless_said(&["feature_fraction"]),
 ];
 
 const CATBOOST: Program = Program {

@@ -24,7 +24,7 @@ const THRUST: Program = Program {
 
 const THRUST_LEVERS: &[Lever] = &[
     Lever::new(
-        "check the free memory before a vector grows: resize() holds the old and the new copy",
+        "check the free memory before a vector grows: resize() holds both the old and the new copy",
         "cudaMemGetInfo(&free_bytes, &total_bytes); v.reserve(n)",
     )
     .unless_said(&["cudaMemGetInfo"]),
@@ -104,7 +104,7 @@ const HAMI: Program = Program {
             }
             Cause::LiveDataFillsDevice if scaling.is_some() => vec![
                 Fix::new(format!(
-                    "do not oversubscribe the card's memory: pods share it, and the scaling is {}",
+                    "do not oversubscribe the card's memory: pods share it, and the scaling factor is {}",
                     scaling.unwrap_or_default()
                 ))
                 .command("helm upgrade hami hami-charts/hami -n kube-system --set devicePlugin.deviceMemoryScaling=1"),
@@ -154,7 +154,7 @@ fn is_amd(situation: &Situation<'_>) -> bool {
 /// For users of a program whose source the text does not show.
 const OPENCL_USER_LEVERS: &[Lever] = &[
     Lever::new(
-        "lift AMD's cap on the size of one buffer",
+        "lift AMD's cap on the size of a single buffer",
         "GPU_MAX_ALLOC_PERCENT=100 GPU_SINGLE_ALLOC_PERCENT=100",
     )
     .unless_said(&["GPU_MAX_ALLOC_PERCENT=100"])
@@ -183,7 +183,7 @@ const OPENCL_USER_LEVERS: &[Lever] = &[
 
 const OPENCL_LEVERS: &[Lever] = &[
     Lever::new(
-        "split the largest buffer to stay below the driver's cap on one buffer, often a quarter of the GPU's memory (`clinfo` shows it)",
+        "split the largest buffer to stay below the driver's cap on a single buffer, often a quarter of the GPU's memory (`clinfo` shows it)",
         "clGetDeviceInfo(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(most), &most, NULL); size_t chunk = most / 10 * 9;",
     ),
     Lever::new(
@@ -191,11 +191,11 @@ const OPENCL_LEVERS: &[Lever] = &[
         "clBuildProgram(program, 1, &device, \"-cl-intel-greater-than-4GB-buffer-required\", NULL, NULL);",
     )
     .only(|situation| ["Intel(R)", "Intel Arc", "Arc(TM)", "UHD Graphics"].iter().any(|words| situation.settings.mentions(words))),
-    Lever::new("lift AMD's cap on the size of one buffer", "GPU_MAX_ALLOC_PERCENT=100 GPU_SINGLE_ALLOC_PERCENT=100")
+    Lever::new("lift AMD's cap on the size of a single buffer", "GPU_MAX_ALLOC_PERCENT=100 GPU_SINGLE_ALLOC_PERCENT=100")
         .unless_said(&["GPU_MAX_ALLOC_PERCENT=100"])
         .only(is_amd)
         .variable(),
-    Lever::new("process half of the items per kernel launch", "global_work_size /= 2"),
+    Lever::new("process half as many items per kernel launch", "global_work_size /= 2"),
 ];
 
 const CUDA: Program = Program {

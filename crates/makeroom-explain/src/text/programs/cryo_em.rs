@@ -18,11 +18,11 @@ const RELION: Program = Program {
 const RELION_LEVERS: &[Lever] = &[
     Lever::new("limit the orientations kept per particle (2D: 50, 3D: 2000)", "--maxsig 2000")
         .unless_said(&["--maxsig"]),
-    Lever::new("run one MPI rank per GPU, plus the leader", "mpirun -n 3 … --gpu \"0:1\"")
+    Lever::new("run one MPI rank per GPU, plus the leader rank", "mpirun -n 3 … --gpu \"0:1\"")
         .only(|situation| situation.settings.mentions("split between") || situation.settings.mentions("mpi")),
     Lever::lower("work on fewer particles at a time{from}", "--pool {to}", &["--pool"], 1),
     Lever::lower("use fewer threads per rank{from}: each keeps its own buffers", "--j {to}", &["--j"], 4),
-    Lever::new("keep memory free for temporary buffers, in MB", "--free_gpu_memory 1024")
+    Lever::new("keep memory free for temporary buffers (in MB)", "--free_gpu_memory 1024")
         .unless_said(&["--free_gpu_memory"]),
     Lever::lower("use fewer classes{from}", "--K {to}", &["--K"], 0),
     Lever::new("pad volumes by a factor of 1 instead of 2, which takes an eighth of the memory", "--pad 1")
@@ -126,7 +126,7 @@ const MESHROOM: Program = Program {
 
 const MESHROOM_LEVERS: &[Lever] = &[
     Lever::raise(
-        "compute depth maps at a lower scale{from} (DepthMap node)",
+        "downscale the images more for depth maps{from} (DepthMap node)",
         "Downscale = {to}",
         &["--downscale", "downscale"],
         4,

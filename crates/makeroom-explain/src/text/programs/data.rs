@@ -139,7 +139,7 @@ const DASK_CUDA_LEVERS: &[Lever] = &[
     ),
     Lever::new("leave some memory outside the pool", "--rmm-pool-size 0.7")
         .unless_said(&["rmm-pool-size 0.7"]),
-    Lever::new("make partitions smaller", "ddf = ddf.repartition(partition_size=\"256MB\")")
+    Lever::new("use smaller partitions", "ddf = ddf.repartition(partition_size=\"256MB\")")
         .unless_said(&["partition_size"]),
 ];
 

@@ -30,7 +30,7 @@ const ULTRALYTICS_LEVERS: &[Lever] = &[
         512,
         (320, 32),
     ),
-    Lever::new("train a smaller model of the family", "model=yolo11n.pt")
+    Lever::new("train a smaller model of the same family", "model=yolo11n.pt")
         .unless_said(&["yolo11n", "yolov8n"]),
     Lever::new("do not change the image size between batches", "multi_scale=False")
         .only(|situation| situation.settings.is_on(&["multi_scale"])),
@@ -65,7 +65,7 @@ const OLD_YOLO_LEVERS: &[Lever] = &[
         "train.py without --multi-scale",
     )
     .only(|situation| situation.settings.is_on(&["--multi-scale"])),
-    Lever::new("train a smaller model of the family", "--weights yolov5s.pt --cfg yolov5s.yaml")
+    Lever::new("train a smaller model of the same family", "--weights yolov5s.pt --cfg yolov5s.yaml")
         .unless_said(&["yolov5s", "yolov5n", "yolov7-tiny"]),
     Lever::new("keep the image cache on disk", "--cache disk")
         .only(|situation| situation.settings.is_on(&["--cache", "--cache-images"])),
@@ -198,18 +198,18 @@ const OPEN_MMLAB_LEVERS: &[Lever] = &[
     Lever::switch("train in 16-bit precision", "tools/train.py --amp", &["--amp"])
         .unless_said(&["AmpOptimWrapper"])
         .only(|situation| !is_old_mmlab(situation)),
-    Lever::new("train in 16-bit precision (config)", "fp16 = dict(loss_scale=512.)")
+    Lever::new("train in 16-bit precision (in the config)", "fp16 = dict(loss_scale=512.)")
         .unless_said(&["fp16 = dict", "fp16=dict"])
         .only(is_old_mmlab),
     Lever::new(
-        "assign boxes on the CPU for images that have many (config)",
+        "assign boxes on the CPU for images that have many boxes (in the config)",
         "assigner=dict(…, gpu_assign_thr=100)",
     )
     .unless_said(&["gpu_assign_thr"])
     .only(|situation| ["mmdet", "bbox", "assigner"].iter().any(|words| situation.settings.mentions(words))),
-    Lever::new("recompute the backbone's activations (config)", "backbone=dict(…, with_cp=True)")
+    Lever::new("recompute the backbone's activations (in the config)", "backbone=dict(…, with_cp=True)")
         .unless_said(&["with_cp=True"]),
-    Lever::new("crop to smaller images (config)", "crop_size = (512, 512)"),
+    Lever::new("crop the images to a smaller size (in the config)", "crop_size = (512, 512)"),
 ];
 
 const NN_UNET: Program =

@@ -117,7 +117,7 @@ const COMFY_LEVERS: &[Lever] = &[
     .only(|situation| situation.environment.maker == Maker::Nvidia),
     TILED_DECODE.only(|situation| !is_decoding(situation)),
     Lever::switch(
-        "use PyTorch's fused attention: without it, attention needs memory for the square of the pixels",
+        "use PyTorch's fused attention: without it, attention memory grows with the square of the number of pixels",
         "python main.py --use-pytorch-cross-attention",
         &["--use-pytorch-cross-attention", "--use-flash-attention"],
     )
@@ -184,7 +184,7 @@ const DIFFUSERS: Program = Program {
 };
 
 const DIFFUSERS_LEVERS: &[Lever] = &[
-    Lever::new("compute attention in slices, so that the matrix is never stored as a whole", "pipe.enable_attention_slicing(\"max\")")
+    Lever::new("compute attention in slices, so that the whole matrix is never stored at once", "pipe.enable_attention_slicing(\"max\")")
         .unless_said(&["enable_attention_slicing(", "flash_attn"])
         .only(is_attention),
     Lever::new("move each component to the GPU only while it works, instead of pipe.to(\"cuda\")", "pipe.enable_model_cpu_offload()")

@@ -103,7 +103,7 @@ const DEEPSPEED_CHAT_LEVERS: &[Lever] = &[
         "--actor_zero_stage 3 --critic_zero_stage 3",
     )
     .unless_said(&["zero_stage 3", "zero_stage=3", "zero_stage', '3"]),
-    Lever::switch("keep parameters and optimizer in CPU memory", "--offload", &["--offload"]),
+    Lever::switch("keep parameters and optimizer state in CPU memory", "--offload", &["--offload"]),
     Lever::switch(
         "recompute activations instead of keeping them",
         "--actor_gradient_checkpointing --critic_gradient_checkpointing",
@@ -148,7 +148,7 @@ const FSDP_LEVERS: &[Lever] = &[
     .only(|situation| {
         !situation.settings.mentions("llama_recipes") && !situation.settings.mentions("batch_size_training")
     }),
-    Lever::new("shard parameters, gradients and optimizer", "fsdp_sharding_strategy: FULL_SHARD")
+    Lever::new("shard parameters, gradients and optimizer state", "fsdp_sharding_strategy: FULL_SHARD")
         .unless_said(&["FULL_SHARD"]),
     Lever::switch(
         "recompute activations instead of keeping them",
@@ -157,7 +157,7 @@ const FSDP_LEVERS: &[Lever] = &[
     )
     .unless_said(&["apply_activation_checkpointing"]),
     Lever::switch(
-        "keep parameters and optimizer in CPU memory",
+        "keep parameters and optimizer state in CPU memory",
         "fsdp_offload_params: true",
         &["fsdp_offload_params"],
     )

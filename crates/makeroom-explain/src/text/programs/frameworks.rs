@@ -156,7 +156,7 @@ const DARKNET_LEVERS: &[Lever] = &[
         "batch=64\nsubdivisions=16",
     )
     .only(is_default_of_one),
-    Lever::new("do not resize the network input during training, which raises it to 608x608 (in the last [yolo] layers)", "random=0")
+    Lever::new("do not resize the network input during training: resizing raises it to 608x608 (in the last [yolo] layers)", "random=0")
         .unless_said(&["random=0\n"]),
     Lever::side(
         "use a smaller network input{from} in the .cfg file (a multiple of 32)",

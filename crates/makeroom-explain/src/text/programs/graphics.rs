@@ -25,7 +25,7 @@ fn blender(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     // Cycles reports memory where the context is already gone.
     if situation.settings.mentions("Invalid context in cu") && cause == Cause::LiveDataFillsDevice {
         return vec![
-            Fix::new("restart Blender: the CUDA context is invalid, and the memory errors follow from it")
+            Fix::new("restart Blender: the CUDA context is invalid, which causes the memory errors")
                 .command("blender -b FILE.blend -E CYCLES -f 1 -- --cycles-device OPTIX"),
             Fix::new("check that the driver sees a GPU that this Blender version supports")
                 .command("nvidia-smi"),
@@ -69,11 +69,11 @@ const MITSUBA_LEVERS: &[Lever] = &[
     )
     .unless_said(&["samples_per_pass"]),
     Lever::new(
-        "differentiate by path replay, whose memory does not grow with depth",
+        "differentiate with path replay, whose memory use does not grow with path depth",
         "mi.load_dict({'type': 'prb'})",
     )
     .unless_said(&["'prb'", "\"prb\""]),
-    Lever::new("render a smaller film", "<integer name=\"width\" value=\"512\"/>"),
+    Lever::new("render a smaller image", "<integer name=\"width\" value=\"512\"/>"),
     Lever::new("release unused memory", "drjit.flush_malloc_cache()").unless_said(&["flush_malloc_cache"]),
 ];
 
@@ -87,12 +87,12 @@ const OPTIX: Program = Program {
 
 const OPTIX_LEVERS: &[Lever] = &[
     Lever::new(
-        "compact acceleration structures, to half the size or less",
+        "compact the acceleration structures: they shrink to half the size or less",
         "options.buildFlags |= OPTIX_BUILD_FLAG_ALLOW_COMPACTION; optixAccelCompact(…);",
     )
     .unless_said(&["ALLOW_COMPACTION"]),
     Lever::new(
-        "prefer small structures over fast tracing",
+        "prefer small acceleration structures over fast tracing",
         "options.buildFlags &= ~OPTIX_BUILD_FLAG_PREFER_FAST_TRACE;",
     ),
     Lever::new(
@@ -153,7 +153,7 @@ const RPCS3_LEVERS: &[Lever] = &[
         .unless_said(&["Write Color Buffers: false"]),
     Lever::new("limit the texture cache", "VRAM allocation limit (MB) = 80 % of the card, in config.yml")
         .unless_said(&["VRAM allocation limit"]),
-    Lever::new("filter textures less", "Anisotropic Filter = Auto"),
+    Lever::new("use less texture filtering", "Anisotropic Filter = Auto"),
 ];
 
 const VKD3D: Program = Program {
@@ -189,9 +189,9 @@ const DXVK: Program = Program {
     advise: |situation, cause| {
         match cause {
         Cause::HostMemory => vec![
-            Fix::new("unmap textures after use: a 32-bit game runs out of addresses, not of memory")
+            Fix::new("unmap textures after use: a 32-bit game runs out of address space, not memory")
                 .command("d3d9.textureMemory = 100"),
-            Fix::new("let the game use 4 GB of addresses: patch it as large-address aware")
+            Fix::new("let the game use 4 GB of address space: patch it to be large-address aware")
                 .command("WINE_LARGE_ADDRESS_AWARE=1"),
         ],
         // A heap with nothing in it is not full: a shared resource could not be opened.
@@ -223,9 +223,9 @@ fn reported_memory(situation: &Situation<'_>) -> Vec<Fix> {
     let megabytes = most.map_or(3072, |most| (most.get() >> 20) / STEP * STEP).max(256);
     let is_old = situation.settings.mentions("d3d9") || situation.settings.mentions("d9vk");
     let (name, what) = if is_old {
-        ("d3d9.maxAvailableMemory", "report less memory to the Direct3D 9 game, in MB (dxvk.conf)")
+        ("d3d9.maxAvailableMemory", "report less memory to the Direct3D 9 game (in MB, in dxvk.conf)")
     } else {
-        ("dxgi.maxDeviceMemory", "report less memory to the game, in MB (dxvk.conf)")
+        ("dxgi.maxDeviceMemory", "report less memory to the game (in MB, in dxvk.conf)")
     };
     if situation.settings.mentions(&format!("{name} =")) {
         return Vec::new();
@@ -266,7 +266,7 @@ const UNREAL_LEVERS: &[Lever] = &[
     .at_least(400, 100),
     Lever::new("limit the pool to the card's memory", "r.Streaming.LimitPoolSizeToVRAM=1")
         .unless_said(&["LimitPoolSizeToVRAM=1"]),
-    Lever::new("render fewer pixels", "r.ScreenPercentage=75").unless_said(&["r.ScreenPercentage"]),
+    Lever::new("render at a lower resolution", "r.ScreenPercentage=75").unless_said(&["r.ScreenPercentage"]),
     Lever::new("turn off ray tracing and virtual shadow maps", "r.RayTracing=0, r.Shadow.Virtual.Enable=0")
         .unless_said(&["r.RayTracing=0"]),
 ];
@@ -312,7 +312,7 @@ const RESOLVE: Program = Program {
 const RESOLVE_LEVERS: &[Lever] = &[
     Lever::new("edit at half resolution: Playback > Timeline Proxy Mode", "Timeline Proxy Resolution = Half"),
     Lever::new(
-        "set a smaller timeline: Project Settings > Master Settings",
+        "lower the timeline resolution: Project Settings > Master Settings",
         "Timeline resolution = 1920 x 1080",
     ),
     Lever::new("use less GPU memory in Topaz: Preferences > Processing", "Max memory usage = 50 %")
@@ -369,7 +369,7 @@ fn is_about_textures(situation: &Situation<'_>) -> bool {
 
 const WGPU_LEVERS: &[Lever] = &[
     Lever::new(
-        "split the largest buffer into at least 2: the size of one buffer is capped, often at 2 GiB or less",
+        "split the largest buffer into at least 2 parts: the size of a single buffer is capped, often at 2 GiB or less",
         "device.limits.maxBufferSize",
     )
     .only(|situation| !is_about_textures(situation)),
@@ -411,7 +411,7 @@ const VULKAN: Program = Program {
 /// For the author of a program.
 const VULKAN_SOURCE_LEVERS: &[Lever] = &[
     Lever::new(
-        "create images with one sample: each additional sample is a copy of the image",
+        "create images with one sample per pixel: each additional sample takes as much memory again",
         "samples: SampleCount::Sample1   (nannou: .msaa_samples(1))",
     ),
     Lever::new("open a smaller window", ".size(1280, 720)"),
@@ -443,7 +443,7 @@ pub(super) const DISCRETE_ON_WINDOWS: Lever = Lever::new(
 
 const VULKAN_LEVERS: &[Lever] = &[
     Lever::new(
-        "load a smaller model, or its variant with a context of 1024 tokens: weights and KV cache are one GPU's",
+        "load a smaller model, or its variant with a context of 1024 tokens: weights and KV cache must fit on one GPU",
         "engine.reload(\"Llama-3.2-1B-Instruct-q4f16_1-MLC\", { context_window_size: 1024 })",
     )
     .only(|situation| {

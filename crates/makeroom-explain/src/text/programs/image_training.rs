@@ -125,7 +125,7 @@ const ONE_TRAINER_LEVERS: &[Lever] =
         ),
         Lever::new("load the weights in 8-bit precision (model tab)", "Weight Data Type = float8")
             .unless_said(&["float8", "FLOAT_8", "nfloat4", "NFLOAT_4"]),
-        Lever::new("use an optimizer with a small state (training tab)", "Optimizer = ADAFACTOR")
+        Lever::new("use an optimizer that keeps little state (training tab)", "Optimizer = ADAFACTOR")
             .unless_said(&["adafactor", "8bit", "8_BIT"]),
         Lever::side(
             "lower the resolution{from} (training tab)",

@@ -77,7 +77,7 @@ const FLOWFRAMES: Program = Program {
 const FLOWFRAMES_LEVERS: &[Lever] = &[
     Lever::new("interpolate at a lower resolution: Settings > Interpolation", "Max Video Size = 720p")
         .unless_said(&["Max Video Size = 720"]),
-    Lever::new("run one frame at a time: Settings > AI Specific Settings", "NCNN Processing Threads = 1"),
+    Lever::new("process one frame at a time: Settings > AI Specific Settings", "NCNN Processing Threads = 1"),
     Lever::new(
         "interpolate the video in parts",
         "ffmpeg -i in.mp4 -c copy -f segment -segment_time 600 part%03d.mp4",
@@ -134,7 +134,7 @@ fn rebuild_rasterizer() -> Vec<Fix> {
     vec![
         Fix::new("rebuild the rasterizer on this machine, for this GPU's compute capability (8.6: RTX 30xx, 8.9: RTX 40xx, 12.0: RTX 50xx)")
             .command("TORCH_CUDA_ARCH_LIST=8.6 pip install --no-cache-dir --force-reinstall ./submodules/diff-gaussian-rasterization"),
-        Fix::new("check that nvcc has the CUDA version PyTorch was built with")
+        Fix::new("check that nvcc has the same CUDA version that PyTorch was built with")
             .command("nvcc --version; python -c 'import torch; print(torch.version.cuda)'"),
     ]
 }
@@ -326,7 +326,7 @@ const SO_VITS_LEVERS: &[Lever] = &[
         .only(|situation| situation.settings.is_on(&["all_in_mem"])),
     Lever::new("train in 16-bit precision: configs/config.json", "\"fp16_run\": true")
         .unless_on(&["fp16_run"]),
-    Lever::new("convert in slices", "inference_main.py --clip 30").unless_said(&["--clip"]),
+    Lever::new("convert the audio in slices", "inference_main.py --clip 30").unless_said(&["--clip"]),
 ];
 
 #[cfg(test)]

@@ -186,7 +186,7 @@ fn tpu(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             let shape: Vec<String> = sides.iter().map(u64::to_string).collect();
             fixes.push(
                 Fix::new(format!(
-                    "put the longest dimension of {}[{}] last: the last two dimensions are padded to 8 x 128, here to {factor} times the size",
+                    "put the longest dimension of {}[{}] last: the last two dimensions are padded to multiples of 8 and 128, here to {factor} times the size",
                     &found[1], &found[2]
                 ))
                 .command(format!("x = x.reshape({})", shape.join(", "))),
@@ -245,11 +245,11 @@ fn torch_xla(situation: &Situation<'_>) -> Vec<Fix> {
         Some(_) => smaller::less_data(situation),
         None if has_trainer => vec![
             Fix::new(
-                "lower the batch size of each core, and accumulate gradients to keep the effective batch",
+                "lower the batch size per core, and accumulate gradients to keep the effective batch",
             )
             .command("--per_device_train_batch_size 1 --gradient_accumulation_steps 8"),
         ],
-        None => vec![Fix::new("lower the batch size of each core").command("batch_size=1")],
+        None => vec![Fix::new("lower the batch size per core").command("batch_size=1")],
     };
     if has_trainer {
         fixes.push(
@@ -304,7 +304,7 @@ const ALPHAFOLD_LEVERS: &[Lever] = &[
         .unless_said(&["predictions_per_model=1"]),
     Lever::new(
         "split the sequence into domains: memory grows with the square of its length",
-        "at most 1200 residues on 16 GB",
+        "at most 1200 residues on a GPU with 16 GB",
     ),
 ];
 
@@ -324,7 +324,7 @@ const COLABFOLD_LEVERS: &[Lever] = &[
     ]),
     UNIFIED,
     Lever::lower(
-        "recycle less{from}",
+        "use fewer recycling steps{from}",
         "--num-recycle {to}",
         &["--num-recycle", "num_recycles", "num_recycle"],
         1,

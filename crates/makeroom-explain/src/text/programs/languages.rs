@@ -83,7 +83,7 @@ const R: &[Lever] = &[
             || ["batch", "dataloader"].iter().any(|words| situation.settings.mentions(words))
     }),
     Lever::new(
-        "run the garbage collector in the loop: R does not see GPU memory, and frees tensors only when it collects",
+        "run the garbage collector in the loop: R does not see GPU memory, and frees tensors only during garbage collection",
         "gc(); torch::cuda_empty_cache()",
     )
     .unless_said(&["cuda_empty_cache"]),
@@ -134,7 +134,7 @@ const WEB_LLM: &[Lever] = &[
         "CreateMLCEngine(\"Llama-3.2-1B-Instruct-q4f16_1-MLC\")   (or an id that ends in -1k)",
     ),
     Lever::lower(
-        "keep a shorter context{from}",
+        "use a shorter context{from}",
         "CreateMLCEngine(model, config, { context_window_size: {to} })",
         &["context_window_size", "maxWindowLength"],
         1024,
@@ -144,7 +144,7 @@ const WEB_LLM: &[Lever] = &[
 
 const TFJS: &[Lever] = &[
     Lever::new("free the tensors of each step", "tf.tidy(() => model.predict(x))").unless_said(&["tf.tidy("]),
-    Lever::new("delete unused textures at once", "tf.env().set('WEBGL_DELETE_TEXTURE_THRESHOLD', 0)")
+    Lever::new("delete unused textures immediately", "tf.env().set('WEBGL_DELETE_TEXTURE_THRESHOLD', 0)")
         .unless_said(&["DELETE_TEXTURE_THRESHOLD"]),
     Lever::new("store numbers in 16-bit precision", "tf.env().set('WEBGL_FORCE_F16_TEXTURES', true)")
         .unless_said(&["FORCE_F16"]),
@@ -183,12 +183,12 @@ const BROWSER: &[Lever] = &[
         "magick texture.png -resize 1024x1024 texture.png",
     ),
     Lever::new(
-        "render at one pixel per point and without multisampling",
+        "render with a pixel ratio of 1 and without multisampling",
         "renderer.setPixelRatio(1); new THREE.WebGLRenderer({ antialias: false })",
     )
     .only(is_three),
     Lever::new(
-        "use a 64-bit browser: a 32-bit process has 2 to 4 GB of addresses",
+        "use a 64-bit browser: a 32-bit process has 2 to 4 GB of address space",
         "about:support   (Chrome: chrome://version)",
     )
     .only(|situation| {

@@ -28,7 +28,7 @@ const ISAAC: Program = Program {
 
 const ISAAC_LEVERS: &[Lever] = &[
     Lever::lower(
-        "simulate fewer environments{from|, default 4096 in most tasks}",
+        "simulate fewer environments{from| (default 4096 in most tasks)}",
         "--num_envs {to}",
         &["--num_envs", "num_envs"],
         1024,
@@ -72,7 +72,7 @@ const STABLE_BASELINES: Program = Program {
     advise: |situation, cause| match cause {
         Cause::HostMemory => {
             let mut fixes = replay(cause, "buffer_size=100_000");
-            fixes.push(Fix::new("store each observation once").command(
+            fixes.push(Fix::new("store each observation only once").command(
                 "optimize_memory_usage=True, replay_buffer_kwargs={\"handle_timeout_termination\": False}",
             ));
             fixes
@@ -83,7 +83,7 @@ const STABLE_BASELINES: Program = Program {
 
 const STABLE_BASELINES_LEVERS: &[Lever] = &[
     Lever::batch("lower the batch size{from}", "PPO(…, batch_size={to})", &["batch_size"]),
-    Lever::lower("collect fewer steps per update{from|, default 2048}", "n_steps={to}", &["n_steps"], 512)
+    Lever::lower("collect fewer steps per update{from| (default 2048)}", "n_steps={to}", &["n_steps"], 512)
         .at_least(64, 64),
     Lever::new("train a small policy on the CPU", "PPO(…, device=\"cpu\")"),
 ];
@@ -204,7 +204,7 @@ const PYG_LEVERS: &[Lever] = &[
         128,
     )
     .at_least(16, 16),
-    Lever::new("aggregate without storing the messages of each edge", "data = T.ToSparseTensor()(data)")
+    Lever::new("aggregate without storing a message for each edge", "data = T.ToSparseTensor()(data)")
         .unless_said(&["ToSparseTensor", "SparseTensor"]),
 ];
 
@@ -227,7 +227,7 @@ const CHAINER_LEVERS: &[Lever] = &[
         &["--batchsize", "batchsize", "batch_size"],
     ),
     Lever::new(
-        "evaluate without keeping the graph",
+        "evaluate without keeping the computation graph",
         "with chainer.using_config('train', False), chainer.no_backprop_mode(): …",
     )
     .unless_said(&["no_backprop_mode"])

@@ -353,7 +353,7 @@ fn smaller_model(situation: &Situation<'_>, dialect: Dialect) -> Option<Fix> {
     let (size, name) = MODELS.iter().find(|(size, _)| *size <= room)?;
     Some(
         Fix::new(format!(
-            "run a model whose file is smaller than {room} GB (`ollama list` shows the sizes): {needed} is {:.0} times the {available} that is available, which no other setting can make up for; this one takes {size} GB",
+            "run a model whose file is smaller than {room} GB (`ollama list` shows the sizes), such as this one, which takes {size} GB: {needed} is {:.0} times the {available} that is available, and no other setting can make up for that",
             needed.share_of(available)
         ))
         .command(format!("ollama run {name}")),
@@ -375,7 +375,7 @@ fn host(situation: &Situation<'_>, dialect: Dialect) -> Vec<Fix> {
         fixes.extend(dialect.kv_8_bit(situation).filter(|_| settings.value(KV_TYPE).is_none()));
         fixes.push(dialect.smaller_quantization());
     } else if settings.is_on(&["--no-mmap", "-nommap", "--nommap"]) {
-        fixes.push(Fix::new("map the model file instead of reading it into RAM: drop --no-mmap"));
+        fixes.push(Fix::new("memory-map the model file instead of reading it into RAM: drop --no-mmap"));
     } else if settings.is_on(&["--mlock"]) {
         fixes.push(
             Fix::new("raise the limit on locked memory, or drop --mlock").command("ulimit -l unlimited"),

@@ -29,7 +29,7 @@ const NVENC: Program = Program {
 /// `GeForce` cards encode a fixed number of streams at a time.
 fn sessions(situation: &Situation<'_>) -> Vec<Fix> {
     let mut fixes = vec![
-        Fix::new("end other encodes: GeForce cards allow 3, 5 or 8 sessions, depending on the driver")
+        Fix::new("stop other encoding jobs: GeForce cards allow 3, 5 or 8 sessions, depending on the driver")
             .command("nvidia-smi encodersessions"),
         Fix::new("update the driver: 550 and later allow 8 sessions on GeForce")
             .command("nvidia-smi --query-gpu=driver_version --format=csv"),
@@ -44,7 +44,7 @@ const NVENC_LEVERS: &[Lever] = &[
     Lever::lower("use fewer surfaces{from}", "-surfaces {to}", &["-surfaces"], 8).at_least(4, 1),
     Lever::lower("decode with fewer extra frames{from}", "-extra_hw_frames {to}", &["-extra_hw_frames"], 2),
     Lever::lower("shorten the lookahead{from frames}", "-rc-lookahead {to} -bf 0", &["-rc-lookahead"], 0),
-    Lever::new("run fewer encodes at once", "nvidia-smi encodersessions"),
+    Lever::new("run fewer encoding jobs at once", "nvidia-smi encodersessions"),
     Lever::new("scale on the GPU before encoding", "-vf scale_cuda=1920:-2")
         .unless_said(&["scale_cuda", "scale_npp"]),
 ];
@@ -62,7 +62,7 @@ const HASHCAT: Program = Program {
 
 const HASHCAT_LEVERS: &[Lever] = &[
     Lever::lower("use a lower workload profile{from}", "hashcat -w {to}", &["-w", "--workload-profile"], 1),
-    Lever::lower("run fewer hashes per thread{from}", "hashcat -n {to}", &["-n", "--kernel-accel"], 8),
+    Lever::lower("compute fewer hashes per thread{from}", "hashcat -n {to}", &["-n", "--kernel-accel"], 8),
     Lever::switch(
         "use optimized kernels, for passwords of up to 31 characters",
         "hashcat -O",
@@ -70,7 +70,7 @@ const HASHCAT_LEVERS: &[Lever] = &[
     ),
     Lever::new("skip the device that is too small", "hashcat -d 1").unless_said(&["-d 1"]),
     Lever::new(
-        "use CUDA instead of OpenCL, which caps one buffer at a quarter of the GPU",
+        "use CUDA instead of OpenCL, which caps a single buffer at a quarter of the GPU's memory",
         "hashcat --backend-ignore-opencl",
     )
     .unless_said(&["--backend-ignore-opencl"])
@@ -206,7 +206,7 @@ fn pages_for_all(situation: &Situation<'_>) -> Option<Fix> {
 
 const ETHASH_LEVERS: &[Lever] = &[
     Lever::new(
-        "lift AMD's cap on the size of one buffer",
+        "lift AMD's cap on the size of a single buffer",
         "GPU_MAX_ALLOC_PERCENT=100 GPU_SINGLE_ALLOC_PERCENT=100",
     )
     .unless_said(&["GPU_MAX_ALLOC_PERCENT"])
@@ -221,7 +221,7 @@ const ETHASH_LEVERS: &[Lever] = &[
                 .iter()
                 .any(|words| situation.settings.mentions(words))
         }),
-    Lever::new("load the DAG on one GPU after the other", "ethminer --dag-load-mode 1")
+    Lever::new("load the DAG on one GPU at a time", "ethminer --dag-load-mode 1")
         .unless_said(&["dag-load-mode 1"])
         .only(|situation| {
             ["ethminer", "cudaminer", "ethash_cuda_miner"]

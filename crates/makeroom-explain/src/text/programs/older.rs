@@ -33,7 +33,7 @@ const DETECTRON_1_LEVERS: &[Lever] = &[
         256,
     )
     .at_least(64, 64),
-    Lever::new("reuse activations that are no longer needed", "MODEL.MEMONGER True TEST.MEMONGER True")
+    Lever::new("reuse the memory of activations that are no longer needed", "MODEL.MEMONGER True TEST.MEMONGER True")
         .unless_said(&["MEMONGER True"]),
 ];
 
@@ -73,7 +73,7 @@ const CNTK: Program = Program {
 
 const CNTK_LEVERS: &[Lever] = &[
     Lever::new(
-        "detect fewer regions in smaller images (config.py)",
+        "detect fewer regions, and use smaller images (config.py)",
         "__C.NUM_ROI_PROPOSALS = 50; __C.IMAGE_WIDTH = 500; __C.IMAGE_HEIGHT = 500",
     )
     .only(|situation| ["rcnn", "FasterRCNN", "roi"].iter().any(|words| situation.settings.mentions(words))),

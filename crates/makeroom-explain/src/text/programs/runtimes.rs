@@ -102,7 +102,7 @@ fn tensorrt(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
                 let (from, shapes) = largest_shape(situation);
                 fixes.push(
                     Fix::new(format!(
-                        "lower the maximum input size{from}: the largest shape sets the memory"
+                        "lower the maximum input size{from}: the largest shape determines the memory use"
                     ))
                     .command(format!("--maxShapes={shapes}")),
                 );
@@ -228,7 +228,7 @@ fn arena(situation: &Situation<'_>) -> Vec<Fix> {
         .is_none_or(|value| value == "0" || value == "kNextPowerOfTwo")
     {
         fixes.push(
-            Fix::new("grow the arena by the requested size instead of powers of two").command(
+            Fix::new("grow the arena by the requested size instead of by powers of two").command(
                 "providers=[('CUDAExecutionProvider', {'arena_extend_strategy': 'kSameAsRequested'})]",
             ),
         );
@@ -263,14 +263,14 @@ fn arena(situation: &Situation<'_>) -> Vec<Fix> {
 /// ONNX Runtime as Triton's backend: the same options in config.pbtxt.
 fn arena_in_triton() -> Vec<Fix> {
     vec![
-        Fix::new("run one instance of the model per GPU (config.pbtxt)")
+        Fix::new("run one instance of the model per GPU (in config.pbtxt)")
             .command("instance_group [ { count: 1, kind: KIND_GPU } ]"),
-        Fix::new("grow the arena by the requested size instead of powers of two (config.pbtxt)")
+        Fix::new("grow the arena by the requested size instead of by powers of two (in config.pbtxt)")
             .command(r#"parameters { key: "arena_extend_strategy" value { string_value: "1" } }"#),
-        Fix::new("cap the arena of each model, so that all fit (config.pbtxt)")
+        Fix::new("cap the arena of each model, so that all fit (in config.pbtxt)")
             .command(r#"parameters { key: "gpu_mem_limit" value { string_value: "2147483648" } }"#),
-        Fix::new("lower the maximum batch size (config.pbtxt)").command("max_batch_size: 4"),
-        Fix::new("return unused arena memory after each run (config.pbtxt)").command(
+        Fix::new("lower the maximum batch size (in config.pbtxt)").command("max_batch_size: 4"),
+        Fix::new("return unused arena memory after each run (in config.pbtxt)").command(
             r#"parameters { key: "memory.enable_memory_arena_shrinkage" value { string_value: "gpu:0" } }"#,
         ),
     ]

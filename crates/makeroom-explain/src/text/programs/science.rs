@@ -37,7 +37,7 @@ fn is_kokkos(situation: &Situation<'_>) -> bool {
 
 const LAMMPS_LEVERS: &[Lever] = &[
     Lever::new(
-        "build neighbor lists on the CPU: they are the largest part",
+        "build neighbor lists on the CPU: they take the most memory",
         "lmp -sf gpu -pk gpu 1 neigh no",
     )
     .unless_said(&["neigh no"])
@@ -150,7 +150,7 @@ const NAMD: Program = Program {
 
 const NAMD_LEVERS: &[Lever] = &[
     Lever::new("spread the patches across more GPUs", "namd3 +p8 +devices 0,1").unless_said(&["+devices"]),
-    Lever::new("integrate on the CPU: the GPU-resident mode keeps all atoms on one GPU", "GPUresident off")
+    Lever::new("integrate on the CPU: GPU-resident mode keeps all atoms on one GPU", "GPUresident off")
         .only(|situation| situation.settings.is_on(&["CUDASOAintegrate", "GPUresident"])),
     Lever::new("compute PME on the CPU", "usePMECUDA off").unless_said(&["usePMECUDA off"]),
     Lever::lower("run fewer processes per GPU{from}", "+p{to}", &["+p"], 4),

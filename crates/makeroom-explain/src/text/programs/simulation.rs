@@ -122,7 +122,7 @@ const BOLTZ: Program = Program {
 
 const BOLTZ_LEVERS: &[Lever] = &[
     Lever::lower(
-        "draw fewer structures{from}",
+        "sample fewer structures{from}",
         "boltz predict … --diffusion_samples {to}",
         &["--diffusion_samples"],
         1,
@@ -131,14 +131,14 @@ const BOLTZ_LEVERS: &[Lever] = &[
     Lever::new("sample one structure at a time", "boltz predict … --max_parallel_samples 1")
         .unless_said(&["--max_parallel_samples 1"])
         .only(|situation| situation.settings.mentions("boltz")),
-    Lever::new("recycle less", "--recycling_steps 1")
+    Lever::new("use fewer recycling steps", "--recycling_steps 1")
         .unless_said(&["--recycling_steps 1"])
         .only(|situation| situation.settings.mentions("boltz")),
     Lever::new("keep idle modules in RAM", "chai-lab fold --low-memory …")
         .unless_said(&["--low-memory"])
         .only(|situation| situation.settings.mentions("chai")),
     Lever::new(
-        "let the segments of PyTorch's cache grow",
+        "let PyTorch's cache use segments that can grow",
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
     )
     .unless_said(&["expandable_segments:True"])
@@ -157,7 +157,7 @@ const LUXCORE: Program = Program {
 const LUXCORE_LEVERS: &[Lever] = &[
     Lever::new("run the image pipeline on the CPU: Render > Image Pipeline", "film.opencl.enable = 0")
         .unless_said(&["film.opencl.enable = 0", "film.opencl.enable = \"0\""]),
-    Lever::new("render a smaller film: Output > Resolution", "film.width = 1280, film.height = 720"),
+    Lever::new("render at a lower resolution: Output > Resolution", "film.width = 1280, film.height = 720"),
     Lever::new("render on the CPU", "renderengine.type = \"PATHCPU\"").unless_said(&["PATHCPU"]),
 ];
 
@@ -195,7 +195,7 @@ const SWITCH: Program = Program {
 
 const SWITCH_LEVERS: &[Lever] = &[
     Lever::new("render at the console's resolution: Settings > Graphics", "Resolution Scale = Native (1x)"),
-    Lever::new("filter textures less: Settings > Graphics", "Anisotropic Filtering = Auto"),
+    Lever::new("use less texture filtering: Settings > Graphics", "Anisotropic Filtering = Auto"),
     Lever::new(
         "recompress textures, if the emulator supports it: Settings > Graphics",
         "Texture Recompression = on",
@@ -214,7 +214,7 @@ const DGVOODOO: Program = Program {
 };
 
 const DGVOODOO_LEVERS: &[Lever] = &[
-    Lever::new("give the virtual card more memory, in MB (dgVoodoo.conf, [DirectX])", "VRAM = 1024"),
+    Lever::new("give the virtual card more memory (in MB, in the [DirectX] section of dgVoodoo.conf)", "VRAM = 1024"),
     Lever::new("render at the game's resolution", "Resolution = unforced")
         .unless_said(&["Resolution = unforced"]),
     Lever::new("turn off forced multisampling", "Antialiasing = off").unless_said(&["Antialiasing = off"]),

@@ -91,7 +91,7 @@ const WHISPER_X: Program = Program {
 
 const WHISPER_X_LEVERS: &[Lever] = &[
     Lever::batch(
-        "lower the batch size{from} (default 16)",
+        "lower the batch size{from| (default 16)}",
         "--batch_size {to}",
         &["--batch_size", "batch_size"],
     ),
@@ -153,18 +153,18 @@ const ESPNET: Program = Program {
 
 const ESPNET_LEVERS: &[Lever] = &[
     Lever::lower(
-        "put fewer elements in a batch{from}, and accumulate gradients (config)",
+        "put fewer elements in a batch{from}, and accumulate gradients (in the config)",
         "batch_bins: {to}\naccum_grad: 2",
         &["batch_bins", "--batch_bins"],
         2_000_000,
     )
     .at_least(1000, 1000),
     Lever::new(
-        "batch by total length, so that one long utterance does not set the peak (config)",
+        "batch by total length, so that one long utterance does not set the peak (in the config)",
         "batch_type: numel",
     )
     .unless_said(&["batch_type: numel"]),
-    Lever::switch("train in 16-bit precision (config)", "use_amp: true", &["use_amp", "--use_amp"]),
+    Lever::switch("train in 16-bit precision (in the config)", "use_amp: true", &["use_amp", "--use_amp"]),
 ];
 
 const NEMO: Program = Program {

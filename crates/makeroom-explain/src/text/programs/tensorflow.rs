@@ -308,7 +308,7 @@ const TENSORFLOW_LEVERS: &[Lever] = &[
     )
     .only(|situation| is_first(situation) && !situation.settings.mentions("keras") && !situation.settings.mentions("model.fit")),
     Lever::new(
-        "keep large tables in RAM: only the rows of a batch go to the GPU",
+        "keep large tables in RAM: only the rows that a batch uses go to the GPU",
         "with tf.device('/cpu:0'): table = tf.get_variable('table', [rows, columns])",
     )
     .unless_said(&["/cpu:0"])
@@ -342,7 +342,7 @@ const TENSORFLOW_LEVERS: &[Lever] = &[
     Lever::new("swap the activations of recurrent layers to RAM", "tf.nn.dynamic_rnn(…, swap_memory=True)")
         .unless_said(&["swap_memory=True"])
         .only(|situation| is_first(situation) && situation.settings.mentions("rnn")),
-    Lever::new("free the graph of earlier models between runs", "tf.keras.backend.clear_session()")
+    Lever::new("free the graphs of earlier models between runs", "tf.keras.backend.clear_session()")
         .unless_said(&["clear_session"])
         .only(|situation| {
             ["training_", "model_1", "_10/", "fold"].iter().any(|words| situation.settings.mentions(words))

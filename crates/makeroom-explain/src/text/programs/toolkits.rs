@@ -65,7 +65,7 @@ const TORCH7_LEVERS: &[Lever] = &[
     )
     .unless_said(&["collectgarbage"]),
     Lever::new("share gradient buffers", "-shareGradInput true").unless_said(&["shareGradInput true"]),
-    Lever::new("use cuDNN without its algorithm search", "cudnn.fastest = false; cudnn.benchmark = false"),
+    Lever::new("turn off cuDNN's algorithm search", "cudnn.fastest = false; cudnn.benchmark = false"),
     Lever::side("use smaller images{from}", "-image_size {to}", &["-image_size"], 0, (64, 32)),
 ];
 
@@ -121,7 +121,7 @@ const JITTOR: Program = Program {
     work: Work::Other,
     advise: |situation, cause| match cause {
         Cause::HostMemory | Cause::Leak => vec![
-            Fix::new("keep numbers, not Vars, from step to step").command("total += loss.item()"),
+            Fix::new("keep plain numbers instead of Vars from step to step").command("total += loss.item()"),
             Fix::new("print the live tensors after each epoch").command("jt.display_memory_info()"),
             Fix::new("let Jittor swap to disk")
                 .command("JT_SAVE_MEM=1 cpu_mem_limit=16000000000 device_mem_limit=8000000000 python …"),

@@ -117,7 +117,7 @@ const TRAINER_LEVERS: &[Lever] = &[
         .unless_said(&["bfloat16", "mixed_precision=\"fp16", "4bit"])
         .only(|situation| situation.environment.maker != Maker::Apple),
     QLORA.only(is_nvidia),
-    Lever::new("shard parameters, gradients and optimizer across the GPUs", "deepspeed=\"ds_zero3.json\"")
+    Lever::new("shard parameters, gradients and optimizer state across the GPUs", "deepspeed=\"ds_zero3.json\"")
         .unless_said(&["deepspeed", "fsdp"])
         .only(has_many_gpus),
 ];
@@ -275,7 +275,7 @@ const TRL: Program = Program {
 
 const TRL_LEVERS: &[Lever] = &[
     Lever::lower(
-        "generate fewer completions per prompt{from|, default 8}",
+        "generate fewer completions per prompt{from| (default 8)}",
         "GRPOConfig(…, num_generations={to})",
         &["num_generations"],
         4,

@@ -33,7 +33,7 @@ const SEGMENT_ANYTHING: Program = Program {
 
 const SEGMENT_ANYTHING_LEVERS: &[Lever] = &[
     Lever::lower(
-        "prompt with fewer points at a time{from|, default 64}",
+        "prompt with fewer points at a time{from| (default 64)}",
         "SamAutomaticMaskGenerator(sam, points_per_batch={to})",
         &["points_per_batch"],
         16,
@@ -59,7 +59,7 @@ const CELLPOSE: Program = Program {
 
 const CELLPOSE_LEVERS: &[Lever] = &[
     Lever::lower(
-        "process fewer tiles at a time{from|, default 8}",
+        "process fewer tiles at a time{from| (default 8)}",
         "--batch_size {to}",
         &["--batch_size", "batch_size"],
         2,
@@ -95,7 +95,7 @@ const EASY_OCR: Program = Program {
 
 const EASY_OCR_LEVERS: &[Lever] = &[
     Lever::lower(
-        "scale large pages down{from px|, default 2560 px}",
+        "scale large pages down{from px| (default 2560 px)}",
         "reader.readtext(image, canvas_size={to})",
         &["canvas_size"],
         1280,
@@ -137,7 +137,7 @@ const TOTAL_SEGMENTATOR: Program = Program {
 };
 
 const TOTAL_SEGMENTATOR_LEVERS: &[Lever] = &[
-    Lever::switch("segment at 3 mm instead of 1.5 mm", "TotalSegmentator … --fast", &["--fast"]),
+    Lever::switch("segment at a resolution of 3 mm instead of 1.5 mm", "TotalSegmentator … --fast", &["--fast"]),
     Lever::switch("segment the image in three parts", "TotalSegmentator … --force_split", &["--force_split"]),
     Lever::switch("crop to the body first", "TotalSegmentator … --body_seg", &["--body_seg"]),
 ];
@@ -152,7 +152,7 @@ const MONAI: Program = Program {
 
 const MONAI_LEVERS: &[Lever] = &[
     Lever::new(
-        "infer one window at a time, and stitch on the CPU",
+        "run inference on one window at a time, and stitch the results on the CPU",
         "sliding_window_inference(x, roi_size=(96, 96, 96), sw_batch_size=1, predictor=model, sw_device='cuda', device='cpu')",
     )
     .unless_said(&["sw_batch_size=1", "device='cpu'"]),
@@ -173,7 +173,7 @@ const NERF: Program = Program {
 
 const NERF_LEVERS: &[Lever] = &[
     Lever::lower(
-        "sample fewer rays per step{from|, default 4096}",
+        "sample fewer rays per step{from| (default 4096)}",
         "--N_rand {to}",
         &["--N_rand", "N_rand"],
         1024,
@@ -185,7 +185,7 @@ const NERF_LEVERS: &[Lever] = &[
         &["--no_batching", "no_batching"],
     ),
     Lever::lower(
-        "render fewer rays at a time{from|, default 32768}",
+        "render fewer rays at a time{from| (default 32768)}",
         "--chunk {to}",
         &["--chunk", "chunk"],
         8192,
@@ -234,7 +234,7 @@ const HUNYUAN_3D_LEVERS: &[Lever] = &[
         &["--low_vram_mode"],
     ),
     Lever::lower(
-        "extract the mesh on a coarser grid{from|, default 384}",
+        "extract the mesh on a coarser grid{from| (default 384)}",
         "octree_resolution={to}",
         &["octree_resolution"],
         256,

@@ -68,7 +68,7 @@ const AUTOMATIC1111_LEVERS: &[Lever] = &[
         ["hires", "hr_", "sample_hr_pass", "upscale"].iter().any(|words| situation.settings.mentions(words))
     }),
     Lever::batch(
-        "generate one image at a time: batch count instead of batch size{from}",
+        "generate one image at a time: use batch count instead of batch size{from}",
         "Batch size = {to}",
         &["batch_size"],
     ),
@@ -101,7 +101,7 @@ const FORGE: Program = Program {
 
 const FORGE_LEVERS: &[Lever] = &[
     Lever::new(
-        "lower the GPU Weights slider at the top of the page: the rest of the memory is for computation",
+        "lower the GPU Weights slider at the top of the page: the rest of the memory is used for computation",
         "GPU Weights (MB) = half of the GPU's memory",
     ),
     Lever::switch(
@@ -234,7 +234,7 @@ const INVOKE_LEVERS: &[Lever] = &[
     )
     .only(|situation| has_vram_cache(situation) && !is_old_invoke(situation)),
     Lever::switch(
-        "load models onto the GPU in part (InvokeAI 5.6 or later, invokeai.yaml)",
+        "load models onto the GPU only partially (InvokeAI 5.6 or later, invokeai.yaml)",
         "enable_partial_loading: true",
         &["enable_partial_loading"],
     )

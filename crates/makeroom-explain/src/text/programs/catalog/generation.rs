@@ -55,7 +55,7 @@ program!(
         Lever::new("generate at a lower resolution", "--resolution 240p")
             .unless_said(&["resolution 240p", "resolution 144p"]),
         Lever::new("generate fewer frames", "--num-frames 51").unless_said(&["num-frames 51"]),
-        Lever::new("keep idle models in RAM (2.0)", "--offload True").unless_said(&["offload True"]),
+        Lever::new("keep idle models in RAM (version 2.0)", "--offload True").unless_said(&["offload True"]),
     ]
 );
 
@@ -116,7 +116,7 @@ program!(
     &[
         Lever::new("load the model in 16-bit precision", "CosyVoice2(model_dir, fp16=True)")
             .unless_said(&["fp16=True"]),
-        Lever::new("return the speech in parts", "inference_zero_shot(…, stream=True)")
+        Lever::new("stream the speech in chunks", "inference_zero_shot(…, stream=True)")
             .unless_said(&["stream=True"]),
         Lever::new(
             "do not start the vLLM engine alongside the model",
@@ -159,24 +159,24 @@ program!(
     &["diffusion-pipe"],
     &[
         Lever::raise(
-            "keep more blocks of the model in RAM{from} (TOML)",
+            "keep more blocks of the model in RAM{from} (in the TOML file)",
             "blocks_to_swap = {to}",
             &["blocks_to_swap"],
             20,
             36
         ),
         Lever::lower(
-            "lower the batch size{from} (TOML)",
+            "lower the batch size{from} (in the TOML file)",
             "micro_batch_size_per_gpu = {to}",
             &["micro_batch_size_per_gpu"],
             1
         ),
         Lever::new(
-            "recompute activations, and keep the checkpoints in RAM (TOML)",
+            "recompute activations, and keep the checkpoints in RAM (in the TOML file)",
             "activation_checkpointing = 'unsloth'"
         )
         .unless_said(&["'unsloth'"]),
-        Lever::new("load the model in 8-bit precision (TOML)", "transformer_dtype = 'float8'")
+        Lever::new("load the model in 8-bit precision (in the TOML file)", "transformer_dtype = 'float8'")
             .unless_said(&["float8"]),
     ]
 );
@@ -246,7 +246,7 @@ program!(
             4
         ),
         Lever::lower(
-            "sync fewer frames at a time{from| (default 128)}",
+            "lip-sync fewer frames at a time{from| (default 128)}",
             "--wav2lip_batch_size {to}",
             &["--wav2lip_batch_size"],
             32
@@ -271,7 +271,7 @@ program!(
         Lever::new("render at 256 pixels", "--size 256").unless_said(&["size 256"]),
         Lever::new("drop --enhancer, which loads a second model", "inference.py without --enhancer")
             .only(|situation| situation.settings.mentions("enhancer")),
-        Lever::new("animate the cropped face only", "--preprocess crop").unless_said(&["preprocess crop"]),
+        Lever::new("animate only the cropped face", "--preprocess crop").unless_said(&["preprocess crop"]),
     ]
 );
 
@@ -369,7 +369,7 @@ program!(
     &["dust3r/", "mast3r/"],
     &[
         Lever::new(
-            "align fewer pairs: only neighbors in a window instead of all pairs",
+            "align fewer image pairs: only neighbors within a window instead of all pairs",
             "make_pairs(images, scene_graph='swin-3')"
         )
         .unless_said(&["swin-"]),
@@ -415,7 +415,7 @@ program!(
     Inference,
     &["Easy Diffusion", "easydiffusion", "easy-diffusion"],
     &[
-        Lever::new("use less GPU memory: Settings", "GPU Memory Usage = Low").unless_said(&["Usage = Low"]),
+        Lever::new("lower GPU memory use in the settings", "GPU Memory Usage = Low").unless_said(&["Usage = Low"]),
         Lever::new(
             "generate smaller images, one at a time",
             "Image Size = 512 x 512, Number of Images (in parallel) = 1"
@@ -436,7 +436,7 @@ program!(
             200
         )
         .at_least(50, 50),
-        Lever::new("upscale less", "--upscale 1").unless_said(&["--upscale 1", "-s 1"]),
+        Lever::new("upscale by a smaller factor", "--upscale 1").unless_said(&["--upscale 1", "-s 1"]),
         Lever::new("leave the background as it is", "--bg_upsampler None")
             .only(|situation| situation.settings.mentions("bg_upsampler")),
     ]
@@ -458,7 +458,7 @@ program!(
             "--grad-checkpointing",
             &["--grad-checkpointing"]
         ),
-        Lever::new("compute only each rank's own part of the loss", "--local-loss --gather-with-grad")
+        Lever::new("compute only the local part of the loss on each rank", "--local-loss --gather-with-grad")
             .unless_said(&["local-loss"]),
         Lever::new("train in 16-bit precision", "--precision amp_bf16").unless_said(&["amp"]),
     ]
@@ -520,15 +520,15 @@ program!(
     &["deepstream-app", "NvDsInfer", "gst-nvinfer", "nvstreammux", "NvBufSurf"],
     &[
         Lever::lower(
-            "infer fewer frames at a time{from} ([property] of the nvinfer file)",
+            "run inference on fewer frames at a time{from} ([property] section of the nvinfer file)",
             "batch-size={to}",
             &["batch-size"],
             1
         ),
         Lever::new("run inference in 16-bit precision", "network-mode=2").unless_said(&["network-mode=2"]),
-        Lever::new("scale the streams down ([streammux])", "width=1280\nheight=720")
+        Lever::new("scale the streams down ([streammux] section)", "width=1280\nheight=720")
             .unless_said(&["width=1280"]),
-        Lever::new("keep fewer decoder surfaces ([sourceN])", "num-extra-surfaces=1")
+        Lever::new("keep fewer decoder surfaces ([sourceN] section)", "num-extra-surfaces=1")
             .unless_said(&["num-extra-surfaces"]),
     ]
 );

@@ -47,12 +47,12 @@ program!(
         )
         .only(|situation| situation.language.is_python()),
         Lever::new(
-            "sort in shorter batches: half of the usual 64*1024 samples (config file)",
+            "sort in shorter batches: half of the usual 64*1024 samples (in the config file)",
             "ops.NT = 32*1024 + ops.ntbuff;"
         )
         .only(|situation| !situation.language.is_python()),
         Lever::new(
-            "fit fewer templates: a multiple of 32, 2 to 4 per channel (config file)",
+            "fit fewer templates: a multiple of 32, 2 to 4 per channel (in the config file)",
             "ops.Nfilt = 512;"
         )
         .only(|situation| !situation.language.is_python()),
@@ -81,7 +81,7 @@ program!(
             (128, 64)
         ),
         Lever::lower(
-            "train on fewer regions per image{from|, default 200}",
+            "train on fewer regions per image{from| (default 200)}",
             "TRAIN_ROIS_PER_IMAGE = {to}",
             &["TRAIN_ROIS_PER_IMAGE"],
             32
@@ -104,7 +104,7 @@ program!(
         ),
         Lever::new("shard the model across all GPUs, and recompute activations", "fsdp_config: {sharding_strategy: FULL_SHARD, mixed_precision: PURE, activation_checkpointing: true}")
             .unless_said(&["activation_checkpointing: true"]),
-        Lever::lower("shorten the sequences{from|, default 2048}", "max_seq_len: {to}", &["max_seq_len"], 1024)
+        Lever::lower("shorten the sequences{from| (default 2048)}", "max_seq_len: {to}", &["max_seq_len"], 1024)
             .at_least(256, 256),
     ]
 );
@@ -121,7 +121,7 @@ program!(
             &["--long_sequence_inference"]
         ),
         Lever::lower(
-            "compute attention in smaller chunks{from} (config)",
+            "compute attention in smaller chunks{from} (in the config)",
             "globals.chunk_size = {to}",
             &["chunk_size"],
             4
@@ -193,14 +193,14 @@ program!(
     Training,
     &["nequip", "allegro/"],
     &[
-        Lever::batch("lower the batch size{from} (config)", "batch_size: {to}", &["batch_size"]),
+        Lever::batch("lower the batch size{from} (in the config)", "batch_size: {to}", &["batch_size"]),
         Lever::lower(
-            "validate in smaller batches{from} (config)",
+            "validate in smaller batches{from} (in the config)",
             "validation_batch_size: {to}",
             &["validation_batch_size"],
             1
         ),
-        Lever::new("connect atoms within a shorter radius: edges grow with its cube (config)", "r_max: 4.0")
+        Lever::new("connect atoms within a shorter radius: the number of edges grows with its cube (in the config)", "r_max: 4.0")
             .unless_said(&["r_max: 4"]),
     ]
 );
@@ -220,7 +220,7 @@ program!(
         ),
         Lever::new("compute in 32-bit precision", "--default_dtype=float32")
             .unless_said(&["dtype=float32", "dtype float32"]),
-        Lever::new("use smaller messages", "--num_channels=64 --max_L=0").unless_said(&["max_L=0"]),
+        Lever::new("use smaller messages between atoms", "--num_channels=64 --max_L=0").unless_said(&["max_L=0"]),
     ]
 );
 
@@ -352,7 +352,7 @@ program!(
             "run one rank per GPU, across more GPUs: each holds its share of the plane waves",
             "mpirun -np 4 pw.x -nk 1 -in scf.in"
         ),
-        Lever::new("distribute the bands' matrices", "pw.x -nd 4 …").unless_said(&["-nd "]),
+        Lever::new("distribute the band matrices across the ranks", "pw.x -nd 4 …").unless_said(&["-nd "]),
     ]
 );
 
@@ -362,8 +362,8 @@ program!(
     Other,
     &["vasp.6", "vasp.5", "vasp_std", "vasp_gam"],
     &[
-        Lever::lower("work on fewer k-points at a time{from} (INCAR)", "KPAR = {to}", &["KPAR"], 1),
-        Lever::lower("work on fewer bands at a time{from| (default 4)} (INCAR)", "NSIM = {to}", &["NSIM"], 1),
+        Lever::lower("work on fewer k-points at a time{from} (in INCAR)", "KPAR = {to}", &["KPAR"], 1),
+        Lever::lower("work on fewer bands at a time{from| (default 4)} (in INCAR)", "NSIM = {to}", &["NSIM"], 1),
         Lever::new("run one rank per GPU, across more GPUs", "mpirun -np 2 vasp_std   (one rank per GPU)"),
     ]
 );
@@ -375,7 +375,7 @@ program!(
     &["CP2K|", "cp2k.psmp", "offload_library.c"],
     &[
         Lever::new(
-            "run one rank per GPU with threads: the memory of ranks that share a GPU adds up",
+            "run one multithreaded rank per GPU: the memory of ranks that share a GPU adds up",
             "OMP_NUM_THREADS=8 mpirun -np 1 cp2k.psmp -i run.inp"
         ),
         Lever::new("use a coarser grid (&MGRID)", "CUTOFF 300\nREL_CUTOFF 40").unless_said(&["CUTOFF 300"]),
@@ -389,7 +389,7 @@ program!(
     &["AMGX", "amgx_c"],
     &[
         Lever::new(
-            "aggregate more rows per level, for a smaller hierarchy (JSON)",
+            "aggregate more rows per level, for a smaller hierarchy (in the JSON file)",
             "\"algorithm\": \"AGGREGATION\", \"selector\": \"SIZE_8\""
         )
         .unless_said(&["SIZE_8"]),
@@ -455,7 +455,7 @@ program!(
             "MCMC(kernel, …, num_chains=4, chain_method='sequential')"
         )
         .unless_said(&["'sequential'"]),
-        Lever::new("keep every tenth sample", "MCMC(kernel, …, thinning=10)").unless_said(&["thinning="]),
+        Lever::new("keep only every tenth sample", "MCMC(kernel, …, thinning=10)").unless_said(&["thinning="]),
         Lever::new(
             "predict in batches instead of all samples at once",
             "Predictive(model, samples, parallel=False)"
@@ -474,7 +474,7 @@ program!(
             "let textures and geometry stay in RAM: Preferences > Out of core",
             "Enable out of core = on, System RAM usage limit = 16384 MB"
         ),
-        Lever::new("render in smaller parts: Kernel", "Max. tile samples = 8, Parallel samples = 8"),
+        Lever::new("render fewer samples at a time (kernel settings)", "Max. tile samples = 8, Parallel samples = 8"),
         Lever::new("compress textures", "Texture type = 8-bit compressed"),
     ]
 );
@@ -524,7 +524,7 @@ program!(
     Other,
     &["net.minecraft", "minecraft/client", "optifine"],
     &[
-        Lever::new("draw less of the world: Video Settings", "Render Distance = 12"),
+        Lever::new("render less of the world: Video Settings", "Render Distance = 12"),
         Lever::new(
             "use smaller textures",
             "a 32x resource pack instead of 128x or higher, Mipmap Levels = 0"

@@ -119,7 +119,7 @@ fn mlc(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     };
     if weights + buffer < available {
         return vec![
-            Fix::new("the weights and buffers fit: recompile the model with an explicit context and chunk size, because the KV cache for its default context does not")
+            Fix::new("recompile the model with an explicit context and chunk size: the weights and buffers fit, but the KV cache for the default context does not")
                 .command("mlc_llm gen_config … --context-window-size 4096 --prefill-chunk-size 1024"),
         ];
     }

@@ -38,7 +38,7 @@ fn smaller_cache(situation: &Situation<'_>) -> Fix {
     let now =
         situation.settings.number(&["cache_max_entry_count"]).filter(|share| (0.0..=1.0).contains(share));
     let suggested = now.map_or(0.4, |now| now / 2.0);
-    Fix::new("shrink the KV cache: by default, it takes 0.8 of the memory that remains after the weights")
+    Fix::new("shrink the KV cache: by default, it takes 0.8 of the memory that remains after the weights are loaded")
         .command(format!("--cache-max-entry-count {suggested:.1}   (Python: TurbomindEngineConfig(cache_max_entry_count={suggested:.1}))"))
 }
 

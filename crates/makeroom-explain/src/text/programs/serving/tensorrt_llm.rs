@@ -70,7 +70,7 @@ fn smaller_cache(share: Option<f64>) -> Fix {
 
 fn shorter(situation: &Situation<'_>) -> Option<Fix> {
     let length = half(situation, &["max_seq_len"], 8192, 1024)?;
-    Some(Fix::new("limit the longest sequence").command(format!("--max_seq_len {length}")))
+    Some(Fix::new("limit the sequence length").command(format!("--max_seq_len {length}")))
 }
 
 #[cfg(test)]

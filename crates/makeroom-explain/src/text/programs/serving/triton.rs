@@ -51,12 +51,12 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 /// Steps in a model's `config.pbtxt`.
 fn smaller(situation: &Situation<'_>) -> Vec<Fix> {
     let mut fixes = vec![
-        Fix::new("run one instance of the model per GPU (config.pbtxt)")
+        Fix::new("run one instance of the model per GPU (in config.pbtxt)")
             .command("instance_group [ { count: 1, kind: KIND_GPU } ]"),
     ];
     if let Some(batch) = half(situation, &["max_batch_size"], 4, 1) {
         fixes.push(
-            Fix::new("halve the maximum batch size (config.pbtxt)")
+            Fix::new("halve the maximum batch size (in config.pbtxt)")
                 .command(format!("max_batch_size: {batch}")),
         );
     }

@@ -161,12 +161,12 @@ fn shorter_requests(situation: &Situation<'_>) -> Option<Fix> {
         Some(length) if length <= 4096 => None,
         Some(length) => Some(
             Fix::new(format!(
-                "halve the longest request from {length} tokens: one request needs half the KV cache"
+                "halve the maximum request length from {length} tokens: one request needs half the KV cache"
             ))
             .command(format!("--max-model-len {}", length / 2)),
         ),
         None => Some(
-            Fix::new("limit the longest request: by default it is the model's maximum")
+            Fix::new("limit the request length: by default, it is the model's maximum")
                 .command("--max-model-len 8192"),
         ),
     }
