@@ -189,7 +189,7 @@ fn found(out: &mut String, report: &FitReport, answer: &Answer, columns: usize) 
     let _ =
         write!(text, " {} is held outside the allocator, and {} is kept free.", parts.beside, answer.margin);
     if parts.varies {
-        text.push_str(" Steps differ: longer ones than those observed would need more.");
+        text.push_str(" Steps differ: steps longer than those observed would need more.");
     }
     if parts.exact_share < 0.98 {
         let _ = write!(

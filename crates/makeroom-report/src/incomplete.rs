@@ -46,7 +46,7 @@ pub(crate) fn lines(out: &mut String, run: &RunSummary, stop: Option<&EarlyStop>
     let text = match run.missing {
         None => return,
         Some(Missing::End | Missing::Torn(_)) => {
-            "the recording has no end: the process was killed, or exited by a direct system call; up to the last 0.1 s may be missing"
+            "the recording has no end: the process was killed, or exited with a direct system call; up to the last 0.1 s may be missing"
         }
         Some(Missing::Rest) => {
             "the recording is incomplete: the recorder failed, and the program continued without it"

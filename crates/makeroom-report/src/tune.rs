@@ -136,7 +136,7 @@ fn nothing_better(out: &mut String, tuning: &Tuning, memory: Option<Bytes>, colu
             Bytes::new(recorded.peak_live)
         ),
         _ => format!(
-            "No other setting is better: the recorded one reserves {reserved} at its peak, for {} live.",
+            "No other setting is better: the recorded one reserves {reserved} at its peak, with {} live.",
             Bytes::new(recorded.peak_live)
         ),
     };

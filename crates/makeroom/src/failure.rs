@@ -63,7 +63,7 @@ pub(crate) enum Failure {
         allocator: String,
     },
     /// A run failed, and not because of memory.
-    #[error("with batch size {batch} the program ended with {status}{}", if said.is_empty() { String::new() } else { format!("\n\n{said}\n") })]
+    #[error("with batch size {batch}, the program ended with {status}{}", if said.is_empty() { String::new() } else { format!("\n\n{said}\n") })]
     ProbeFailed {
         /// The batch size of the run.
         batch: u64,
@@ -334,7 +334,7 @@ impl Failure {
             Self::NotARecording { name } => Some(format!("to explain an error message: makeroom why {name}")),
             Self::NoSuchDevice { .. } => Some("omit --device to have makeroom choose".to_owned()),
             Self::EmptyRecording { .. } => Some(
-                "a program that allocated no GPU memory leaves such a file; for its other contents: makeroom why FILE".to_owned(),
+                "this happens when a program allocates no GPU memory; for the file's other contents: makeroom why FILE".to_owned(),
             ),
             Self::NoPytorch { name, .. } => {
                 let name = if name == STANDARD_INPUT { "-" } else { name };

@@ -69,7 +69,7 @@ pub(super) fn judge(refused: &RefusedContexts, limit: Option<Bytes>) -> Finding 
         (Cause::ArtificialLimit, Certainty::Certain, limit, why, Vec::new())
     } else {
         let why =
-            "this process held nothing; other processes hold the GPU's memory, or it is too small".to_owned();
+            "this process held nothing; other processes hold the GPU's memory, or the GPU is too small".to_owned();
         let fixes = vec![advice::list_holders(advice::Maker::Nvidia)];
         (Cause::OtherProcesses, Certainty::Possible, wanted, why, fixes)
     };

@@ -44,7 +44,7 @@ pub(crate) fn judge_missing(explanation: &mut Explanation, summary: &RunSummary)
             "The recording stops after {seconds} and has no end: the process was killed, or it kept running and could no longer be recorded."
         ),
         Missing::Torn(bytes) => format!(
-            "The recording stops after {seconds} and ends with {bytes} of incomplete data, as after a kill or on a full disk."
+            "The recording stops after {seconds} and ends with {bytes} of incomplete data, as happens after a kill or on a full disk."
         ),
         Missing::Rest => {
             format!(

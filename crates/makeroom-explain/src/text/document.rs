@@ -33,7 +33,7 @@ impl Document {
                 "This text describes an out-of-memory error and how to deal with it (line {line}); it is not a log of one."
             ),
             Self::Change => format!(
-                "This text describes a change to software and quotes an out-of-memory error on line {line}; it is not a log of one."
+                "This text describes a software change and quotes an out-of-memory error on line {line}; it is not a log of one."
             ),
             Self::Template => format!(
                 "The error on line {line} has placeholders instead of figures: this text describes an out-of-memory error and is not a log of one."

@@ -226,7 +226,7 @@ pub(crate) fn wont_help(cause: Cause, situation: &Situation<'_>) -> Vec<String> 
         }
         Cause::ArtificialLimit => {
             attempts.push(
-                "stopping other processes, because the limit is reached, not the GPU's memory".to_owned(),
+                "stopping other processes, because the limit was reached, not the GPU's capacity".to_owned(),
             );
         }
         _ => {}

@@ -59,7 +59,7 @@ fn shape(situation: &Situation<'_>) -> Vec<Fix> {
     }
     if ["odm_", "OpenDroneMap", "opendm"].iter().any(|words| situation.settings.mentions(words)) {
         fixes = vec![
-            Fix::new("check the extent of the model: a few outlier points or a wrong geo-reference make the output huge")
+            Fix::new("check the extent of the model: a few outlier points or a wrong geo-reference can make the output huge")
                 .command("pdal info --summary odm_georeferencing/odm_georeferenced_model.laz"),
             Fix::new("remove outliers and crop the reconstruction").command("--pc-filter 2 --auto-boundary"),
         ];
@@ -158,7 +158,7 @@ fn kernel(situation: &Situation<'_>) -> Vec<Fix> {
     if super::fixes::is_without_cuda(facts) {
         return vec![
             Fix::new("use smaller work groups").command("size_t local_work_size[] = {64};"),
-            Fix::new("keep less in local memory: half the tile").command("#define TILE_SIZE 16"),
+            Fix::new("keep less in local memory: halve the tile").command("#define TILE_SIZE 16"),
         ];
     }
     if let Some((needed, limit)) = static_shared_data(situation) {
@@ -212,7 +212,7 @@ fn triton(situation: &Situation<'_>) -> Vec<Fix> {
     // Options of a kernel are for its author; others choose code that does not use it.
     if says(&["InductorError", "torch/_inductor", "torch\\_inductor", "torch.compile", "inductor"]) {
         fixes.push(
-            Fix::new("keep torch.compile from fusing so much into one kernel: run the function that fails without it")
+            Fix::new("keep torch.compile from fusing so much into one kernel: run the failing function without it")
                 .command("@torch.compiler.disable   (or for all: torch._inductor.config.max_fusion_size = 8)"),
         );
         return fixes;

@@ -193,7 +193,7 @@ fn ranks_of(situation: &Situation<'_>) -> Vec<Fix> {
         _ => "--tensor-parallel-size 1",
     };
     vec![
-        Fix::new("make all GPUs visible to the program: its ranks share one because it sees no other (`nvidia-smi -L` inside the container lists them)")
+        Fix::new("make all GPUs visible to the program: its ranks share one GPU because no other is visible (`nvidia-smi -L` inside the container lists them)")
             .command("docker run --gpus all …   (outside a container: unset CUDA_VISIBLE_DEVICES)")
             .frees(held),
         Fix::new("or start only one rank, if there is only one GPU").command(option),

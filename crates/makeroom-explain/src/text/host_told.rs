@@ -84,12 +84,12 @@ pub(crate) fn add(facts: &mut Facts, text: Searched<'_>) {
     if any(&|line| REGISTER.is_match(line)) {
         host(
             facts,
-            "The call that failed pins host memory, and the driver returns the same status for it as for GPU memory: the system's limit on locked memory, or an address that cannot be pinned.",
+            "The call that failed pins host memory, and the driver returns the same status for it as for GPU memory: the system's limit on locked memory was reached, or an address cannot be pinned.",
         );
     } else if any(&|line| UNPINNED.is_match(line) && is_cured(line)) {
         host(
             facts,
-            "The log says that the error is gone without pin_memory: the system had no more memory that it could pin. Under WSL and Windows, pinned host memory comes out of half of the RAM.",
+            "The log says that the error is gone without pin_memory: the system had no more memory that it could pin. Under WSL and Windows, pinned host memory is limited to half of the RAM.",
         );
     } else if any(&|line| WSL.is_match(line)) {
         let summary = "The log names WSL's memory limit (.wslconfig): the virtual machine gets half of the RAM by default, and CUDA's host memory comes out of it.";
@@ -99,12 +99,12 @@ pub(crate) fn add(facts: &mut Facts, text: Searched<'_>) {
             facts.state(Cause::HostMemory, Certainty::Possible, summary);
         }
     } else if any(&|line| KILLS.is_match(line)) {
-        host(facts, "The log says that the machine ran out of memory and ended the process.");
+        host(facts, "The log says that the machine ran out of memory and the process was killed.");
         if any(&|line| GROWS.is_match(line)) {
             facts.state(
                 Cause::Leak,
                 Certainty::Possible,
-                "The log says that memory grows with every step: something from each may stay alive.",
+                "The log says that memory grows with every step: something from every step may stay alive.",
             );
         }
     } else if facts.resource == Resource::Unknown
@@ -115,7 +115,7 @@ pub(crate) fn add(facts: &mut Facts, text: Searched<'_>) {
         facts.state(
             Cause::HostMemory,
             Certainty::Possible,
-            "The log says that half of the GPU was free: the system may have had no more memory to pin or to commit.",
+            "The log says that half of the GPU was free: the system may have had no memory left to pin or commit.",
         );
     }
 }

@@ -261,7 +261,7 @@ fn check_graphics(cause: Cause, system: System) -> Option<Fix> {
             Some(Fix::new("Task Manager > Performance > GPU shows dedicated memory at its limit"))
         }
         System::Linux if is_own => Some(
-            Fix::new("the heap's usage reaches its budget while only this program runs")
+            Fix::new("the heap's usage reaches its budget with only this program running")
                 .command("vulkaninfo | grep -iE 'heap|budget|usage'"),
         ),
         _ => None,

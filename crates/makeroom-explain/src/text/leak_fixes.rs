@@ -27,7 +27,7 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
         return vec![
             Fix::new("free the graph of earlier models after each fold or trial")
                 .command("tf.keras.backend.clear_session()"),
-            Fix::new("do not build operations in the training loop: build the graph before it")
+            Fix::new("do not build operations in the training loop: build the graph before the loop")
                 .command("tf.compat.v1.get_default_graph().finalize()"),
         ];
     }
@@ -37,7 +37,7 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
         return vec![
             Fix::new("free the data and the model of each trial before the next one")
                 .command(format!("del dtrain, booster; gc.collect(){restart}")),
-            Fix::new("or run each trial in its own process, whose memory the system takes back")
+            Fix::new("or run each trial in its own process, so that the system reclaims its memory")
                 .command("with multiprocessing.get_context('spawn').Pool(1, maxtasksperchild=1) as pool: pool.map(trial, trials)"),
         ];
     }

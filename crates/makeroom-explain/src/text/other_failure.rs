@@ -114,7 +114,7 @@ const KNOWN: &[Known] = &[
     Known {
         words: r"(?i)CONTEXT_LOST_WEBGL|\bwebglcontextlost\b|\bwebgl2? context (?:was |is |has been )?lost\b|\bGPUDevice\b.{0,30}\blost\b|\bWebGPU device (?:was |is )?lost\b|\bGPU device lost\b",
         what: LOST_CONTEXT,
-        action: "look at the browser's own account of its GPU process, and close other tabs that draw",
+        action: "check what the browser reports about its GPU process, and close other tabs that use the GPU",
         command: Some("chrome://gpu   (Firefox: about:support > Graphics)"),
     },
     Known {

@@ -137,7 +137,7 @@ fn software_decoder(situation: &Situation<'_>) -> Option<Fix> {
     let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
     says(&["cuvid", "nvdec"]).then(|| {
         let command = if says(&["ffmpeg", "_cuvid", "hwaccel"]) { "ffmpeg -hwaccel none -i …" } else { "--avsw" };
-        Fix::new("decode on the CPU and leave the GPU to the encoder: its decoder also refuses formats and sizes that it does not support")
+        Fix::new("decode on the CPU and leave the GPU to the encoder: the GPU's decoder also rejects formats and sizes that it does not support")
             .command(command)
     })
 }

@@ -108,7 +108,7 @@ pub(crate) fn steps(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
                 .command("\"zero_optimization\": {\"stage3_gather_16bit_weights_on_model_save\": false}"),
         ],
         Some(Phase::ReadCheckpoint) if !says("map_location='cpu'") && !says("map_location=\"cpu\"") => vec![
-            Fix::new("read the checkpoint into RAM: by default it reopens the GPU it was saved from")
+            Fix::new("read the checkpoint into RAM: by default, it is loaded onto the GPU it was saved from")
                 .command("torch.load(path, map_location='cpu')"),
         ],
         Some(Phase::UpdateAtOnce) if !says("foreach=False") => vec![

@@ -63,7 +63,7 @@ pub(crate) fn less_data(situation: &Situation<'_>) -> Vec<Fix> {
             }
             if fixes.is_empty() && !is_python(situation) {
                 fixes.push(Fix::new(
-                    "give the program less at once: smaller inputs, a lower resolution or quality setting, fewer jobs in parallel",
+                    "give the program less work at once: smaller inputs, a lower resolution or quality setting, fewer jobs in parallel",
                 ));
             }
             fixes

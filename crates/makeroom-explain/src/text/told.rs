@@ -59,12 +59,12 @@ pub(crate) fn find(log: &Log) -> Option<(usize, Facts)> {
     let stated = Statement::new(
         Cause::OtherProcesses,
         Certainty::Likely,
-        "The log says that further processes hold memory on the same GPU: ranks of the job that opened it in addition to their own.",
+        "The log says that other processes hold memory on the same GPU: these are ranks of the job that opened it in addition to their own.",
     );
     facts.statements.push(stated.mended_by(vec![
             Fix::new("choose each rank's GPU before anything else uses CUDA")
                 .command("torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"]))"),
-            Fix::new("bind the process group to that GPU, so that collectives open no other").command(
+            Fix::new("bind the process group to that GPU, so that collectives do not open another one").command(
                 "init_process_group(\"cpu:gloo,cuda:nccl\", device_id=torch.device(\"cuda\", local_rank))",
             ),
         ]));

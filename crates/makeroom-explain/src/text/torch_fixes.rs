@@ -40,7 +40,7 @@ fn fixed_sizes(situation: &Situation<'_>) -> Fix {
     Fix::new(if situation.is_inference() {
         "pad inputs to a few fixed lengths or image sizes, so that freed blocks fit the next request"
     } else {
-        "pad batches to a few fixed lengths or image sizes, so that freed blocks fit again"
+        "pad batches to a few fixed lengths or image sizes, so that freed blocks can be reused"
     })
 }
 

@@ -125,13 +125,13 @@ impl Refusal<'_> {
                 "{request} failed while the driver had {untaken} free: {} applied a limit{} that the {what} does not contain.",
                 self.holder,
                 if self.holder == Holder::PyTorch {
-                    " (set_per_process_memory_fraction or a setting)"
+                    " (set_per_process_memory_fraction or an allocator setting)"
                 } else {
                     ""
                 }
             ),
             Room::Limit(size) if self.limit_of_run().is_some() => format!(
-                "{request} failed with {untaken} left of {}: PyTorch applied a smaller limit of its own (set_per_process_memory_fraction or a setting).",
+                "{request} failed with {untaken} left of {}: PyTorch applied a smaller limit of its own (set_per_process_memory_fraction or an allocator setting).",
                 self.name_of(size)
             ),
             Room::Limit(size) | Room::Card(size) => format!(
@@ -147,7 +147,7 @@ impl Refusal<'_> {
         let free = self.event.device_free().filter(|&free| free >= request)?;
         let held = self.held();
         let summary = format!(
-            "{request} exceeded the pool's limit of {limit}, of which it held {held}; the GPU had {free} free."
+            "{request} exceeded the pool's limit of {limit}, of which {held} was already taken; the GPU had {free} free."
         );
         (held + request > limit)
             .then(|| self.finding(Cause::ArtificialLimit, Certainty::Certain, free, summary))

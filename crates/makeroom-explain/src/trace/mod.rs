@@ -270,7 +270,7 @@ impl<'trace> Subject<'trace> {
     /// A snapshot without history says what was there when it was taken, and nothing of what failed.
     fn explain_final_state(&self, explanation: &mut Explanation, room: Room, pieces: &Pieces) {
         let summary = format!(
-            "The snapshot has no history. It shows the memory when it was taken, {} live and {} reserved, but not what failed.",
+            "The snapshot has no history. It shows the memory at the moment it was taken, {} live and {} reserved, but not what failed.",
             pieces.live, pieces.reserved
         );
         explanation.verdict = Verdict {

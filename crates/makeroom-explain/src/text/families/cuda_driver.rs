@@ -165,13 +165,13 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::HostMemory,
             Certainty::Likely,
-            "The line that failed pins host memory, and the driver returns the same error when that fails.",
+            "The line that failed pins host memory; if that fails, the driver returns the same error as for GPU memory.",
         );
     } else if PINNED_HINT.is_match(line) || passage.before().take(12).any(|line| PINNED_HINT.is_match(line)) {
         facts.state(
             Cause::HostMemory,
             Certainty::Possible,
-            "The log mentions pinned memory or asynchronous copies: the driver returns the same error when it cannot pin host memory.",
+            "The log mentions pinned memory or asynchronous copies: the driver also returns this error when it cannot pin host memory.",
         );
     } else if let Some(used) = empty_in_table(passage).filter(|_| facts.request.is_none()) {
         facts.state(Cause::HostMemory, Certainty::Possible, empty_device(used));
@@ -180,7 +180,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::OtherProcesses,
             Certainty::Possible,
-            "The driver had no memory for the context of an encoder: other processes or earlier encoders hold the GPU's memory.",
+            "The driver had no memory for an encoder's context: other processes or earlier encoders hold the GPU's memory.",
         );
     } else if CONTEXT_CALL.is_match(line) || CONTEXT_CALL.is_match(source) {
         facts.lead(
@@ -192,7 +192,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     {
         facts.lead(
             Cause::OtherProcesses,
-            format!("The table in this log shows {} of {} in use on the GPU, by other processes unless the table was printed while this program ran.", used.used, used.total),
+            format!("The table in this log shows {} of {} in use on the GPU; other processes hold it, unless the table was printed while this program ran.", used.used, used.total),
         );
     }
     Some(facts)
@@ -218,7 +218,7 @@ pub(super) fn empty_in_table(passage: &Passage<'_>) -> Option<DeviceUse> {
 /// An error of the driver on a device that is shown to be empty.
 pub(super) fn empty_device(used: DeviceUse) -> String {
     format!(
-        "The table in this log shows only {} of {} in use on the GPU. The driver returns the same error when it cannot pin host memory for a copy.",
+        "The table in this log shows only {} of {} in use on the GPU. The driver also returns this error when it cannot pin host memory for a copy.",
         used.used, used.total
     )
 }

@@ -75,7 +75,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::SharedMemoryOrKernelResource,
             Certainty::Likely,
-            "The heap that kernels allocate from is full. It is set aside once (8 MiB by default) and does not grow with the GPU's free memory.",
+            "The heap that kernels allocate from is full. Its size is fixed (8 MiB by default), however much GPU memory is free.",
         );
         return Some(facts);
     }

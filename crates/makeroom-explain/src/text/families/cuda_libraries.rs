@@ -118,9 +118,9 @@ fn cache_of_pytorch(passage: &Passage<'_>) -> Option<Statement> {
     });
     let fixes = || {
         vec![
-            Fix::new("let PyTorch's cache shrink: expandable segments reuse freed memory for any size, and blocks go back to the driver above this share")
+            Fix::new("let PyTorch's cache shrink: expandable segments reuse freed memory for blocks of any size, and unused blocks go back to the driver above this share")
                 .command("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True,garbage_collection_threshold:0.7"),
-            Fix::new("keep part of the GPU out of PyTorch's pool, for NCCL")
+            Fix::new("limit PyTorch's pool, so that part of the GPU's memory is left for NCCL")
                 .command("torch.cuda.set_per_process_memory_fraction(0.9)"),
             Fix::new("release the cache before the first collective creates its communicators")
                 .command("torch.cuda.empty_cache()"),
@@ -135,14 +135,14 @@ fn cache_of_pytorch(passage: &Passage<'_>) -> Option<Statement> {
     });
     if let Some((live, reserved)) = figures {
         let summary = format!(
-            "PyTorch's cache holds {reserved} from the driver although only {live} is live; NCCL allocates outside that pool and finds nothing left."
+            "PyTorch's cache holds {reserved}, although only {live} is live; NCCL allocates outside that pool, and no memory is left for it."
         );
         let stated =
             Statement::new(Cause::CacheHeldByFramework, Certainty::Likely, summary).mended_by(fixes());
         return Some(Statement { bytes: Some(reserved - live), ..stated });
     }
     passage.all().find(|line| TOLD.is_match(line)).map(|_| {
-        let summary = "The text says that PyTorch's cache holds several times its live memory; NCCL allocates outside that pool and finds nothing left.";
+        let summary = "The log says that PyTorch's cache holds several times its live memory; NCCL allocates outside that pool, and no memory is left for it.";
         Statement::new(Cause::CacheHeldByFramework, Certainty::Likely, summary).mended_by(fixes())
     })
 }

@@ -103,7 +103,7 @@ fn state_limit(facts: &mut Facts) {
         facts.state(
             Cause::ArtificialLimit,
             Certainty::Certain,
-            format!("CuPy's pool has a limit of {limit} and holds {live}; {request} more failed without a call to the driver."),
+            format!("CuPy's pool has a limit of {limit} and holds {live}; {request} more failed before the driver was called."),
         );
     } else {
         facts.limit = facts.limit.filter(|&limit| limit > Bytes::ZERO);

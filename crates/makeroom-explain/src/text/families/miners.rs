@@ -86,7 +86,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::ArtificialLimit,
             Certainty::Likely,
-            format!("The driver allows {limit} in one buffer, but the DAG needs {request}; the size of the GPU's memory does not matter."),
+            format!("The driver allows at most {limit} in one buffer, but the DAG needs {request}; the size of the GPU's memory does not matter."),
         );
         return Some(facts);
     }

@@ -62,7 +62,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
 
 fn nothing_to_see(table: &Table) -> Statement {
     let used: Bytes = table.devices.iter().map(|device| device.used).sum();
-    let summary = format!("Nothing failed in this table; {used} is in use.");
+    let summary = format!("This table shows no failure; {used} is in use.");
     Statement::new(Cause::None, Certainty::Possible, summary)
 }
 
@@ -75,7 +75,7 @@ fn seen_from_outside(tables: &[Table]) -> Option<(Statement, &Table, Option<Devi
     }
     let held: Bytes = outside.processes.iter().map(|(_, process)| process.bytes).sum();
     let summary = format!(
-        "The process list is empty inside the container and shows {} outside, with {held}: the processes run in another PID namespace, which is not visible inside.",
+        "The process list is empty inside the container and shows {} outside it, holding {held}: they run in another PID namespace, which is not visible from inside.",
         counted(outside.processes.len())
     );
     let statement =
@@ -118,7 +118,7 @@ fn hidden_holder(table: &Table, device: Option<DeviceUse>) -> Option<Statement> 
     let (certainty, who) = if table.has_process_part {
         (
             Certainty::Likely,
-            "no listed process holds it: it belongs to a process in another namespace or of another user, or is left over from one that died",
+            "no listed process holds it: it belongs to a process in another namespace or of another user, or is left over from a process that died",
         )
     } else {
         (Certainty::Possible, "the part of the table that lists processes is missing")
@@ -154,7 +154,7 @@ fn idle_workers(table: &Table, device: Option<DeviceUse>) -> Option<Statement> {
     }
     let held: Bytes = small.iter().map(|process| process.bytes).sum();
     let summary = format!(
-        "{} of the same program hold about {most} each{}, {held} together: contexts of workers that compute elsewhere or not at all.",
+        "{} of the same program hold about {most} each{}, {held} in total: these look like the contexts of workers that compute elsewhere or not at all.",
         counted(small.len()),
         on(index)
     );

@@ -53,7 +53,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         let summary = match (facts.request, available) {
             (Some(request), Some(available)) => {
                 format!(
-                    "The model needs {request} of RAM, but {available} is available; the GPU is not the limit."
+                    "The model needs {request} of RAM, but only {available} is available; the GPU is not the limit."
                 )
             }
             _ => "The model needs more RAM than is available; the GPU is not the limit.".to_owned(),
@@ -66,7 +66,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.resource = Resource::Host;
         facts.lead(
             Cause::HostMemory,
-            "The runner was killed from outside, as the Linux OOM killer does when RAM runs out.",
+            "The runner was killed from outside; the Linux OOM killer does this when RAM runs out.",
         );
         return Some(facts);
     }

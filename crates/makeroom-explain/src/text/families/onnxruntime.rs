@@ -84,7 +84,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::LiveDataFillsDevice,
             Certainty::Possible,
-            "The GPU is full: even a handle or a stream, which needs little memory, could not be allocated.",
+            "The GPU is full: even a handle or a stream, which needs little memory, could not be created.",
         );
     }
     Some(facts)

@@ -88,7 +88,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         if !free.is_zero() {
             facts.lead(
                 Cause::LiveDataFillsDevice,
-                format!("{allocated} of the GPU is allocated and {free} is free; most of it is usually this program's own data."),
+                format!("{allocated} of the GPU's memory is allocated, usually most of it by this program, and {free} is free."),
             );
         }
     } else if !(text.contains("Out of memory error") || text.contains("FLAGS_fraction")) {

@@ -159,7 +159,7 @@ fn read_unbalanced(facts: &mut Facts, text: &str) {
     let summary = match (gigabytes(&LEAST), gigabytes(&LOCAL)) {
         (Some(least), Some(local)) => {
             format!(
-                "One of the GPUs has {least} free while this one has {local}: another process runs on it."
+                "Another GPU has only {least} free, while this one has {local}: another process runs on that GPU."
             )
         }
         _ => "One of the GPUs has less free memory than the others: another process runs on it.".to_owned(),

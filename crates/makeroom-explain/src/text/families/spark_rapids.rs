@@ -44,7 +44,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::HostMemory,
             Certainty::Certain,
-            "Spark's limit for off-heap host memory is reached. The GPU is not involved.",
+            "Spark's limit on off-heap host memory was reached. The GPU is not involved.",
         );
     } else if line.contains("OOM") {
         facts.request = passage.before().find_map(|line| find_size(&LAST_REQUEST, line));

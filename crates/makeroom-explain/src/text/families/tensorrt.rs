@@ -116,7 +116,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if contains_ignoring_case(line, "PagedKvCache must be large enough") {
         facts.lead(
             Cause::ArtificialLimit,
-            "The KV cache that kv_cache_free_gpu_mem_fraction or max_tokens_in_paged_kv_cache allows is too small for one sequence of full length.",
+            "The KV cache that kv_cache_free_gpu_mem_fraction or max_tokens_in_paged_kv_cache allows is too small for one full-length sequence.",
         );
     } else if !is_about_memory(line) {
         return None;

@@ -35,7 +35,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         format!("A KV cache of {} tokens does not fit alongside the weights.", tokens.as_str())
     } else {
         let tokens = found.name("request").map_or("", |tokens| tokens.as_str());
-        format!("The memory left after the weights is too small for one request of {tokens} tokens.")
+        format!("The memory left after loading the weights is too small for one request of {tokens} tokens.")
     };
     facts.state(Cause::LiveDataFillsDevice, Certainty::Likely, summary);
     Some(facts)

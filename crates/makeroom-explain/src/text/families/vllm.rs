@@ -175,7 +175,7 @@ fn read_startup(mut facts: Facts, text: &str) -> Option<Facts> {
     let (cause, who) = if used > CONTEXT_CEILING && used.share_of(total) > CONTEXT_SHARE {
         (Cause::OtherProcesses, "more than a context needs, so another process holds it")
     } else {
-        (Cause::NonFrameworkOverhead, "the size of a context and a desktop")
+        (Cause::NonFrameworkOverhead, "about as much as a context and a desktop need")
     };
     let summary = format!(
         "vLLM requests {desired}, but only {free} is free: {used} of {total} was in use before it started, {who}."
@@ -241,7 +241,7 @@ fn read_sequence_length(mut facts: Facts, text: &str, budget: &Budget) -> Option
     let is_small = budget.share.is_some_and(|share| share <= SMALL_SHARE);
     if let Some(found) = KV_TOKENS.captures(text) {
         let summary = format!(
-            "One request of {} tokens needs more KV cache than there is: memory is left for {} tokens.",
+            "One request of {} tokens needs more KV cache than there is: there is room for only {} tokens.",
             &found[1], &found[2]
         );
         let cause = if is_small { Cause::ArtificialLimit } else { Cause::LiveDataFillsDevice };
@@ -256,7 +256,7 @@ fn read_sequence_length(mut facts: Facts, text: &str, budget: &Budget) -> Option
         // The message is a failed check even if its figures were cut off.
         let has = |words: &str| contains_ignoring_case(text, words);
         return (has("KV cache is needed") && (has("max seq len") || has("larger than"))).then(|| {
-            let summary = "One request of full length needs more KV cache than there is.".to_owned();
+            let summary = "One full-length request needs more KV cache than there is.".to_owned();
             facts.state(Cause::LiveDataFillsDevice, Certainty::Likely, summary);
             facts
         });
@@ -273,10 +273,10 @@ fn read_sequence_length(mut facts: Facts, text: &str, budget: &Budget) -> Option
             Cause::ArtificialLimit,
             "; gpu_memory_utilization leaves part of the GPU's memory unused".to_owned(),
         ),
-        _ => (Cause::LiveDataFillsDevice, " next to the weights".to_owned()),
+        _ => (Cause::LiveDataFillsDevice, " after loading the weights".to_owned()),
     };
     let left = if available.is_zero() { "nothing".to_owned() } else { available.to_string() };
-    let summary = format!("One request of full length needs {needed} of KV cache, but {left} is left{rest}.");
+    let summary = format!("One full-length request needs {needed} of KV cache, but {left} is left{rest}.");
     facts.state(cause, Certainty::Likely, summary);
     Some(facts)
 }

@@ -36,7 +36,7 @@ pub(super) fn read_warm_up(mut facts: Facts, text: &str) -> Option<Facts> {
         Cause::LiveDataFillsDevice,
         Certainty::Possible,
         format!(
-            "vLLM had filled its share of GPU memory; the rest is too small for the logits of {requests}."
+            "vLLM has filled its share of GPU memory; the rest is too small for the logits of {requests}."
         ),
     );
     Some(facts)
@@ -50,7 +50,7 @@ pub(super) fn read_sleep_mode(mut facts: Facts, passage: &Passage<'_>) -> Option
     if is_waking {
         facts.lead(
             Cause::CacheHeldByFramework,
-            "vLLM woke up and could not map its memory again: the trainer on the same GPU holds it, live or cached.",
+            "On waking up, vLLM could not map its memory again: the trainer on the same GPU holds that memory, live or cached.",
         );
     }
     is_shortage.then_some(facts)

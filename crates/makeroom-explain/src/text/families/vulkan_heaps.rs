@@ -84,7 +84,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     }
     if EXHAUSTED.is_match(line) {
         facts.evidence.push(
-            "The allocator found no room in any heap that the request may use; small heaps that the CPU can see run out first"
+            "The allocator found no room in any heap that the request may use; small heaps that are visible to the CPU run out first"
                 .to_owned(),
         );
         return Some(facts);
@@ -97,7 +97,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.resource = Resource::Host;
         facts.lead(
             Cause::HostMemory,
-            "The Vulkan driver returned its status for host memory (VK_ERROR_OUT_OF_HOST_MEMORY): RAM, or the addresses of a 32-bit program, ran out.",
+            "The Vulkan driver returned its out-of-host-memory status (VK_ERROR_OUT_OF_HOST_MEMORY): RAM, or the address space of a 32-bit program, ran out.",
         );
         return Some(facts);
     }
@@ -134,11 +134,11 @@ fn read_dxvk(mut facts: Facts, passage: &Passage<'_>) -> Facts {
         facts.statements.push(
             Statement::leading(
                 Cause::ArtificialLimit,
-                format!("The window through which the CPU sees the GPU's memory has {total} and is full; the rest of the GPU's memory does not help."),
+                format!("The {total} window through which the CPU accesses the GPU's memory is full; free GPU memory outside the window does not help."),
             )
             .mended_by(vec![
-                Fix::new("let the CPU see all of the GPU's memory").command("BIOS: Resizable BAR = Enabled, Above 4G Decoding = Enabled"),
-                Fix::new("update DXVK, which then uses system RAM when the window is full")
+                Fix::new("let the CPU access all of the GPU's memory").command("BIOS: Resizable BAR = Enabled, Above 4G Decoding = Enabled"),
+                Fix::new("update DXVK: newer versions use system RAM when the window is full")
                     .command("Steam: Properties > Compatibility > Proton Experimental"),
             ]),
         );
@@ -170,7 +170,7 @@ fn state_no_type(facts: &mut Facts) {
             Fix::new("choose the driver explicitly, if several are installed (on AMD: RADV)").command(
                 "AMD_VULKAN_ICD=RADV   (any maker: VK_DRIVER_FILES=/usr/share/vulkan/icd.d/FILE.json)",
             ),
-            Fix::new("for an old GPU: use a version of the layer that supports it, or run without it")
+            Fix::new("for an old GPU: use a version of the layer that supports the GPU, or run without the layer")
                 .command("PROTON_USE_WINED3D=1 %command%   (DXVK 1.x for GPUs without Vulkan 1.3)"),
         ],
     ));
@@ -188,7 +188,7 @@ fn state_host_visible(facts: &mut Facts, flags: u32, heap: Option<&Heap>) {
     };
     facts.lead(
         Cause::HostMemory,
-        format!("The request is for system RAM that the GPU can read (memory flags 0x{flags:x}, without the bit for the GPU's own memory): RAM ran out, or the addresses of a 32-bit program.{rest}"),
+        format!("The request is for system RAM that the GPU can read (memory flags 0x{flags:x}, without the bit for the GPU's own memory): RAM, or the address space of a 32-bit program, ran out.{rest}"),
     );
     facts.ruled_out = vec![Cause::LiveDataFillsDevice, Cause::OtherProcesses];
 }

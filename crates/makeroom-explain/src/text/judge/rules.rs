@@ -156,7 +156,7 @@ fn sibling_ranks(account: &Account<'_>, missing: Bytes) -> Option<Finding> {
         return None;
     }
     let summary = format!(
-        "{} other processes hold {held} of this GPU in equal parts, each the size of a CUDA context: ranks of the same job that opened this GPU in addition to their own.",
+        "{} other processes hold {held} of this GPU in equal parts, each the size of a CUDA context: these look like ranks of the same job that opened this GPU in addition to their own.",
         siblings.len()
     );
     Some(Finding::new(Cause::OtherProcesses, Certainty::Likely, summary).bytes(held))
@@ -173,7 +173,7 @@ pub(super) fn fragmentation(account: &Account<'_>) -> Option<Finding> {
     if !shortage.is_cache_enough() {
         let free = facts.free.unwrap_or(Bytes::ZERO);
         let summary = format!(
-            "{request} failed although {free} is free and {cached} is cached, which together exceeds the request: the cache is in pieces that cannot be returned to the driver."
+            "{request} failed although {free} is free and {cached} is cached, which together exceed the request: the cache is in pieces that cannot be returned to the driver."
         );
         return Some(Finding::new(Cause::Fragmentation, Certainty::Likely, summary).bytes(cached));
     }

@@ -44,7 +44,7 @@ pub(super) const QUANTITIES: &[Quantity] = &[
         least: 2,
     },
     Quantity {
-        action: "run fewer at the same time",
+        action: "run fewer tasks at the same time",
         words: &[
             &["streams"],
             &["parallel", "size"],

@@ -8,7 +8,7 @@ use crate::Cause::{
 };
 
 const ONE_BUFFER: &str = "The buffer is larger than the device allows in one allocation (CL_DEVICE_MAX_MEM_ALLOC_SIZE, often a quarter of its memory).";
-const SESSIONS: &str = "NVENC returns this status when the driver's limit on concurrent encode sessions is reached, and more rarely when memory is short.";
+const SESSIONS: &str = "NVENC returns this status when the driver's limit on concurrent encode sessions was reached or, less often, when memory runs out.";
 
 pub(super) const ROWS: &[Phrase] = &[
     // OpenCL.
@@ -19,7 +19,7 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .certain(
         ArtificialLimit,
-        "The driver allows {limit} in one allocation, but {request} was requested; the size of the GPU's memory does not matter.",
+        "The driver allows at most {limit} in one allocation, but {request} was requested; the size of the GPU's memory does not matter.",
     ),
     Phrase::device(
         "opencl",
@@ -36,7 +36,7 @@ pub(super) const ROWS: &[Phrase] = &[
         .near(r"\btorch[/\\.]|ComfyUI")
         .possible(
             SharedMemoryOrKernelResource,
-            "The Level Zero driver returns this status when a kernel needs too many registers or too much local memory, when device memory is full, and after the device was lost.",
+            "The Level Zero driver returns this status when a kernel needs too many registers or too much local memory, when device memory is full, or after the device was lost.",
         ),
     Phrase::either(
         "opencl",
@@ -45,12 +45,12 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .possible(
         SharedMemoryOrKernelResource,
-        "The driver returns this status when a kernel needs too many registers or too much local memory, when device memory is full, and after a kernel crash.",
+        "The driver returns this status when a kernel needs too many registers or too much local memory, when device memory is full, or after a kernel crash.",
     ),
     Phrase::either("opencl", &["clCreate", "clEnqueue", "clBuildProgram", "opencl error"], r"\bcl(?:Create|Enqueue|Build)\w*.{0,40}?\W-6\b|opencl error\W{0,4}(?:code )?-6\b")
         .leads(
             HostMemory,
-            "Error -6 is OpenCL's status for host memory (CL_OUT_OF_HOST_MEMORY), which drivers use for some other failures too.",
+            "Error -6 is OpenCL's out-of-host-memory status (CL_OUT_OF_HOST_MEMORY), which drivers also use for some other failures.",
         ),
     Phrase::device("opencl", &["clCreateBuffer failed", "clCreateImage failed"], r"clCreate(?:Buffer|Image)\w* failed")
         .unless(r"INVALID_(?:VALUE|CONTEXT|HOST_PTR|OPERATION)|-3\d\b|-5\d\b"),
@@ -65,7 +65,7 @@ pub(super) const ROWS: &[Phrase] = &[
     Phrase::device("vulkan", &["vkAllocateMemory"], r"vkAllocateMemory\s*faile?d?:? *-10\b|\bvkAllocateMemory\b.{0,160}\b(?:err(?:or)?[ _]?(?:code)?|code|result|status|VkResult)\W{0,3}(?:is |of )?-10\b|TOO_MANY_OBJECTS")
         .leads(
             ArtificialLimit,
-            "The driver's maximum number of allocations is reached (VK_ERROR_TOO_MANY_OBJECTS); memory may be free.",
+            "The driver's maximum number of allocations was reached (VK_ERROR_TOO_MANY_OBJECTS); memory may still be free.",
         ),
     Phrase::device(
         "vulkan",
@@ -139,7 +139,7 @@ pub(super) const ROWS: &[Phrase] = &[
         .likely(RequestExceedsDevice, "A tensor is larger than the 4 GiB that this version of Metal Performance Shaders allows in one buffer."),
     // Renderers.
     Phrase::host("optix", &["OPTIX_ERROR_HOST_OUT_OF_MEMORY"], r"OPTIX_ERROR_HOST_OUT_OF_MEMORY")
-        .likely(HostMemory, "OptiX returned its status for host memory."),
+        .likely(HostMemory, "OptiX returned its out-of-host-memory status."),
     Phrase::device("optix", &["OPTIX_ERROR_DEVICE_OUT_OF_MEMORY"], r"OPTIX_ERROR_DEVICE_OUT_OF_MEMORY"),
     Phrase::either("blender", &["System is out of GPU"], r"System is out of GPU and shared host memory"),
     Phrase::device(
@@ -164,7 +164,7 @@ pub(super) const ROWS: &[Phrase] = &[
     Phrase::device("nvenc", &["simultaneous encoding is limited"], r"simultaneous encoding is limited up to")
         .likely(
             ArtificialLimit,
-            "The driver limits the number of concurrent NVENC sessions on this GPU, and the limit is reached.",
+            "The driver limits the number of concurrent NVENC sessions on this GPU, and the limit was reached.",
         ),
     Phrase::device(
         "nvenc",

@@ -9,10 +9,10 @@ use crate::Certainty;
 const COMMIT: &str =
     "Windows could not commit the memory: RAM and page file together are too small. The GPU is not involved.";
 /// The process was killed from outside.
-const KILLED: &str = "The process was killed from outside (SIGKILL), which the Linux kernel does when the machine runs out of memory; the log does not show what killed it.";
+const KILLED: &str = "The process was killed from outside (SIGKILL). The Linux kernel does this when the machine runs out of memory; the log does not show what killed it.";
 const SHARED: &str = "Shared memory (/dev/shm) is full; it is part of the machine's memory.";
 const WORKER: &str =
-    "A data-loader worker was killed, which the Linux kernel does when the machine runs out of memory.";
+    "A data-loader worker was killed; the Linux kernel does this when the machine runs out of memory.";
 /// Frames of a traceback in which an extension raised the error for device memory.
 const GPU_FRAMES: &str = r"pycuda|cuMemAlloc|cupy/cuda|cupy\.cuda|numba/cuda|rmm/_lib|runtime/ops_(?:amd|nv|cuda|gpu|cl|hip|metal|webgpu)\.py|pyopencl";
 const PYTHON: &str = "Python's MemoryError is about host memory unless an extension raised it.";
@@ -301,7 +301,7 @@ pub(super) const ROWS: &[Phrase] = &[
         .not_near(r"EncodeSessionEx|h264_nvenc|hevc_nvenc|av1_nvenc")
         .leads(
             HostMemory,
-            "This is the operating system's message for host memory; some drivers use it too.",
+            "This is the operating system's message when host memory runs out; some drivers use it too.",
         ),
     Phrase::host(
         "host",
@@ -358,7 +358,7 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .unless(r"invalid argument|not (?:supported|permitted)|no CUDA|driver|falling back|\b(?:out of memory|OUT_OF_MEMORY)")
     .not_near(r"\ballocate 0\.00 MB\b|illegal memory access")
-    .leads(HostMemory, "Pinned host memory could not be allocated: RAM is short, or the driver's or the system's limit on locked pages is reached."),
+    .leads(HostMemory, "Pinned host memory could not be allocated: RAM is low, or the driver's or the system's limit on locked pages was reached."),
     Phrase::host(
         "host",
         &["ram is", "ram gets", "ram usage", "ram consumption", "ram fills", "cpu ram", "system ram"],
@@ -385,7 +385,7 @@ pub(super) const ROWS: &[Phrase] = &[
     Phrase::host("host", &["Pin memory thread exited"], r"Pin memory thread exited unexpectedly")
         .leads(HostMemory, "The thread that pins host memory for the data loader ended, usually because pinned memory or RAM ran out."),
     Phrase::host("host", &["killed as a result of limit of"], r"killed as a result of limit of /")
-        .certain(HostMemory, "The container or job reached its memory limit and the kernel killed a process. The GPU is not involved."),
+        .certain(HostMemory, "The container or job reached its memory limit, and the kernel killed a process. The GPU is not involved."),
     Phrase::host(
         "host",
         &["0xC0000017", "-1073741801", "0xC000012D", "-1073741523"],
@@ -466,7 +466,7 @@ pub(super) const ROWS: &[Phrase] = &[
     .unless(r"\bis returned\b|\bif there is a failure\b|\bspecification\b")
     .leads(
         HostMemory,
-        "The driver returned its status for host memory, which OpenCL, Vulkan and SYCL drivers use for some other failures too.",
+        "The driver returned its out-of-host-memory status, which OpenCL, Vulkan and SYCL drivers also use for some other failures.",
     ),
     Phrase::either(
         "host",

@@ -10,10 +10,10 @@ use crate::Certainty;
 
 const PINNED: &str = "The call that failed allocates pinned host memory. The GPU's memory is not involved.";
 const NO_CONTEXT: &str = "The driver had no memory for a context. This process holds nothing yet, so other processes hold the GPU's memory.";
-const ONE_BUFFER: &str = "OpenCL could not allocate a buffer. One buffer is limited to a part of the GPU's memory, often a quarter.";
+const ONE_BUFFER: &str = "OpenCL could not allocate a buffer. A single buffer may use only part of the GPU's memory, often a quarter.";
 /// A definite reason near NCCL's error.
 const NAMED_BY_NCCL: &str = r"Cuda failure|Last error:\s*\S|illegal|kernel image|assert|invalid (?:device|argument|usage)|unspecified|Xid|timed? ?out|peer access|insufficient|driver version|out of memory|compute capability|not compatible|system error";
-const OFF_HEAP: &str = "Host memory outside the Java heap ran out, or JavaCPP's limit for it (-Dorg.bytedeco.javacpp.maxbytes) is reached. The GPU is not involved.";
+const OFF_HEAP: &str = "Host memory outside the Java heap ran out, or JavaCPP's limit for it (-Dorg.bytedeco.javacpp.maxbytes) was reached. The GPU is not involved.";
 
 pub(super) const ROWS: &[Phrase] = &[
     // The table that PyTorch prints of its allocator counts its failures.
@@ -101,7 +101,7 @@ pub(super) const ROWS: &[Phrase] = &[
         .near(r"lightgbm|boost::compute")
         .leads(
             HostMemory,
-            "OpenCL returned its status for host memory, which drivers also use for resources of their own.",
+            "OpenCL returned its out-of-host-memory status, which drivers also use when their own resources run out.",
         ),
     Phrase::either("lightgbm", &["Out of Resources"], r"Out of Resources").near(r"lightgbm|boost::compute"),
     Phrase::device("lightgbm", &["Memory Object Allocation Failure"], r"Memory Object Allocation Failure")
@@ -144,7 +144,7 @@ pub(super) const ROWS: &[Phrase] = &[
     .near(r"(?i)sglang")
     .certain(
         ArtificialLimit,
-        "FlashInfer's workspace has a fixed size, and {name} needs {request} of it; the GPU need not be full.",
+        "FlashInfer's workspace has a fixed size and has no room for the {request} that {name} needs; the GPU need not be full.",
     ),
     Phrase::device(
         "flashinfer",
@@ -153,7 +153,7 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .certain(
         ArtificialLimit,
-        "FlashInfer's workspace has a fixed size, and {name} needs {request} of it; the GPU need not be full.",
+        "FlashInfer's workspace has a fixed size and has no room for the {request} that {name} needs; the GPU need not be full.",
     ),
     // Dask's nanny ends the worker; the worker's own lines are warnings. Its units are decimal.
     Phrase::host("dask", &["memory budget"], r"Worker.*exceeded \d+% memory budget")
@@ -185,7 +185,7 @@ pub(super) const ROWS: &[Phrase] = &[
         .figures_near(r"Memory required for data: (?P<needed>\d+)")
         .possible(
             LiveDataFillsDevice,
-            "Caffe reports that the network's data needs {needed}; weights, gradients and workspaces need memory in addition.",
+            "Caffe reports that the network's data needs {needed}; weights, gradients and workspaces need additional memory.",
         ),
     // dlib: the call says which kind of memory it was.
     Phrase::host(
@@ -228,9 +228,9 @@ pub(super) const ROWS: &[Phrase] = &[
         r#"MemorySpace named "?(?:Host|CudaHostPinned|HIPHostPinned).*?(?:Allocation of size (?P<request>[\d.]+) ?(?P<request_unit>[KMGT]?)i?B? failed|$)"#,
     )
     .spanning_lines()
-    .certain(HostMemory, "The allocation failed in a memory space of the host. The GPU is not involved."),
+    .certain(HostMemory, "The allocation failed in a host memory space. The GPU is not involved."),
     Phrase::host("kokkos", &["HostSpace::allocate"], r"HostSpace::allocate\[[^\]]*\]\( ?(?P<request>\d+) ?\)")
-        .certain(HostMemory, "The allocation failed in a memory space of the host. The GPU is not involved."),
+        .certain(HostMemory, "The allocation failed in a host memory space. The GPU is not involved."),
     Phrase::device(
         "kokkos",
         &["Kokkos failed to allocate"],
@@ -260,7 +260,7 @@ pub(super) const ROWS: &[Phrase] = &[
         .states(
             Undetermined,
             Certainty::Undetermined,
-            "NCCL hides the CUDA error that it received: a lack of memory for its buffers is common; a failed kernel and a driver fault are other possibilities. NCCL_DEBUG=INFO prints the error.",
+            "NCCL hides the CUDA error that it received: often it is a lack of memory for NCCL's buffers, but it can also be a failed kernel or a driver fault. NCCL_DEBUG=INFO prints the error.",
         ),
     // Thrust and CUB: the runtime's word for the error says that it was the GPU's memory.
     Phrase::device(

@@ -4,7 +4,7 @@ use super::{GPU_WORDS, Phrase, family};
 use crate::Cause::HostMemory;
 
 const COMPILER: &str = "The compiler ran out of host memory; building needs RAM, not GPU memory.";
-const DATABASE: &str = "The database reached its limit of host memory. The GPU is not involved.";
+const DATABASE: &str = "The database reached its host memory limit. The GPU is not involved.";
 const RUNTIME: &str = "The program's data does not fit in the machine's memory, or exceeds the limit set for it. The GPU is not involved.";
 
 pub(super) const ROWS: &[Phrase] = &[

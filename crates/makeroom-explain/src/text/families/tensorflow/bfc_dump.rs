@@ -254,14 +254,14 @@ impl Dump {
             facts.state(
                 Cause::OtherProcesses,
                 Certainty::Likely,
-                format!("The framework may use {limit} and holds {taken}; {request} more failed, so another process took the rest after it started."),
+                format!("The framework may use {limit} and holds {taken}; {request} more failed, so another process took the rest after the framework started."),
             );
         } else if request > limit {
             facts.state(
                 Cause::RequestExceedsDevice,
                 Certainty::Likely,
                 format!(
-                    "A single allocation of {request} was requested; the framework's whole pool has {limit}."
+                    "A single allocation of {request} was requested; the framework's whole pool is {limit}."
                 ),
             );
         } else if is_full {

@@ -125,7 +125,7 @@ impl Attempts {
             (
                 Certainty::Likely,
                 format!(
-                    "Several processes preallocate GPU memory at the same time, this one {first}: each takes nearly all of it."
+                    "Several processes preallocate GPU memory at the same time, this one {first}: each tries to take nearly all of it."
                 ),
             )
         } else if is_share(start.free, POOL_OF_FREE) || is_share(start.total, POOL_OF_TOTAL) {

@@ -67,7 +67,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     {
         facts
             .evidence
-            .push(format!("The tensor has the shape [{shape}]: {bytes} if each element takes 4 bytes"));
+            .push(format!("The tensor has the shape [{shape}], which is {bytes} if each element takes 4 bytes"));
     }
     if shape.contains('-') {
         facts.state(
@@ -103,7 +103,7 @@ fn lead_by_fraction(passage: &Passage<'_>, facts: &mut Facts) {
         let percent = (fraction * 100.0).round();
         facts.lead(
             Cause::ArtificialLimit,
-            format!("The log limits TensorFlow to {percent} % of the GPU's memory (gpu_memory_fraction)."),
+            format!("According to the log, TensorFlow is limited to {percent} % of the GPU's memory (gpu_memory_fraction)."),
         );
     }
 }

@@ -124,7 +124,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
 /// A compiled program's whole need against what a TPU has: no single request, so nothing about one piece.
 fn state_program(used: Bytes, total: Bytes, facts: &mut Facts) {
     (facts.live, facts.total) = (Some(used), Some(total));
-    let summary = format!("The compiled program needs {used} in all; the chip has {total} for it.");
+    let summary = format!("The compiled program needs {used} in total; the chip has {total} for it.");
     facts.state(Cause::LiveDataFillsDevice, Certainty::Certain, summary);
 }
 

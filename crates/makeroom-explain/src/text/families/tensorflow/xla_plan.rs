@@ -72,7 +72,7 @@ impl Plan {
             "XLA planned {total} for the program: {parameters} of parameters, {results} of results, {temporary} of temporary memory"
         ));
         let parts = format!(
-            "The compiled program needs {total} in all: {parameters} for its arguments, {results} for its results and {temporary} for temporary data"
+            "The compiled program needs {total} in total: {parameters} for its arguments, {results} for its results and {temporary} for temporary data"
         );
         let (certainty, summary) = match there_is {
             Some(there_is) if total > there_is => {
