@@ -20,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness import Figure, build, figure, measure, once
+from harness import Figure, build, figure, machine, measure, once
 from inputs import snapshots
 
 DRIVER = Path(__file__).resolve().parent.parent / "programs" / "view-in-browser.mjs"
@@ -95,9 +95,9 @@ def from_server(path, options):
     try:
         device = json.loads(viewer.get("/api/inputs")[0])["inputs"][0]["devices"][0]
         viewer.get(f"/api/0/0/series/{device['levels'] - 1}/0")
-        first = time.perf_counter() - viewer.began
+        first, processor = time.perf_counter() - viewer.began, machine.seconds(viewer.process.pid)
         times = navigate(viewer, device, options.questions)
-        return dict(first=first, resident=viewer.resident(), times=times)
+        return dict(first=first, resident=viewer.resident(), times=times, note=f"{processor:.2f} s of CPU time")
     finally:
         viewer.end()
 
@@ -106,7 +106,8 @@ def in_browser(path, options):
     """The same in Chromium."""
     command = ["node", DRIVER, str(options.questions), "--", build.makeroom(), "view", "--no-browser", path]
     found = json.loads(build.call(command))
-    return dict(first=found["first"] / 1000, resident=found["server"], transferred=found["bytes"], times=found["times"])
+    return dict(first=found["first"] / 1000, resident=found["server"], transferred=found["bytes"], times=found["times"],
+                note=f"URL after {found['ready'] / 1000:.2f} s, page {found['page'] / 1e6:.0f} MB")
 
 
 def report(path, directory):
@@ -139,7 +140,7 @@ def compared(options, key, name, unit, factor):
         if key in result:
             has_peer = events == PEER_SIZE
             yield Figure(f"{name}, {recording}", factor * result[key], unit, PEER if has_peer else "",
-                         factor * PYTORCH[key] if has_peer else None)
+                         factor * PYTORCH[key] if has_peer else None, note=result["note"] if key == "first" else "")
 
 
 @figure

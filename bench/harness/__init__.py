@@ -56,7 +56,8 @@ class Figure:
 
     @property
     def ratio(self):
-        return self.value / self.peer_value if self.peer_value else None
+        # A difference of two times can come out negative; a ratio to it means nothing.
+        return self.value / self.peer_value if self.peer_value and self.peer_value > 0 else None
 
     @property
     def is_met(self):

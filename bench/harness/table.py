@@ -27,7 +27,7 @@ def heading():
 def line(figure):
     """A figure, with its unit and with whether the goal is met."""
     quantity = lambda value: f"{number(value, figure.unit)} {figure.unit}".strip()
-    peer = f"{figure.peer} {quantity(figure.peer_value)}" if figure.peer_value is not None else figure.peer
+    peer = f"{figure.peer} {quantity(figure.peer_value)}" if figure.peer_value is not None else ""
     verdict = {None: str(figure.goal or ""), True: f"{figure.goal}", False: f"{figure.goal}  MISSED"}[figure.is_met]
     ratio = f"{figure.ratio:.3g}" if figure.ratio is not None else ""
     text = row("  " + figure.name, quantity(figure.value), peer, ratio, verdict)
