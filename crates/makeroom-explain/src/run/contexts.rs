@@ -68,8 +68,8 @@ pub(super) fn judge(refused: &RefusedContexts, limit: Option<Bytes>) -> Finding 
         let why = "this process held nothing else".to_owned();
         (Cause::ArtificialLimit, Certainty::Certain, limit, why, Vec::new())
     } else {
-        let why =
-            "this process held nothing; other processes hold the GPU's memory, or the GPU is too small".to_owned();
+        let why = "this process held nothing; other processes hold the GPU's memory, or the GPU is too small"
+            .to_owned();
         let fixes = vec![advice::list_holders(advice::Maker::Nvidia)];
         (Cause::OtherProcesses, Certainty::Possible, wanted, why, fixes)
     };

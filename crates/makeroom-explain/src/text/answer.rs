@@ -200,7 +200,8 @@ fn explain(log: &Log, found: Found) -> Explanation {
     let mut notes: Vec<String> = sentence.into_iter().collect();
     if found.later > ranks.unwrap_or(0) {
         let plural = if found.later == 1 { "" } else { "s" };
-        notes.push(format!("{} more failure{plural} after the first one on line {}", found.later, facts.line));
+        notes
+            .push(format!("{} more failure{plural} after the first one on line {}", found.later, facts.line));
     }
     notes.extend(found.survived.map(|line| {
         format!("an earlier out-of-memory error on line {line} was caught, and the program continued")

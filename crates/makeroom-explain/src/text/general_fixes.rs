@@ -212,8 +212,10 @@ fn triton(situation: &Situation<'_>) -> Vec<Fix> {
     // Options of a kernel are for its author; others choose code that does not use it.
     if says(&["InductorError", "torch/_inductor", "torch\\_inductor", "torch.compile", "inductor"]) {
         fixes.push(
-            Fix::new("keep torch.compile from fusing so much into one kernel: run the failing function without it")
-                .command("@torch.compiler.disable   (or for all: torch._inductor.config.max_fusion_size = 8)"),
+            Fix::new(
+                "keep torch.compile from fusing so much into one kernel: run the failing function without it",
+            )
+            .command("@torch.compiler.disable   (or for all: torch._inductor.config.max_fusion_size = 8)"),
         );
         return fixes;
     }

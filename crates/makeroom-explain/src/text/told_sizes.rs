@@ -121,12 +121,18 @@ pub(crate) fn compare(facts: &mut Facts, told_total: Option<Bytes>, text: Search
         } else {
             "leaves too little for the context, a desktop and work buffers"
         };
-        fills(facts, need, format!("According to the log, the {name} needs {need}; on a GPU with {total}, that {fit}."));
+        fills(
+            facts,
+            need,
+            format!("According to the log, the {name} needs {need}; on a GPU with {total}, that {fit}."),
+        );
     } else if let Some(sum) = summed(text).filter(|&sum| is_too_much(sum)) {
         fills(
             facts,
             sum,
-            format!("According to the sizes in the log, the program needs {sum} in total on a GPU with {total}."),
+            format!(
+                "According to the sizes in the log, the program needs {sum} in total on a GPU with {total}."
+            ),
         );
     }
 }

@@ -82,7 +82,8 @@ pub(super) fn state_buffer(facts: &mut Facts, passage: &Passage<'_>) {
     if let Some(request) = facts.request.filter(|&request| request >= LARGE && facts.total.is_none()) {
         let is_out_of_proportion = live.is_zero() || request.share_of(live) > 10.0;
         let who = if request > LARGEST_GPU { "no GPU has" } else { "only the largest GPUs have" };
-        let summary = format!("A single buffer of {request} was requested on one device: {who} that much memory.");
+        let summary =
+            format!("A single buffer of {request} was requested on one device: {who} that much memory.");
         if request >= LARGER_THAN_NEARLY_ALL && is_out_of_proportion {
             facts.state(Cause::RequestExceedsDevice, Certainty::Likely, summary);
             return;

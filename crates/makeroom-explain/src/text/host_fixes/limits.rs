@@ -164,8 +164,7 @@ fn kubernetes(situation: &Situation<'_>, aim: u64, present: Option<Bytes>) -> Ve
             .command(format!("resources: {{limits: {{memory: {limit}Gi}}}}")),
     ];
     if situation.settings.mentions("minikube") {
-        fixes
-            .push(Fix::new("give minikube's node more memory").command("minikube start --memory=8192"));
+        fixes.push(Fix::new("give minikube's node more memory").command("minikube start --memory=8192"));
     }
     fixes
 }

@@ -267,8 +267,10 @@ fn ray(situation: &Situation<'_>) -> Vec<Fix> {
         );
     }
     fixes.push(
-        Fix::new("run fewer tasks at once: reserve memory for each task, so that Ray starts only as many as fit")
-            .command("@ray.remote(num_cpus=4, memory=16 * 1024**3)"),
+        Fix::new(
+            "run fewer tasks at once: reserve memory for each task, so that Ray starts only as many as fit",
+        )
+        .command("@ray.remote(num_cpus=4, memory=16 * 1024**3)"),
     );
     if settings.mentions("memory pressure")
         || settings.mentions("memory usage threshold")

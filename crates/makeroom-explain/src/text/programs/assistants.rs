@@ -118,7 +118,8 @@ const FASTCHAT_LEVERS: &[Lever] = &[
     ),
     Lever::lower("split the model across more GPUs", "--num-gpus 2", &["--num-gpus"], 2)
         .only(|situation| situation.settings.number(&["--num-gpus"]).is_none()),
-    Lever::new("cap the memory for weights on each GPU", "--max-gpu-memory 8GiB").unless_said(&["--max-gpu-memory"]),
+    Lever::new("cap the memory for weights on each GPU", "--max-gpu-memory 8GiB")
+        .unless_said(&["--max-gpu-memory"]),
 ];
 
 const GPT4ALL: Program = Program {

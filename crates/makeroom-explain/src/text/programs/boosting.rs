@@ -82,7 +82,8 @@ const LIGHTGBM_LEVERS: &[Lever] = &[
         "device_type=cuda",
     )
     .unless_said(&["device_type=cuda", "device_type: cuda", "[CUDA]", "'device': 'cuda'"]),
-    Lever::new("use a random subset of the features for each tree", "feature_fraction=0.5").unless_said(&["feature_fraction"]),
+    Lever::new("use a random subset of the features for each tree", "feature_fraction=0.5")
+        .unless_said(&["feature_fraction"]),
 ];
 
 const CATBOOST: Program = Program {

@@ -111,30 +111,29 @@ const ONE_TRAINER: Program = Program {
     advise: |situation, cause| lever::steps(situation, cause, ONE_TRAINER_LEVERS),
 };
 
-const ONE_TRAINER_LEVERS: &[Lever] =
-    &[
-        Lever::new(
-            "offload activations and layers (training tab)",
-            "Gradient checkpointing = CPU_OFFLOADED, Layer offload fraction = 0.5",
-        )
-        .unless_said(&["CPU_OFFLOADED"]),
-        Lever::batch(
-            "lower the batch size{from} (training tab)",
-            "Local Batch Size = {to}, Accumulation Steps = {steps}",
-            &["batch_size"],
-        ),
-        Lever::new("load the weights in 8-bit precision (model tab)", "Weight Data Type = float8")
-            .unless_said(&["float8", "FLOAT_8", "nfloat4", "NFLOAT_4"]),
-        Lever::new("use an optimizer that keeps little state (training tab)", "Optimizer = ADAFACTOR")
-            .unless_said(&["adafactor", "8bit", "8_BIT"]),
-        Lever::side(
-            "lower the resolution{from} (training tab)",
-            "Resolution = {to}",
-            &["resolution"],
-            512,
-            (256, 64),
-        ),
-    ];
+const ONE_TRAINER_LEVERS: &[Lever] = &[
+    Lever::new(
+        "offload activations and layers (training tab)",
+        "Gradient checkpointing = CPU_OFFLOADED, Layer offload fraction = 0.5",
+    )
+    .unless_said(&["CPU_OFFLOADED"]),
+    Lever::batch(
+        "lower the batch size{from} (training tab)",
+        "Local Batch Size = {to}, Accumulation Steps = {steps}",
+        &["batch_size"],
+    ),
+    Lever::new("load the weights in 8-bit precision (model tab)", "Weight Data Type = float8")
+        .unless_said(&["float8", "FLOAT_8", "nfloat4", "NFLOAT_4"]),
+    Lever::new("use an optimizer that keeps little state (training tab)", "Optimizer = ADAFACTOR")
+        .unless_said(&["adafactor", "8bit", "8_BIT"]),
+    Lever::side(
+        "lower the resolution{from} (training tab)",
+        "Resolution = {to}",
+        &["resolution"],
+        512,
+        (256, 64),
+    ),
+];
 
 const AI_TOOLKIT: Program = Program {
     name: "ai-toolkit",

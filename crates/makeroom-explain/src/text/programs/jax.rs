@@ -244,10 +244,8 @@ fn torch_xla(situation: &Situation<'_>) -> Vec<Fix> {
         Some(1) => Vec::new(),
         Some(_) => smaller::less_data(situation),
         None if has_trainer => vec![
-            Fix::new(
-                "lower the batch size per core, and accumulate gradients to keep the effective batch",
-            )
-            .command("--per_device_train_batch_size 1 --gradient_accumulation_steps 8"),
+            Fix::new("lower the batch size per core, and accumulate gradients to keep the effective batch")
+                .command("--per_device_train_batch_size 1 --gradient_accumulation_steps 8"),
         ],
         None => vec![Fix::new("lower the batch size per core").command("batch_size=1")],
     };

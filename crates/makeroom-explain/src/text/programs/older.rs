@@ -33,8 +33,11 @@ const DETECTRON_1_LEVERS: &[Lever] = &[
         256,
     )
     .at_least(64, 64),
-    Lever::new("reuse the memory of activations that are no longer needed", "MODEL.MEMONGER True TEST.MEMONGER True")
-        .unless_said(&["MEMONGER True"]),
+    Lever::new(
+        "reuse the memory of activations that are no longer needed",
+        "MODEL.MEMONGER True TEST.MEMONGER True",
+    )
+    .unless_said(&["MEMONGER True"]),
 ];
 
 const CAFFE2: Program = Program {

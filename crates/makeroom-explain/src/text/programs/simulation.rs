@@ -214,7 +214,10 @@ const DGVOODOO: Program = Program {
 };
 
 const DGVOODOO_LEVERS: &[Lever] = &[
-    Lever::new("give the virtual card more memory (in MB, in the [DirectX] section of dgVoodoo.conf)", "VRAM = 1024"),
+    Lever::new(
+        "give the virtual card more memory (in MB, in the [DirectX] section of dgVoodoo.conf)",
+        "VRAM = 1024",
+    ),
     Lever::new("render at the game's resolution", "Resolution = unforced")
         .unless_said(&["Resolution = unforced"]),
     Lever::new("turn off forced multisampling", "Antialiasing = off").unless_said(&["Antialiasing = off"]),

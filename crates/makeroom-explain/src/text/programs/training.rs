@@ -117,9 +117,12 @@ const TRAINER_LEVERS: &[Lever] = &[
         .unless_said(&["bfloat16", "mixed_precision=\"fp16", "4bit"])
         .only(|situation| situation.environment.maker != Maker::Apple),
     QLORA.only(is_nvidia),
-    Lever::new("shard parameters, gradients and optimizer state across the GPUs", "deepspeed=\"ds_zero3.json\"")
-        .unless_said(&["deepspeed", "fsdp"])
-        .only(has_many_gpus),
+    Lever::new(
+        "shard parameters, gradients and optimizer state across the GPUs",
+        "deepspeed=\"ds_zero3.json\"",
+    )
+    .unless_said(&["deepspeed", "fsdp"])
+    .only(has_many_gpus),
 ];
 
 const EVALUATION_LEVERS: &[Lever] = &[

@@ -75,7 +75,13 @@ fn wan_gp_host() -> Vec<Fix> {
 }
 
 const WAN_GP_LEVERS: &[Lever] = &[
-    Lever::raise("choose a profile that needs less VRAM", "python wgp.py --profile {to}", &["--profile"], 4, 5),
+    Lever::raise(
+        "choose a profile that needs less VRAM",
+        "python wgp.py --profile {to}",
+        &["--profile"],
+        4,
+        5,
+    ),
     Lever::lower("generate fewer frames{from}", "Number of frames = 49", &["video_length", "frames"], 49)
         .at_least(49, 1),
     Lever::new("do not preload models into VRAM (Configuration > Performance)", "VRAM preload (MB) = 0")

@@ -137,7 +137,11 @@ const TOTAL_SEGMENTATOR: Program = Program {
 };
 
 const TOTAL_SEGMENTATOR_LEVERS: &[Lever] = &[
-    Lever::switch("segment at a resolution of 3 mm instead of 1.5 mm", "TotalSegmentator … --fast", &["--fast"]),
+    Lever::switch(
+        "segment at a resolution of 3 mm instead of 1.5 mm",
+        "TotalSegmentator … --fast",
+        &["--fast"],
+    ),
     Lever::switch("segment the image in three parts", "TotalSegmentator … --force_split", &["--force_split"]),
     Lever::switch("crop to the body first", "TotalSegmentator … --body_seg", &["--body_seg"]),
 ];

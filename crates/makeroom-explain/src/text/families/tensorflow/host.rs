@@ -47,7 +47,9 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         ),
         Some(code) => (
             Certainty::Possible,
-            format!("{asked} of pinned host memory failed with {code}, which can have causes other than a lack of memory."),
+            format!(
+                "{asked} of pinned host memory failed with {code}, which can have causes other than a lack of memory."
+            ),
         ),
         None => (Certainty::Likely, format!("{asked} of pinned host memory failed.")),
     };

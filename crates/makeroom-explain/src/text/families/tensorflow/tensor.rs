@@ -65,9 +65,9 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if facts.request.is_none()
         && let Some(bytes) = tensor_bytes(shape, "float")
     {
-        facts
-            .evidence
-            .push(format!("The tensor has the shape [{shape}], which is {bytes} if each element takes 4 bytes"));
+        facts.evidence.push(format!(
+            "The tensor has the shape [{shape}], which is {bytes} if each element takes 4 bytes"
+        ));
     }
     if shape.contains('-') {
         facts.state(

@@ -415,7 +415,8 @@ program!(
     Inference,
     &["Easy Diffusion", "easydiffusion", "easy-diffusion"],
     &[
-        Lever::new("lower GPU memory use in the settings", "GPU Memory Usage = Low").unless_said(&["Usage = Low"]),
+        Lever::new("lower GPU memory use in the settings", "GPU Memory Usage = Low")
+            .unless_said(&["Usage = Low"]),
         Lever::new(
             "generate smaller images, one at a time",
             "Image Size = 512 x 512, Number of Images (in parallel) = 1"

@@ -200,8 +200,11 @@ program!(
             &["validation_batch_size"],
             1
         ),
-        Lever::new("connect atoms within a shorter radius: the number of edges grows with its cube (in the config)", "r_max: 4.0")
-            .unless_said(&["r_max: 4"]),
+        Lever::new(
+            "connect atoms within a shorter radius: the number of edges grows with its cube (in the config)",
+            "r_max: 4.0"
+        )
+        .unless_said(&["r_max: 4"]),
     ]
 );
 
@@ -220,7 +223,8 @@ program!(
         ),
         Lever::new("compute in 32-bit precision", "--default_dtype=float32")
             .unless_said(&["dtype=float32", "dtype float32"]),
-        Lever::new("use smaller messages between atoms", "--num_channels=64 --max_L=0").unless_said(&["max_L=0"]),
+        Lever::new("use smaller messages between atoms", "--num_channels=64 --max_L=0")
+            .unless_said(&["max_L=0"]),
     ]
 );
 
@@ -363,7 +367,12 @@ program!(
     &["vasp.6", "vasp.5", "vasp_std", "vasp_gam"],
     &[
         Lever::lower("work on fewer k-points at a time{from} (in INCAR)", "KPAR = {to}", &["KPAR"], 1),
-        Lever::lower("work on fewer bands at a time{from| (default 4)} (in INCAR)", "NSIM = {to}", &["NSIM"], 1),
+        Lever::lower(
+            "work on fewer bands at a time{from| (default 4)} (in INCAR)",
+            "NSIM = {to}",
+            &["NSIM"],
+            1
+        ),
         Lever::new("run one rank per GPU, across more GPUs", "mpirun -np 2 vasp_std   (one rank per GPU)"),
     ]
 );
@@ -455,7 +464,8 @@ program!(
             "MCMC(kernel, …, num_chains=4, chain_method='sequential')"
         )
         .unless_said(&["'sequential'"]),
-        Lever::new("keep only every tenth sample", "MCMC(kernel, …, thinning=10)").unless_said(&["thinning="]),
+        Lever::new("keep only every tenth sample", "MCMC(kernel, …, thinning=10)")
+            .unless_said(&["thinning="]),
         Lever::new(
             "predict in batches instead of all samples at once",
             "Predictive(model, samples, parallel=False)"
@@ -474,7 +484,10 @@ program!(
             "let textures and geometry stay in RAM: Preferences > Out of core",
             "Enable out of core = on, System RAM usage limit = 16384 MB"
         ),
-        Lever::new("render fewer samples at a time (kernel settings)", "Max. tile samples = 8, Parallel samples = 8"),
+        Lever::new(
+            "render fewer samples at a time (kernel settings)",
+            "Max. tile samples = 8, Parallel samples = 8"
+        ),
         Lever::new("compress textures", "Texture type = 8-bit compressed"),
     ]
 );
