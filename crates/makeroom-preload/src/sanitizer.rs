@@ -11,7 +11,7 @@ use std::ffi::CStr;
 #[cfg(not(test))]
 use makeroom_trace::protocol::Message;
 
-use crate::{config, lookup};
+use crate::lookup;
 
 /// Initialization function and name of each runtime.
 const RUNTIMES: [(&CStr, &str); 4] = [
@@ -32,8 +32,8 @@ pub(crate) fn present() -> Option<&'static str> {
 
 /// Reports to `run` that this process is not recorded.
 #[cfg(not(test))]
-pub(crate) fn report(name: &str) {
-    let Some(path) = &config::config().socket else { return };
+pub(crate) fn report(name: &str, socket: Option<&[u8]>) {
+    let Some(path) = socket else { return };
     // SAFETY: all zeros are a valid `sockaddr_un`, with an empty path.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;

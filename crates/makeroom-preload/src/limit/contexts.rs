@@ -12,10 +12,9 @@ use super::nvml::{self, Used};
 use super::table::{Held, Key, table};
 use super::{MOST_DEVICES, count, give_back, taken};
 use crate::config::config;
+use crate::driver::function::Function;
 use crate::driver::types::{CuResult, Device, Handle, SUCCESS};
 use crate::driver::{devices, real};
-use crate::hooks::table::Function;
-use crate::pool;
 
 /// The context overhead of a plain program on an H200; smaller cards need no more.
 const LARGEST: u64 = 527 << 20;
@@ -57,8 +56,8 @@ pub(crate) fn before(device: Device, making: Making) -> Option<Before> {
     Some(Before { device: index, making, used: nvml::used(index), taken: known(index) })
 }
 
-/// Counts a new context if it fits. Otherwise destroys it and returns its size in bytes.
-pub(crate) fn admit(before: Before, handle: u64) -> Result<(), u64> {
+/// Counts a new context if it fits, if need be after `release_cache` has released cached memory. Otherwise destroys it and returns its size in bytes.
+pub(crate) fn admit(before: Before, handle: u64, release_cache: impl FnOnce() -> bool) -> Result<(), u64> {
     let Some(limit) = config().limit else { return Ok(()) };
     let Before { device, making, .. } = before;
     let is_first = CONTEXTS.get(usize::from(device)).is_none_or(|count| count.load(Ordering::Relaxed) == 0);
@@ -66,9 +65,9 @@ pub(crate) fn admit(before: Before, handle: u64) -> Result<(), u64> {
     let counted = known(device).saturating_sub(before.taken);
     let measured = size(before.used, nvml::used(device), counted, is_first);
     let bytes = measured.unwrap_or_else(|| used_in(handle).min(LARGEST));
-    // Memory cached by the pool must not make it fail.
+    // Cached memory must not make it fail.
     let fits = || count(device, bytes, limit);
-    if !(fits() || pool::gives_back() && fits()) {
+    if !(fits() || release_cache() && fits()) {
         undo(before, handle);
         return Err(bytes);
     }

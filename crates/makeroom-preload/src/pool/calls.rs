@@ -16,9 +16,8 @@ use makeroom_pool::{EVERY_STREAM, PoolError, Site};
 
 use super::devices::{self, DevicePool};
 use super::{callers, foreign, pools, watch};
-use crate::driver::place;
 use crate::driver::types::{CuResult, DevicePointer, Handle, OUT_OF_MEMORY, SUCCESS};
-use crate::hooks::capture;
+use crate::driver::{capture, place};
 
 /// `CUDA_ERROR_INVALID_VALUE`.
 pub(super) const INVALID_VALUE: CuResult = 1;
