@@ -1,6 +1,6 @@
 //! The answer to "why", as data. Nothing here prints; `makeroom-report` renders it.
 
-use makeroom_core::{Bytes, DeviceIndex};
+use makeroom_core::{Bytes, DeviceIndex, Framework};
 
 use crate::{Cause, Certainty, Ledger, RunSummary};
 
@@ -40,8 +40,8 @@ pub struct Explanation {
 pub struct InputSummary {
     /// The kind, as in `--json`.
     pub kind: InputKind,
-    /// The framework in the input, as in `--json`; `None` if unknown.
-    pub framework: Option<&'static str>,
+    /// The framework in the input.
+    pub framework: Framework,
 }
 
 /// The kinds of input.

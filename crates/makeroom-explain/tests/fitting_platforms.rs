@@ -85,7 +85,7 @@ fn the_maker_may_stand_on_the_line_above() {
         ("torch.OutOfMemoryError: CUDA out of memory.\n", "pytorch"),
     ] {
         let (explanation, _) = answer(&format!("{head}{figures}"));
-        assert_eq!(explanation.input.framework, Some(framework), "{head}");
+        assert_eq!(explanation.input.framework.id(), Some(framework), "{head}");
     }
 }
 

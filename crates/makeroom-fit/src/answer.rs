@@ -128,7 +128,7 @@ fn sites(scaled: &Scaled, peak: &Peak, batch: u64) -> Vec<SiteShare> {
 
 /// Whether the program uses PyTorch's allocator.
 fn is_pytorch(plan: &Plan) -> bool {
-    plan.allocator().settings().is_some() || plan.allocator().name() == "cuda-async"
+    plan.allocator().settings().is_some() || plan.allocator().is_cuda_async()
 }
 
 /// The same program under other allocators, replayed. `makeroom run --pool` means expandable segments for PyTorch,

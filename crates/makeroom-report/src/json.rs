@@ -11,7 +11,7 @@ pub fn explanation_json(explanation: &Explanation) -> Value {
     json!({
         "input": {
             "kind": explanation.input.kind.name(),
-            "framework": explanation.input.framework,
+            "framework": explanation.input.framework.id(),
         },
         "request": explanation.request.as_ref().map(|request| json!({
             "bytes": bytes(request.bytes),

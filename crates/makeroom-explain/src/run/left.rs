@@ -6,13 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use makeroom_core::{Bytes, StackId};
+use makeroom_core::{Bytes, Library, StackId};
 
 use super::{LeftKind, LeftSite, Leftover, LibraryHold};
 use crate::trace::Places;
-
-/// Libraries that allocate on behalf of their callers, who are responsible for the free.
-const FOR_CALLERS: [&str; 2] = ["NPP", "RMM"];
 
 /// A site, its caller, and its callee.
 type Place = (Option<String>, Option<String>, Option<String>);
@@ -40,10 +37,10 @@ impl Left {
         for (stack, size) in blocks {
             add(stacks.entry(stack).or_default(), (size, 1));
         }
-        let mut libraries: BTreeMap<&'static str, Held> = BTreeMap::new();
+        let mut libraries: BTreeMap<Library, Held> = BTreeMap::new();
         let mut sites: BTreeMap<Place, Held> = BTreeMap::new();
         for (stack, held) in stacks {
-            if let Some(library) = places.library(stack).filter(|name| !FOR_CALLERS.contains(name)) {
+            if let Some(library) = places.library(stack).filter(|library| !library.allocates_for_callers()) {
                 add(libraries.entry(library).or_default(), held);
             } else {
                 let place = (places.of(stack), places.caller(stack), places.through(stack));

@@ -19,7 +19,7 @@ mod left;
 mod pools;
 mod summarise;
 
-use makeroom_core::{AskedMeanwhile, Bytes, DeviceIndex, PendingFrees, ProcessEnd};
+use makeroom_core::{AskedMeanwhile, Bytes, DeviceIndex, Holder, Library, PendingFrees, ProcessEnd};
 
 pub(crate) use judge::{judge, judge_failures, judge_missing};
 pub(crate) use summarise::summarise;
@@ -203,7 +203,7 @@ pub struct Leftover {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LibraryHold {
     /// The library.
-    pub by: &'static str,
+    pub by: Library,
     /// The kind of memory.
     pub kind: LeftKind,
     /// How much.
@@ -232,8 +232,8 @@ pub struct LeftSite {
 pub struct Kept {
     /// The device.
     pub device: DeviceIndex,
-    /// The framework.
-    pub by: &'static str,
+    /// The allocator: PyTorch's, or a pool.
+    pub by: Holder,
     /// Live memory.
     pub live: Bytes,
     /// Cached memory.

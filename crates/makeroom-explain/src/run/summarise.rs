@@ -1,6 +1,8 @@
 //! Builds the summary of a process from its recording.
 
-use makeroom_core::{Action, Bytes, DeviceTrace, PinnedBlock, ProcessEnd, ProcessRecord, StreamFrees, Trace};
+use makeroom_core::{
+    Action, Bytes, DeviceTrace, Holder, PinnedBlock, ProcessEnd, ProcessRecord, StreamFrees, Trace,
+};
 
 use super::left::Left;
 use super::{Kept, KernelHeap, LeftKind, Missing, RunSummary, WaitingFrees};
@@ -93,7 +95,7 @@ fn add_device(summary: &mut RunSummary, process: &ProcessRecord, device: &Device
         (if is_pools(segment.address) { &mut pooled } else { &mut torch }).reserved +=
             Bytes::new(segment.size);
     }
-    for (by, held) in [("PyTorch", torch), ("the pool", pooled)] {
+    for (by, held) in [(Holder::PyTorch, torch), (Holder::Pool, pooled)] {
         let Held { reserved, own, live } = held;
         if reserved > own {
             summary.kept.push(Kept { device: device.device, by, live, cached: reserved - own - live });

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use super::context::Context;
@@ -205,7 +205,7 @@ fn explain(log: &Log, found: Found) -> Explanation {
     notes.extend(found.survived.map(|line| {
         format!("an earlier out-of-memory error on line {line} was caught, and the program continued")
     }));
-    let framework = Some(facts.framework).filter(|framework| !framework.is_empty());
+    let framework = facts.framework;
     let request = Request {
         bytes: facts.request,
         device: facts.device,
@@ -332,14 +332,14 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, 
     if let Some(other) = other {
         let summary = format!("This is not an out-of-memory error: {} on line {}.", other.what, other.line);
         let certainty = if other.is_reason_open { Certainty::Likely } else { Certainty::Certain };
-        let mut explanation = none(None, certainty, summary);
+        let mut explanation = none(Framework::Unknown, certainty, summary);
         explanation.causes[0].fixes = other.fixes;
         explanation.causes[0].evidence.push(format!("line {}: {}", other.line, shortened(&other.quote)));
         return explanation;
     }
     let Some(found) = found else {
         let mut explanation = none(
-            None,
+            Framework::Unknown,
             Certainty::Likely,
             format!("No out-of-memory error found in this input ({lines} line{plural})."),
         );
@@ -351,7 +351,7 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, 
         return explanation;
     };
     let facts = found.first;
-    let framework = Some(facts.framework).filter(|framework| !framework.is_empty());
+    let framework = facts.framework;
     let summary = match facts.severity {
         Severity::Warning if let Some(aftermath) = &facts.aftermath => aftermath.summary.clone(),
         Severity::Warning => {
@@ -416,7 +416,7 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, 
 
 /// The answer to a text that only describes an error.
 fn in_document(facts: &Facts, summary: String) -> Explanation {
-    let framework = Some(facts.framework).filter(|framework| !framework.is_empty());
+    let framework = facts.framework;
     let mut explanation = none(framework, Certainty::Likely, summary);
     explanation.causes[0].evidence.push(format!("line {}: {}", facts.line, shortened(&facts.quote)));
     explanation.notes.push(
@@ -432,7 +432,7 @@ fn is_large_for_host(facts: &Facts) -> bool {
 }
 
 /// An answer that says that nothing failed.
-fn none(framework: Option<&'static str>, certainty: Certainty, summary: String) -> Explanation {
+fn none(framework: Framework, certainty: Certainty, summary: String) -> Explanation {
     Explanation {
         causes: vec![Finding::new(Cause::None, certainty, summary.clone())],
         ..empty(framework, Cause::None, certainty, summary)
@@ -440,12 +440,7 @@ fn none(framework: Option<&'static str>, certainty: Certainty, summary: String) 
 }
 
 /// An answer with a verdict and nothing else.
-fn empty(
-    framework: Option<&'static str>,
-    cause: Cause,
-    certainty: Certainty,
-    summary: String,
-) -> Explanation {
+fn empty(framework: Framework, cause: Cause, certainty: Certainty, summary: String) -> Explanation {
     Explanation {
         input: InputSummary { kind: InputKind::ErrorText, framework },
         request: None,

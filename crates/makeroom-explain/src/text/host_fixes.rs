@@ -7,7 +7,7 @@ mod runtimes;
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use super::environment::System;
@@ -317,13 +317,15 @@ fn pinned(situation: &Situation<'_>) -> Vec<Fix> {
     let facts = situation.facts;
     let mut fixes = Vec::new();
     // TensorFlow's advice already names the setting of its pool.
-    if facts.framework == "tensorflow" && !situation.settings.mentions("UNIFIED_MEMORY") {
+    if facts.framework == Framework::TensorFlow && !situation.settings.mentions("UNIFIED_MEMORY") {
     } else if situation.settings.mentions("faiss") {
         fixes.push(
             Fix::new("let FAISS pin less host memory (default 256 MiB per GPU)")
                 .command("resources.setPinnedMemory(64 * 1024 * 1024)"),
         );
-    } else if matches!(facts.framework, "jax" | "tensorflow") || situation.settings.mentions("alphafold") {
+    } else if matches!(facts.framework, Framework::Jax | Framework::TensorFlow)
+        || situation.settings.mentions("alphafold")
+    {
         fixes.push(
             Fix::new("keep the pool in device memory: unified memory makes XLA pin host memory for it")
                 .command(situation.environment.export("TF_FORCE_UNIFIED_MEMORY=0")),

@@ -81,7 +81,7 @@ impl Phase {
 pub(crate) fn steps(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     let is_about_own_memory =
         matches!(cause, Cause::LiveDataFillsDevice | Cause::Fragmentation | Cause::RequestExceedsDevice);
-    let is_torch = situation.settings.mentions("torch") || situation.facts.framework.starts_with("pytorch");
+    let is_torch = situation.settings.mentions("torch") || situation.facts.framework.is_torch();
     if !is_about_own_memory || !is_torch {
         return Vec::new();
     }

@@ -90,7 +90,7 @@ impl<'log> Situation<'log> {
             || quote.contains("(malloc at ")
             || quote.contains("THCudaCheck");
         let is_early_python = self.environment.python.is_some_and(|version| version < (3, 6));
-        let is_torch = self.facts.framework.starts_with("pytorch") || is_early_wording;
+        let is_torch = self.facts.framework.is_torch() || is_early_wording;
         is_torch
             && self.environment.torch.map_or(is_early_wording || is_early_python, |version| version < (1, 10))
     }

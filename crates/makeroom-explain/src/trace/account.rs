@@ -1,6 +1,6 @@
 //! The ledger of a recording's device at one moment.
 
-use makeroom_core::{Bytes, DeviceIndex};
+use makeroom_core::{Bytes, DeviceIndex, Library};
 
 use super::overhead::Overhead;
 use super::pieces::Pieces;
@@ -19,7 +19,7 @@ pub(crate) struct Account<'trace> {
     pub(crate) what_is_live: &'static str,
     pub(crate) refusal: Option<&'trace Refusal<'trace>>,
     /// What of the memory outside of segments libraries asked for, largest first.
-    pub(crate) libraries: &'trace [(&'static str, Bytes)],
+    pub(crate) libraries: &'trace [(Library, Bytes)],
     /// What the device holds beside all that, and how large it is.
     pub(crate) overhead: Option<(Overhead, Bytes)>,
 }
@@ -74,7 +74,7 @@ impl Account<'_> {
         } else {
             lines.push(live(pieces, pieces.live + pieces.homeless - libraries, self.what_is_live));
         }
-        lines.extend(self.libraries.iter().map(|&(name, bytes)| LedgerLine::new(name, bytes)));
+        lines.extend(self.libraries.iter().map(|&(library, bytes)| LedgerLine::new(library.name(), bytes)));
         if self.has_segments {
             lines.push(LedgerLine::new("rounding", pieces.rounding));
             lines.push(unused(pieces, self.refusal));

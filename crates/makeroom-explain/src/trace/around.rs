@@ -1,9 +1,8 @@
 //! Causes that lie beside the refused request: in another allocator of the process, in its contexts, in other processes,
 //! in the limit that it ran under. What lies in the allocator that was asked is `verdict`'s.
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Holder};
 
-use super::choice::Holder;
 use super::room::Room;
 use super::verdict::Refusal;
 use crate::{Cause, Certainty, Finding};
@@ -71,14 +70,14 @@ impl Refusal<'_> {
 
     /// Another framework in the same process holds the missing memory; whether it uses it, only that framework knows.
     pub(super) fn other_framework(&self) -> Option<Finding> {
-        let (name, bytes) = self.beside?.other_framework?;
+        let (framework, bytes) = self.beside?.other_framework?;
         let free = self.untaken()?;
         let request = self.event.size;
         if free >= request || free + bytes < request {
             return None;
         }
         let summary = format!(
-            "{request} failed with {free} free, while {name} in the same process holds {bytes}: frameworks cache freed memory and do not share it."
+            "{request} failed with {free} free, while {framework} in the same process holds {bytes}: frameworks cache freed memory and do not share it."
         );
         Some(self.finding(Cause::CacheHeldByFramework, Certainty::Likely, bytes, summary))
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use makeroom_core::{Bytes, Event};
+use makeroom_core::{Bytes, Event, Library};
 
 use super::overhead::{Measured, Overhead};
 use super::state::State;
@@ -14,8 +14,6 @@ use crate::thresholds::CONTEXT_CEILING;
 
 /// A driver that has this much more free than it is asked for does not refuse.
 const ROOM_TO_SPARE: f64 = 1.05;
-/// Frameworks that keep what they freed.
-const KEEPERS: [&str; 6] = ["PyTorch", "CuPy", "JAX", "TensorFlow", "RMM", "PaddlePaddle"];
 
 impl Subject<'_> {
     /// What the device holds beside the requests of this process at a moment, and how large it is.
@@ -29,14 +27,14 @@ impl Subject<'_> {
     }
 
     /// What libraries asked the driver for, largest first.
-    pub(super) fn libraries(&self, state: &State) -> Vec<(&'static str, Bytes)> {
+    pub(super) fn libraries(&self, state: &State) -> Vec<(Library, Bytes)> {
         if self.trace.process.is_none() {
             return Vec::new();
         }
-        let mut libraries: BTreeMap<&'static str, Bytes> = BTreeMap::new();
+        let mut libraries: BTreeMap<Library, Bytes> = BTreeMap::new();
         for block in outside(state) {
-            if let Some(name) = self.places.library(block.stack) {
-                *libraries.entry(name).or_default() += block.requested;
+            if let Some(library) = self.places.library(block.stack) {
+                *libraries.entry(library).or_default() += block.requested;
             }
         }
         let mut libraries: Vec<_> = libraries.into_iter().collect();
@@ -49,12 +47,12 @@ impl Subject<'_> {
         &self,
         event: &Event,
         overhead: Option<&(Overhead, Bytes)>,
-        libraries: &[(&'static str, Bytes)],
+        libraries: &[(Library, Bytes)],
     ) -> Option<Beside> {
         let process = self.trace.process.as_ref()?;
         let frees = process.stream_frees.iter().find(|frees| frees.device == self.device.device);
         let asker = self.places.library(event.stack);
-        let is_other = |(name, _): &&(&'static str, Bytes)| KEEPERS.contains(name) && Some(*name) != asker;
+        let is_other = |(library, _): &&(Library, Bytes)| library.caches() && Some(*library) != asker;
         let total = overhead.map(|&(_, total)| total);
         let overhead = overhead.map(|(overhead, _)| *overhead).unwrap_or_default();
         Some(Beside {

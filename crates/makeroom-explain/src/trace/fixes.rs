@@ -1,9 +1,9 @@
 //! What to do about a finding in a recording, with figures from the recording itself.
 
-use makeroom_core::{Bytes, Frame, Trace, TraceKind};
+use makeroom_core::{Bytes, Frame, Holder, Trace, TraceKind};
 use makeroom_sim::Settings;
 
-use super::choice::Holder;
+use super::choice::holder;
 use super::verdict::Refusal;
 use crate::advice::{self, Maker};
 use crate::{Alternative, Cause, Finding, Fix};
@@ -142,7 +142,7 @@ fn live_data(
     fixes.extend(expandable_that_fits(alternatives));
     let request = refusal.event.size;
     let missing = refusal.untaken().map(|untaken| request - untaken.min(request));
-    if Holder::of_trace(trace) != Holder::PyTorch {
+    if holder(trace) != Holder::PyTorch {
         const ACTION: &str =
             "free buffers before allocating the next ones, or process the data in smaller chunks";
         let fix = missing.map_or(Fix::new(ACTION), |missing| shortfall(ACTION, missing));
@@ -262,11 +262,7 @@ fn leak(trace: &Trace, refusal: &Refusal<'_>) -> Vec<Fix> {
 
 /// What helps against leaks of this kind of program.
 pub(crate) fn leak_in_general(trace: &Trace) -> Vec<Fix> {
-    if Holder::of_trace(trace) == Holder::PyTorch {
-        advice::leak()
-    } else {
-        vec![advice::leak_without_tensors()]
-    }
+    if holder(trace) == Holder::PyTorch { advice::leak() } else { vec![advice::leak_without_tensors()] }
 }
 
 /// The size of the device or the limit completes the breakdown.

@@ -52,11 +52,11 @@ pub use state::LiveBlock;
 pub(crate) use state::{State, states_at};
 pub(crate) use taken::{at as taken_at, is_outside, peak as peak_taken};
 
-use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, Trace, TraceKind};
+use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, Framework, Holder, Library, Trace, TraceKind};
 use makeroom_sim::Settings;
 
 use self::account::Account;
-use self::choice::{Holder, chosen_device, framework, input_kind};
+use self::choice::{chosen_device, framework, holder, input_kind};
 use self::fixes::StepSplit;
 use self::overhead::Overhead;
 use self::pieces::Pieces;
@@ -176,7 +176,7 @@ impl<'trace> Subject<'trace> {
             event,
             pieces,
             room,
-            holder: Holder::of_trace(self.trace),
+            holder: holder(self.trace),
             pool_limit: self.pool_limit().filter(|&limit| room == Room::Limit(limit)),
             beside: self.beside(&event, overhead.as_ref(), &libraries),
             growth: explanation.growth.as_ref(),
@@ -302,7 +302,7 @@ impl<'trace> Subject<'trace> {
         room: Room,
         pieces: &Pieces,
         refusal: Option<&Refusal<'_>>,
-        libraries: &[(&'static str, Bytes)],
+        libraries: &[(Library, Bytes)],
         overhead: Option<(Overhead, Bytes)>,
     ) -> Ledger {
         let account = Account {
@@ -311,7 +311,7 @@ impl<'trace> Subject<'trace> {
             limit_of_run: refusal.and_then(Refusal::limit_of_run),
             pieces,
             has_segments: self.has_segments(),
-            what_is_live: match Holder::of_trace(self.trace) {
+            what_is_live: match holder(self.trace) {
                 Holder::PyTorch => "live tensors",
                 Holder::Pool | Holder::Program => "live memory",
             },
@@ -353,7 +353,7 @@ fn empty(trace: &Trace) -> Explanation {
     };
     let summary = summary.to_owned();
     Explanation {
-        input: InputSummary { kind: input_kind(trace), framework: None },
+        input: InputSummary { kind: input_kind(trace), framework: Framework::Unknown },
         request: None,
         verdict: Verdict { cause: Cause::None, certainty: Certainty::Certain, summary },
         causes: Vec::new(),

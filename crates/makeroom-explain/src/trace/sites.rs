@@ -6,7 +6,7 @@
 //! that go down to the driver, the one that the program itself called. A node with one child that matters is merged
 //! with it, so that `<module>` and `main` do not fill the screen.
 
-use makeroom_core::{Bytes, FastMap, Frame, FrameId, StackId, Stacks, Trace};
+use makeroom_core::{Bytes, FastMap, Frame, FrameId, Framework, Library, StackId, Stacks, Trace};
 
 use super::choice::framework;
 use super::state::LiveBlock;
@@ -63,10 +63,10 @@ impl<'trace> Places<'trace> {
     pub fn new(trace: &'trace Trace) -> Self {
         let executable = trace.process.as_ref().map_or("", |process| process.identity.executable.as_str());
         let without_stack = match framework(trace) {
-            Some("rmm") => "unknown places: RMM logs contain no stacks",
+            Framework::Rmm => "unknown places: RMM logs contain no stacks",
             _ if trace.stacks.frame_count() == 0 => "unknown places: no stacks were recorded",
-            Some(_) => "no stack recorded (backward pass, or a thread without Python)",
-            None => "no stack recorded",
+            Framework::PyTorch => "no stack recorded (backward pass, or a thread without Python)",
+            _ => "no stack recorded",
         };
         Self { stacks: &trace.stacks, executable, is_whole_process: trace.process.is_some(), without_stack }
     }
@@ -132,8 +132,8 @@ impl<'trace> Places<'trace> {
         is_called.then(|| self.describe(self.called(frames)))
     }
 
-    /// The library that asked, by the name that people know it by: the innermost one of the stack.
-    pub(crate) fn library(self, stack: StackId) -> Option<&'static str> {
+    /// The library that allocated: the innermost one of the stack, if it is known.
+    pub(crate) fn library(self, stack: StackId) -> Option<Library> {
         match self.asker(stack)? {
             Owner::Library(known) => known,
             _ => None,
@@ -222,7 +222,10 @@ impl<'trace> Places<'trace> {
         let library = name(frame.library);
         if !library.is_empty() && frame.line == 0 {
             let file = library.rsplit('/').next().unwrap_or(library);
-            return format!("{function} in {}", clip(native::known_as(library).unwrap_or(file)));
+            return format!(
+                "{function} in {}",
+                clip(native::known_library(library).map_or(file, |library| library.name()))
+            );
         }
         let file = clip(short_file(name(frame.file)));
         match (file.as_str(), frame.line) {

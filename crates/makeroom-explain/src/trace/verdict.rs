@@ -1,9 +1,8 @@
 //! Names the cause from a recording: the state at the refused request against the room there was.
 
-use makeroom_core::{Bytes, Event, PendingFrees, StreamId};
+use makeroom_core::{Bytes, Event, Holder, Library, PendingFrees, StreamId};
 use makeroom_sim::Settings;
 
-use super::choice::Holder;
 use super::pieces::Pieces;
 use super::room::Room;
 use crate::thresholds::{Shortage, leak_decides, private_pools_decide};
@@ -48,7 +47,7 @@ pub(crate) struct Beside {
     /// What was freed in stream order and was not known to be back.
     pub(crate) pending: PendingFrees,
     /// The other framework of the process that holds most.
-    pub(crate) other_framework: Option<(&'static str, Bytes)>,
+    pub(crate) other_framework: Option<(Library, Bytes)>,
     /// The device's memory, where it was measured.
     pub(crate) total: Option<Bytes>,
 }

@@ -8,7 +8,7 @@
 //! | one large process, several small equal ones of the same program | idle contexts of its workers |
 //! | listed processes with most of what is used | other processes |
 
-use makeroom_core::{Bytes, DeviceIndex};
+use makeroom_core::{Bytes, DeviceIndex, Framework};
 
 use crate::text::facts::{Facts, ListedProcess, Resource, Severity, Statement};
 use crate::text::family::Family;
@@ -50,7 +50,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     }
     let (statement, table, device) =
         best.unwrap_or_else(|| (nothing_to_see(first), first, first.devices.first().copied()));
-    let mut facts = Facts::new("nvidia-smi", Resource::Device, passage);
+    let mut facts = Facts::new(Framework::NvidiaSmi, Resource::Device, passage);
     facts.severity = Severity::Observation;
     facts.device = device.and_then(|device| device.device);
     facts.total = device.map(|device| device.total);
@@ -209,7 +209,7 @@ mod tests {
 
     fn statement(text: &str) -> (Cause, Certainty, Option<Bytes>) {
         let facts = facts_in(text).unwrap();
-        assert_eq!((facts.framework, facts.severity), ("nvidia-smi", Severity::Observation));
+        assert_eq!((facts.framework_id(), facts.severity), ("nvidia-smi", Severity::Observation));
         (facts.statements[0].cause, facts.statements[0].certainty, facts.statements[0].bytes)
     }
 

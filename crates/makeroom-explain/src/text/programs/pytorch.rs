@@ -1,6 +1,6 @@
 //! Any program on PyTorch that none of the other files knows: training loops and inference.
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 
 use super::lever::{self, Lever};
 use super::{Program, Work};
@@ -13,9 +13,9 @@ use crate::{Cause, Fix};
 pub(super) const APPLICATIONS: &[&Program] = &[&TRANSFORMERS];
 pub(super) const PROGRAMS: &[&Program] = &[&PYTORCH];
 
-const PYTORCH: Program = Program {
+pub(super) const PYTORCH: Program = Program {
     name: "PyTorch",
-    frameworks: &["pytorch", "pytorch-rocm", "pytorch-xpu", "pytorch-mps"],
+    frameworks: &[Framework::PyTorch, Framework::PyTorchRocm, Framework::PyTorchXpu, Framework::PyTorchMps],
     marks: &[
         "torch/nn/modules",
         "torch/_tensor.py",

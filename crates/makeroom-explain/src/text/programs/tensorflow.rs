@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use super::lever::{self, Lever};
@@ -18,7 +18,7 @@ pub(super) const PROGRAMS: &[&Program] = &[&TENSORFLOW];
 
 const TENSORFLOW: Program = Program {
     name: "TensorFlow",
-    frameworks: &["tensorflow"],
+    frameworks: &[Framework::TensorFlow],
     marks: &[
         "tensorflow/",
         "tf.keras",
@@ -68,7 +68,7 @@ pub(super) fn tensorflow(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     };
     match cause {
         Cause::Preallocation | Cause::OtherProcesses | Cause::HiddenHolder | Cause::NonFrameworkOverhead => {
-            let compiled = (situation.facts.framework == "jax"
+            let compiled = (situation.facts.framework == Framework::Jax
                 && !situation.settings.mentions("jit_compile=False"))
             .then(|| {
                 Fix::new("compile the step without XLA, which plans its memory as one block")
@@ -294,7 +294,7 @@ const TENSORFLOW_LEVERS: &[Lever] = &[
     .only(has_large_vocabulary),
     Lever::new("compile the step without XLA, which plans its memory as one block", "model.compile(…, jit_compile=False)")
         .unless_said(&["jit_compile=False"])
-        .only(|situation| situation.facts.framework == "jax"),
+        .only(|situation| situation.facts.framework == Framework::Jax),
     Lever::batch(
         "lower the batch size{from}",
         "model.fit(…, batch_size={to})",
