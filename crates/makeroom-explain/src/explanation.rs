@@ -28,7 +28,7 @@ pub struct Explanation {
     /// What the same run needs under other settings; only for recordings that failed.
     pub alternatives: Vec<Alternative>,
     /// Things people try that cannot help here, each with the reason.
-    pub futile: Vec<String>,
+    pub wont_help: Vec<String>,
     /// How to get more information, each with the exact command.
     pub next: Vec<Fix>,
     /// What the reader should know about the input: errors that follow, recording that began late, ….

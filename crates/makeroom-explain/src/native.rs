@@ -50,7 +50,7 @@ const KNOWN: [(&str, Library); 24] = [
     ("libggml-cuda", Library::LlamaCpp),
 ];
 
-/// Packages by their folders.
+/// Packages by their directories.
 const PACKAGES: [(&str, Library); 5] = [
     ("/cupy_backends/", Library::CuPy),
     ("/cupy/", Library::CuPy),
@@ -118,7 +118,7 @@ pub(crate) fn owner(file: &str, function: &str, executable: &str) -> Owner {
         name.strip_prefix(interpreter)
             .is_some_and(|rest| rest.chars().all(|character| character.is_ascii_digit() || character == '.'))
     });
-    let is_installed = INSTALLED.iter().any(|folder| file.contains(folder));
+    let is_installed = INSTALLED.iter().any(|directory| file.contains(directory));
     if is_interpreter || is_installed && file != executable {
         return Owner::Library(None);
     }
@@ -129,8 +129,8 @@ pub(crate) fn owner(file: &str, function: &str, executable: &str) -> Owner {
 pub(crate) fn known_library(file: &str) -> Option<Library> {
     let name = file.rsplit('/').next().unwrap_or(file);
     let by_name = KNOWN.iter().find(|(beginning, _)| name.starts_with(beginning));
-    let by_folder = || PACKAGES.iter().find(|(folder, _)| file.contains(folder));
-    by_name.or_else(by_folder).map(|(_, known)| *known)
+    let by_directory = || PACKAGES.iter().find(|(directory, _)| file.contains(directory));
+    by_name.or_else(by_directory).map(|(_, known)| *known)
 }
 
 /// Whether a function is the runtime's or starts programs.

@@ -61,7 +61,9 @@ fn measure(pattern: &Pattern) -> (f64, f64, f64) {
     let victims: Vec<usize> = (0..PAIRS).map(|_| random.below(pattern.live as u64) as usize).collect();
     let mut live: Vec<Address> = Vec::new();
     for index in 0..pattern.live {
-        live.extend(pool.allocate(&mut backing, sizes[index % PAIRS], stream).map(|block| block.address));
+        live.extend(
+            pool.allocate_block(&mut backing, sizes[index % PAIRS], stream).map(|block| block.address),
+        );
     }
     let mut best = f64::INFINITY;
     let mut calls = 0;
@@ -70,7 +72,7 @@ fn measure(pattern: &Pattern) -> (f64, f64, f64) {
         let start = Instant::now();
         for (&size, &victim) in sizes.iter().zip(&victims) {
             let freed = pool.free(&mut backing, live[victim], stream);
-            let block = pool.allocate(&mut backing, size, stream);
+            let block = pool.allocate_block(&mut backing, size, stream);
             if let (Ok(_), Ok(block)) = (freed, block) {
                 live[victim] = block.address;
             }

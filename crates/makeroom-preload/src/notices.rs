@@ -1,5 +1,5 @@
-//! Notices: each message is reported once, as a note in the recording and, if the user must know, through `run`, or
-//! on stderr if `run` is not listening.
+//! Atomic bit sets of notices: each message is reported once, as a note in the recording and, if the user must know,
+//! through `run`, or on stderr if `run` is not listening.
 //!
 //! Hooks only set a bit and the writer turns bits into notes, so a notice costs nothing and takes no lock. Nothing is
 //! written to descriptor 2 unless it is still the file that it was at startup: a daemon closes it, and the next file

@@ -1,4 +1,4 @@
-//! The recorder's state machine. `startup` drives it.
+//! Lock-free state machine on one atomic word: whether the recorder is off, starting or recording. `startup` drives it.
 //!
 //! ```text
 //!                     first successful call              a panic, a full disk,

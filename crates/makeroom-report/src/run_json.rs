@@ -66,7 +66,7 @@ pub(crate) fn run(run: &RunSummary) -> Value {
             "peak_live_bytes": pool.peak_live.get(),
             "peak_reserved_bytes": pool.peak_reserved.get(),
             "native_reserved_bytes": pool.native_reserved.map(Bytes::get),
-            "beside_pytorch": pool.is_beside_torch,
+            "beside_pytorch": pool.is_shared_with_torch,
             "spilled_peak_bytes": pool.spilled_peak.get(),
             "spilled_blocks": pool.spilled_blocks,
             "spilled_read_us": pool.spilled_read_us,

@@ -102,14 +102,14 @@ fn run(library: *mut c_void) -> Option<Vec<(&'static str, f64)>> {
 }
 
 fn main() -> std::io::Result<()> {
-    let folder = std::env::temp_dir().join(format!("makeroom-simgpu-cost-{}", std::process::id()));
-    makeroom_simcard::install::beside(&std::env::current_exe()?, &folder)?;
+    let directory = std::env::temp_dir().join(format!("makeroom-simgpu-cost-{}", std::process::id()));
+    makeroom_simcard::install::beside(&std::env::current_exe()?, &directory)?;
     // SAFETY: no other thread is running yet.
-    unsafe { std::env::set_var("MAKEROOM_SIMGPU_DIR", &folder) };
-    let costs = open(&folder.join("libcuda.so.1")).and_then(run).unwrap_or_default();
+    unsafe { std::env::set_var("MAKEROOM_SIMGPU_DIR", &directory) };
+    let costs = open(&directory.join("libcuda.so.1")).and_then(run).unwrap_or_default();
     let mut out = std::io::stdout();
     for (what, nanoseconds) in costs {
         writeln!(out, "{nanoseconds:8.0} ns  {what}")?;
     }
-    std::fs::remove_dir_all(folder)
+    std::fs::remove_dir_all(directory)
 }

@@ -274,7 +274,7 @@ pub struct PoolSummary {
     /// not make them, or if it cannot be determined.
     pub native_reserved: Option<Bytes>,
     /// Whether the pool served only other libraries, not PyTorch.
-    pub is_beside_torch: bool,
+    pub is_shared_with_torch: bool,
     /// Peak memory spilled to the host.
     pub spilled_peak: Bytes,
     /// The number of spilled blocks.

@@ -165,7 +165,7 @@ fn explain(log: &Log, found: Found) -> Explanation {
     let mut facts = found.first.without_wrapped_figures();
     placement::settle(&mut facts, searched);
     if facts.request.is_none() && facts.resource == Resource::Device && facts.live.is_none() {
-        facts.request = request_beside(log, found.index);
+        facts.request = request_nearby(log, found.index);
     }
     if facts.request.is_none() && facts.resource == Resource::Unknown && facts.statements.is_empty() {
         facts.request = told_sizes::request_in_bytes(&facts.quote);
@@ -214,7 +214,7 @@ fn explain(log: &Log, found: Found) -> Explanation {
     Explanation {
         request: Some(request),
         ledger: ledger(&facts, deciding.cause),
-        futile: fixes::wont_help(deciding.cause, &situation),
+        wont_help: fixes::wont_help(deciding.cause, &situation),
         next: fixes::next(&deciding, &situation),
         causes,
         notes,
@@ -223,7 +223,7 @@ fn explain(log: &Log, found: Found) -> Explanation {
 }
 
 /// The request that a program prints on a separate line near its error.
-fn request_beside(log: &Log, index: usize) -> Option<Bytes> {
+fn request_nearby(log: &Log, index: usize) -> Option<Bytes> {
     /// Such a line is this near.
     const LINES_NEAR: usize = 4;
     static REQUEST: LazyLock<Regex> = LazyLock::new(|| {
@@ -257,7 +257,7 @@ fn ledger(facts: &Facts, cause: Cause) -> Option<Ledger> {
                 LedgerLine::new("in private pools", pools),
                 LedgerLine::new("in the common pool", live - pools),
             ];
-            LedgerLine::of("live tensors", parts)
+            LedgerLine::sum("live tensors", parts)
         };
         lines.push(line);
     }
@@ -452,7 +452,7 @@ fn empty(framework: Framework, cause: Cause, certainty: Certainty, summary: Stri
         growth: None,
         run: None,
         alternatives: Vec::new(),
-        futile: Vec::new(),
+        wont_help: Vec::new(),
         next: Vec::<Fix>::new(),
         notes: Vec::new(),
     }

@@ -50,17 +50,17 @@ pub(crate) fn attach(findings: &mut [Finding], situation: &Situation<'_>) {
             programs::add_unified_memory(&mut finding.fixes, situation);
         }
         fitting::keep(&mut finding.fixes, situation);
-        drop_futile(finding, situation);
+        drop_useless(finding, situation);
         tidy(&mut finding.fixes);
     }
 }
 
 /// Takes out a step that the same answer says will not help.
-fn drop_futile(finding: &mut Finding, situation: &Situation<'_>) {
+fn drop_useless(finding: &mut Finding, situation: &Situation<'_>) {
     const RELEASE: &str = "torch.cuda.empty_cache()";
-    let is_futile =
+    let cannot_help =
         wont_help(finding.cause, situation).iter().any(|attempt| attempt.contains("empty_cache()"));
-    if is_futile {
+    if cannot_help {
         finding.fixes.retain(|fix| fix.command.as_deref().is_none_or(|command| command.trim() != RELEASE));
     }
 }

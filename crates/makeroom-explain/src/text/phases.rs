@@ -59,7 +59,7 @@ const IN_A_STEP: &[&str] =
 
 impl Phase {
     /// The phase that a traceback shows.
-    pub(crate) fn of(situation: &Situation<'_>) -> Option<Self> {
+    pub(crate) fn from_situation(situation: &Situation<'_>) -> Option<Self> {
         let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
         if says(GATHER_SHARDS) {
             Some(Self::GatherShards)
@@ -86,7 +86,7 @@ pub(crate) fn steps(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         return Vec::new();
     }
     let says = |words: &str| situation.settings.mentions(words);
-    match Phase::of(situation) {
+    match Phase::from_situation(situation) {
         Some(Phase::GatherShards) => {
             let mut fixes = Vec::new();
             if !says("offload_to_cpu=True") {

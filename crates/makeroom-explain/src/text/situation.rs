@@ -40,8 +40,8 @@ impl<'log> Situation<'log> {
             context,
             environment: Environment::read(text, facts.framework),
             settings: Settings::new(text),
-            program: programs::of(text, facts),
-            language: Language::of(text),
+            program: programs::detect(text, facts),
+            language: Language::from_text(text),
             knobs: OnceCell::new(),
         }
     }

@@ -122,7 +122,7 @@ fn of_driver(overhead: &Overhead) -> Vec<LedgerLine> {
     lines.push(if parts.is_empty() {
         context("context and code")
     } else {
-        LedgerLine::of("context and code", [vec![context("context")], parts].concat())
+        LedgerLine::sum("context and code", [vec![context("context")], parts].concat())
     });
     for (what, bytes) in [
         ("created but not mapped", overhead.unmapped),
@@ -157,7 +157,7 @@ fn live(pieces: &Pieces, whole: Bytes, what: &str) -> LedgerLine {
     }
     let named: Bytes = parts.iter().map(LedgerLine::bytes).sum();
     parts.insert(0, LedgerLine::new("in use", whole - named));
-    LedgerLine::of(what, parts)
+    LedgerLine::sum(what, parts)
 }
 
 fn unused(pieces: &Pieces, refusal: Option<&Refusal<'_>>) -> LedgerLine {
@@ -182,5 +182,5 @@ fn unused(pieces: &Pieces, refusal: Option<&Refusal<'_>>) -> LedgerLine {
         LedgerLine::new("large enough", usable),
         LedgerLine::new("too small, or not usable for this request", cached - usable),
     ];
-    LedgerLine::of("unused, cached", parts)
+    LedgerLine::sum("unused, cached", parts)
 }

@@ -27,13 +27,13 @@ const MOST_CALLEES: usize = 8;
 
 /// Live bytes and blocks of one stack.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct StackTotal {
     pub(crate) bytes: Bytes,
     pub(crate) blocks: u64,
 }
 
 /// Live memory by stack.
-pub(crate) type HeldByStack = FastMap<StackId, Held>;
+pub(crate) type HeldByStack = FastMap<StackId, StackTotal>;
 
 /// Adds up blocks by stack.
 pub(crate) fn by_stack<'state>(blocks: impl IntoIterator<Item = &'state LiveBlock>) -> HeldByStack {
@@ -74,7 +74,7 @@ impl<'trace> Places<'trace> {
     /// The tree of places, largest first, and the bytes of those left out.
     pub(crate) fn tree(self, held: &HeldByStack) -> (Vec<Site>, Bytes) {
         let whole: Bytes = held.values().map(|entry| entry.bytes).sum();
-        let mut paths: Vec<(Vec<Step>, Held)> =
+        let mut paths: Vec<(Vec<Step>, StackTotal)> =
             held.iter().map(|(&stack, &entry)| (self.path(stack), entry)).collect();
         paths.sort_unstable_by(|(first, _), (second, _)| first.cmp(second));
         let sites = Node::new(&paths, 0).sites(self, whole.scaled(LEAST_SHARE));
@@ -83,7 +83,7 @@ impl<'trace> Places<'trace> {
     }
 
     /// The program's innermost own line of a stack, for a sentence.
-    pub(crate) fn of(self, stack: StackId) -> Option<String> {
+    pub(crate) fn site_of(self, stack: StackId) -> Option<String> {
         self.without(stack, "")
     }
 
@@ -244,10 +244,10 @@ fn clip(text: &str) -> String {
 /// large tree hold too little for that.
 #[derive(Clone, Copy)]
 struct Node<'paths> {
-    paths: &'paths [(Vec<Step>, Held)],
+    paths: &'paths [(Vec<Step>, StackTotal)],
     /// How many steps they share.
     depth: usize,
-    held: Held,
+    held: StackTotal,
 }
 
 /// One step down the tree.
@@ -262,8 +262,8 @@ enum Step {
 }
 
 impl<'paths> Node<'paths> {
-    fn new(paths: &'paths [(Vec<Step>, Held)], depth: usize) -> Self {
-        let mut held = Held::default();
+    fn new(paths: &'paths [(Vec<Step>, StackTotal)], depth: usize) -> Self {
+        let mut held = StackTotal::default();
         for (_, entry) in paths {
             held.bytes += entry.bytes;
             held.blocks += entry.blocks;

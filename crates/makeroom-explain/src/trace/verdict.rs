@@ -18,7 +18,7 @@ pub(crate) struct Refusal<'trace> {
     /// The limit of makeroom's own pool, where that is the room.
     pub(crate) pool_limit: Option<Bytes>,
     /// What a whole process recorded beside its own requests; `None` where only an allocator was.
-    pub(crate) beside: Option<Beside>,
+    pub(crate) process_overhead: Option<ProcessOverhead>,
     pub(crate) growth: Option<&'trace Growth>,
     /// Whether the recording says what was reserved.
     pub(crate) has_segments: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Refusal<'trace> {
 
 /// What a recording of a whole process says beside what was asked for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Beside {
+pub(crate) struct ProcessOverhead {
     /// What `makeroom run --limit` allowed in all, contexts included, if that refused.
     pub(crate) limit_of_run: Option<Bytes>,
     /// What that limit must have counted at least beyond what was recorded: it refused, and neither the device nor what
@@ -55,16 +55,16 @@ pub(crate) struct Beside {
 impl Refusal<'_> {
     /// What `makeroom run --limit` allowed in all, if that refused.
     pub(crate) fn limit_of_run(&self) -> Option<Bytes> {
-        self.beside?.limit_of_run
+        self.process_overhead?.limit_of_run
     }
 
     pub(super) fn others(&self) -> Bytes {
-        self.beside.map_or(Bytes::ZERO, |beside| beside.others)
+        self.process_overhead.map_or(Bytes::ZERO, |process_overhead| process_overhead.others)
     }
 
     /// What this process would have again if it destroyed all contexts but one.
     pub(super) fn further_contexts(&self) -> Bytes {
-        self.beside.map_or(Bytes::ZERO, |beside| beside.further_contexts)
+        self.process_overhead.map_or(Bytes::ZERO, |process_overhead| process_overhead.further_contexts)
     }
 
     /// The limit as people know it.
@@ -208,10 +208,15 @@ impl Refusal<'_> {
 
     /// The device's memory without the contexts: as measured, or the sum of everything that is known to be on it.
     fn usable_device(&self, free: Bytes) -> Bytes {
-        let other_framework =
-            self.beside.and_then(|beside| beside.other_framework).map_or(Bytes::ZERO, |(_, bytes)| bytes);
+        let other_framework = self
+            .process_overhead
+            .and_then(|process_overhead| process_overhead.other_framework)
+            .map_or(Bytes::ZERO, |(_, bytes)| bytes);
         let known = free + self.held() + self.others() + self.could_be_back() + other_framework;
-        let measured = self.beside.and_then(|beside| beside.total).map(|total| total - self.contexts());
+        let measured = self
+            .process_overhead
+            .and_then(|process_overhead| process_overhead.total)
+            .map(|total| total - self.contexts());
         known.max(measured.unwrap_or(Bytes::ZERO))
     }
 

@@ -1,4 +1,4 @@
-//! Addresses of the driver's own functions.
+//! Write-once table of atomic pointers: the addresses of the driver's own functions.
 //!
 //! They are found in the library that the program itself opened: when it looks up one name of the table with `dlsym`,
 //! all names are looked up in the same library. A program linked with `-lcuda` never calls `dlsym`; then the

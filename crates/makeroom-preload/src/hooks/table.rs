@@ -93,10 +93,10 @@ hooks! {
 
     // Stream-ordered memory and its pools.
     cuMemAllocAsync(pointer: *mut DevicePointer, bytes: usize, stream: Handle) {
-        served pool::allocate(pointer, bytes, stream), limited limit::reserve(bytes.word(), None), took |done| event(Kind::StreamAlloc).at(done.out(pointer)).size(bytes).on(stream)
+        served pool::allocate_on_stream(pointer, bytes, stream), limited limit::reserve(bytes.word(), None), took |done| event(Kind::StreamAlloc).at(done.out(pointer)).size(bytes).on(stream)
     }
     cuMemAllocAsync_ptsz(pointer: *mut DevicePointer, bytes: usize, stream: Handle) {
-        served pool::allocate(pointer, bytes, per_thread(stream)), limited limit::reserve(bytes.word(), None), took |done| event(Kind::StreamAlloc)
+        served pool::allocate_on_stream(pointer, bytes, per_thread(stream)), limited limit::reserve(bytes.word(), None), took |done| event(Kind::StreamAlloc)
             .at(done.out(pointer)).size(bytes).on(per_thread(stream))
     }
     cuMemAllocFromPoolAsync(pointer: *mut DevicePointer, bytes: usize, pool: Handle, stream: Handle) {

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::nvml::{self, Used};
-use super::table::{Held, Key, table};
+use super::table::{CountedMemory, Key, table};
 use super::{MOST_DEVICES, count, give_back, taken};
 use crate::config::config;
 use crate::driver::function::Function;
@@ -80,7 +80,7 @@ pub(crate) fn admit(before: Before, handle: u64, release_cache: impl FnOnce() ->
         contexts.fetch_add(1, Ordering::Relaxed);
     }
     if let Some(table) = table() {
-        let held = Held { bytes, context: handle, holds: 1, device, is_pooled: false };
+        let held = CountedMemory { bytes, context: handle, holds: 1, device, is_pooled: false };
         table.insert(Key::context(handle), held);
     }
     Ok(())
@@ -109,8 +109,9 @@ pub(super) fn ended(handle: u64) {
     let is_last = CONTEXTS
         .get(usize::from(gone.device))
         .is_some_and(|contexts| contexts.fetch_sub(1, Ordering::Relaxed) == 1);
-    let is_gone =
-        |held: &Held| held.context == handle || is_last && held.is_pooled && held.device == gone.device;
+    let is_gone = |held: &CountedMemory| {
+        held.context == handle || is_last && held.is_pooled && held.device == gone.device
+    };
     table.take_all(|_, held| is_gone(held), |held| give_back(held.device, held.bytes));
 }
 

@@ -30,7 +30,7 @@ use crate::driver::done::Done;
 use crate::driver::place;
 use crate::driver::types::{self, Device};
 use crate::record::event::RawEvent;
-use table::{Held, Key, table};
+use table::{CountedMemory, Key, table};
 
 /// Maximum number of devices.
 const MOST_DEVICES: usize = 64;
@@ -107,7 +107,7 @@ pub(crate) fn keep(reservation: Reservation, event: &RawEvent) {
         _ => (Key::memory(event.address), place::current().context, false),
     };
     let Reservation { device, bytes } = reservation;
-    table.insert(key, Held { bytes, context: ends_with, holds: 1, device, is_pooled });
+    table.insert(key, CountedMemory { bytes, context: ends_with, holds: 1, device, is_pooled });
 }
 
 /// [`reserve`] for `cuMemCreate`. Host memory counts as zero bytes.
@@ -148,7 +148,7 @@ fn book_limited(event: &RawEvent) {
         EventKind::PhysicalRelease => release(Key::physical(event.address)),
         EventKind::Map => {
             table.hold(Key::physical(event.extra));
-            let mapping = Held { bytes: event.extra, holds: 1, ..Held::default() };
+            let mapping = CountedMemory { bytes: event.extra, holds: 1, ..CountedMemory::default() };
             table.insert(Key::mapping(event.address), mapping);
         }
         EventKind::Unmap => {

@@ -37,7 +37,7 @@ fn search(name: &CStr, is_searched: impl Fn(&libc::dl_phdr_info, &Tables) -> boo
     let mut found = None;
     each(|object| {
         if found.is_none()
-            && let Some(tables) = Tables::of(object)
+            && let Some(tables) = Tables::of_object(object)
             && is_searched(object, &tables)
         {
             // SAFETY: the tables belong to a loaded object.
@@ -132,12 +132,12 @@ fn each(mut visit: impl FnMut(&libc::dl_phdr_info)) {
         0
     }
     /// `call` for a closure whose type cannot be named.
-    fn of<F: FnMut(&libc::dl_phdr_info)>(
+    fn callback_for<F: FnMut(&libc::dl_phdr_info)>(
         _: &F,
     ) -> unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int {
         call::<F>
     }
-    let function = of(&visit);
+    let function = callback_for(&visit);
     // SAFETY: the function receives the closure it was instantiated for, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(function), (&raw mut visit).cast()) };
 }
@@ -168,7 +168,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    fn of(object: &libc::dl_phdr_info) -> Option<Self> {
+    fn of_object(object: &libc::dl_phdr_info) -> Option<Self> {
         let section = segments(object).iter().find(|segment| segment.p_type == libc::PT_DYNAMIC)?;
         let section = object.dlpi_addr.wrapping_add(section.p_vaddr) as *const c_void;
         // SAFETY: the object is loaded during the visit.

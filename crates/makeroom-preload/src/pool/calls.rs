@@ -67,7 +67,11 @@ pub(crate) unsafe fn allocate_everywhere(pointer: *mut DevicePointer, bytes: u64
 /// # Safety
 ///
 /// As for [`allocate_everywhere`].
-pub(crate) unsafe fn allocate(pointer: *mut DevicePointer, bytes: usize, stream: Handle) -> Option<CuResult> {
+pub(crate) unsafe fn allocate_on_stream(
+    pointer: *mut DevicePointer,
+    bytes: usize,
+    stream: Handle,
+) -> Option<CuResult> {
     let pool = devices::serving(place::of_stream(stream)?)?;
     let stream = ordered(stream)?;
     if is_captured(pool, stream) {

@@ -27,7 +27,7 @@ mod watch;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub(crate) use calls::{allocate, allocate_everywhere, free, free_on, retire_stream};
+pub(crate) use calls::{allocate_everywhere, allocate_on_stream, free, free_on, retire_stream};
 pub(crate) use devices::{abandon, cached, exported, gives_back};
 pub(crate) use holds::{released, retained};
 pub(crate) use peers::{enabled as peer_enabled, opened as pool_opened};

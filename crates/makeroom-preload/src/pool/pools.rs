@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use makeroom_core::FastMap;
 use makeroom_pool::Allocator as _;
 
-use super::calls::{INVALID_VALUE, allocate};
+use super::calls::{INVALID_VALUE, allocate_on_stream};
 use super::devices::{self, DevicePool};
 use crate::driver::done::Done;
 use crate::driver::place;
@@ -132,7 +132,7 @@ pub(crate) unsafe fn allocate_from(
         return None;
     }
     // SAFETY: guaranteed by the caller.
-    let result = unsafe { allocate(pointer, bytes, stream) }?;
+    let result = unsafe { allocate_on_stream(pointer, bytes, stream) }?;
     if let Meaning::Created(..) = meaning
         && result == SUCCESS
         && let Some(pools) = lock().as_mut()

@@ -1,4 +1,4 @@
-//! The writer: one thread that drains the hooks' rings into the file.
+//! The writer: the single consumer thread of all rings, which drains them into the file and sleeps on a futex.
 //!
 //! It wakes 25 times a second, and at once when a ring is half full or an allocation failed. It appends whole frames
 //! with `write`, so however the process ends, the file is readable up to the last of them. If the file can no longer

@@ -13,7 +13,7 @@ use makeroom_core::{Bytes, DeviceIndex, Framework};
 use crate::text::facts::{Facts, ListedProcess, Resource, Severity, Statement};
 use crate::text::family::Family;
 use crate::text::log::Passage;
-use crate::text::smi_table::{DeviceUse, Place, Table, tables};
+use crate::text::smi_table::{DeviceUse, Table, TableOrigin, tables};
 use crate::thresholds::CONTEXT_CEILING;
 use crate::{Cause, Certainty};
 
@@ -70,7 +70,7 @@ fn nothing_to_see(table: &Table) -> Statement {
 fn seen_from_outside(tables: &[Table]) -> Option<(Statement, &Table, Option<DeviceUse>)> {
     let inside = tables.iter().find(|table| table.has_process_part && table.processes.is_empty())?;
     let outside = tables.iter().find(|table| !table.processes.is_empty())?;
-    if inside.place != Some(Place::Container) && outside.place != Some(Place::Host) {
+    if inside.place != Some(TableOrigin::Container) && outside.place != Some(TableOrigin::Host) {
         return None;
     }
     let held: Bytes = outside.processes.iter().map(|(_, process)| process.bytes).sum();

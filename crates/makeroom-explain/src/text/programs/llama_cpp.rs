@@ -56,7 +56,7 @@ const ONE_GPU: Bytes = Bytes::gib(72);
 const SHORT_CONTEXT: u64 = 2048;
 
 fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
-    let dialect = Dialect::of(situation);
+    let dialect = Dialect::from_situation(situation);
     match cause {
         Cause::LiveDataFillsDevice
         | Cause::RequestExceedsDevice

@@ -95,7 +95,7 @@ impl Program {
         self.is(&science::LAMMPS)
     }
 
-    /// Whether it is a program of OpenMMLab.
+    /// Whether it is a program of `OpenMMLab`.
     pub(crate) fn is_open_mmlab(&self) -> bool {
         self.is(&detection::OPEN_MMLAB)
     }
@@ -224,7 +224,7 @@ fn format(text: Searched<'_>, facts: &Facts) -> Option<Framework> {
 }
 
 /// The program that wrote a text.
-pub(crate) fn of(text: Searched<'_>, facts: &Facts) -> &'static Program {
+pub(crate) fn detect(text: Searched<'_>, facts: &Facts) -> &'static Program {
     let format = format(text, facts);
     let by_format = |program: &&'static Program| format.is_some_and(|format| program.writes(format));
     let by_wording = |program: &&'static Program| program.writes(facts.framework);
@@ -260,7 +260,7 @@ fn is_torch_wording(text: Searched<'_>, facts: &Facts) -> bool {
     if facts.framework != Framework::Unknown || facts.resource == Resource::Host {
         return false;
     }
-    let language = Language::of(text);
+    let language = Language::from_text(text);
     let is_named = ["CUDA out of memory", "PyTorch", "THCudaCheck"].iter().any(|words| text.contains(words));
     language.may_be_python() && (is_named || language.is_python() && facts.quote.contains("OutOfMemoryError"))
 }
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn applications_go_before_the_libraries_below_them() {
         let facts = Facts { framework: Framework::PyTorch, ..Facts::default() };
-        let name = |text: &str| of(text.into(), &facts).name;
+        let name = |text: &str| detect(text.into(), &facts).name;
         assert_eq!(name(r#"File "D:\ComfyUI\comfy\ldm\modules\attention.py", line 5"#), "ComfyUI");
         assert_eq!(name("torch.OutOfMemoryError: CUDA out of memory."), "PyTorch");
         assert_eq!(name("this makes me uncomfyui/able"), "PyTorch");
@@ -289,7 +289,7 @@ mod tests {
     fn pytorch_is_known_by_its_words() {
         let name = |quote: &str, text: &str| {
             let facts = Facts { quote: quote.to_owned(), ..Facts::default() };
-            of(format!("{text}\n{quote}").as_str().into(), &facts).name
+            detect(format!("{text}\n{quote}").as_str().into(), &facts).name
         };
         assert_eq!(name("it stops with CUDA out of memory", ""), "PyTorch");
         assert_eq!(name("OutOfMemoryError", "  File \"/app/run.py\", line 3, in main"), "PyTorch");

@@ -39,7 +39,9 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     if !matches!(cause, Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice) {
         return Vec::new();
     }
-    if Phase::of(situation) == Some(Phase::PlaceWeights) && situation.environment.maker != Maker::Apple {
+    if Phase::from_situation(situation) == Some(Phase::PlaceWeights)
+        && situation.environment.maker != Maker::Apple
+    {
         return phases::smaller_weights(situation);
     }
     let mut fixes = smaller::less_data(situation);

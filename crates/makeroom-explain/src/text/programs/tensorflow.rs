@@ -74,7 +74,7 @@ pub(super) fn tensorflow(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
                 Fix::new("compile the step without XLA, which plans its memory as one block")
                     .command("model.compile(…, jit_compile=False)")
             });
-            compiled.into_iter().chain(growth).chain([cap()]).chain(beside_torch(situation)).collect()
+            compiled.into_iter().chain(growth).chain([cap()]).chain(next_to_torch(situation)).collect()
         }
         Cause::ArtificialLimit => vec![raised_limit(situation)],
         Cause::HostMemory => host(situation),
@@ -279,7 +279,7 @@ fn raised_limit(situation: &Situation<'_>) -> Fix {
 }
 
 /// A logger or a data pipeline needs no GPU.
-fn beside_torch(situation: &Situation<'_>) -> Option<Fix> {
+fn next_to_torch(situation: &Situation<'_>) -> Option<Fix> {
     situation.settings.mentions("torch").then(|| {
         Fix::new("hide the GPU from TensorFlow, if only PyTorch needs it")
             .command("tf.config.set_visible_devices([], 'GPU')")

@@ -212,7 +212,7 @@ pub(super) struct Patterns {
 }
 
 impl Patterns {
-    fn of(row: &Phrase) -> Self {
+    fn compile(row: &Phrase) -> Self {
         let compile = |words: &str| pattern(&format!("(?i){words}"));
         Self {
             words: compile(row.words),
@@ -281,7 +281,7 @@ pub(super) fn read(
     rows.iter()
         .zip(patterns)
         .filter(|(row, _)| is_here(row))
-        .find_map(|(row, patterns)| row.read(patterns.get_or_init(|| Patterns::of(row)), passage))
+        .find_map(|(row, patterns)| row.read(patterns.get_or_init(|| Patterns::compile(row)), passage))
 }
 
 /// Whether the line is one that a patch adds or removes.
@@ -347,7 +347,7 @@ mod tests {
             [host::ROWS, runtimes::ROWS, libraries::ROWS, programs::ROWS, graphics::ROWS, statuses::ROWS]
         {
             for row in rows {
-                let _ = Patterns::of(row);
+                let _ = Patterns::compile(row);
                 assert!(!row.anchors.is_empty(), "{}", row.words);
                 assert!(row.anchors.iter().all(|anchor| anchor.len() >= 4), "{}", row.words);
             }

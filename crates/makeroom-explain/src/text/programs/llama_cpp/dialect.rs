@@ -24,7 +24,7 @@ pub(super) enum Dialect {
 
 impl Dialect {
     /// The program that a text shows; llama.cpp's own tools where none other does.
-    pub(super) fn of(situation: &Situation<'_>) -> Self {
+    pub(super) fn from_situation(situation: &Situation<'_>) -> Self {
         let mentions = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
         if situation.facts.framework == Framework::Ollama {
             Self::Ollama

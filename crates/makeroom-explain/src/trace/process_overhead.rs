@@ -8,7 +8,7 @@ use makeroom_core::{Bytes, Event, Library};
 use super::overhead::{Measured, Overhead};
 use super::state::State;
 use super::taken::outside;
-use super::verdict::{Beside, Refusal};
+use super::verdict::{ProcessOverhead, Refusal};
 use super::{Room, Subject};
 use crate::thresholds::CONTEXT_CEILING;
 
@@ -43,19 +43,19 @@ impl Subject<'_> {
     }
 
     /// What else decides about a refusal.
-    pub(super) fn beside(
+    pub(super) fn process_overhead(
         &self,
         event: &Event,
         overhead: Option<&(Overhead, Bytes)>,
         libraries: &[(Library, Bytes)],
-    ) -> Option<Beside> {
+    ) -> Option<ProcessOverhead> {
         let process = self.trace.process.as_ref()?;
         let frees = process.stream_frees.iter().find(|frees| frees.device == self.device.device);
         let asker = self.places.library(event.stack);
         let is_other = |(library, _): &&(Library, Bytes)| library.caches() && Some(*library) != asker;
         let total = overhead.map(|&(_, total)| total);
         let overhead = overhead.map(|(overhead, _)| *overhead).unwrap_or_default();
-        Some(Beside {
+        Some(ProcessOverhead {
             limit_of_run: None,
             counted_beyond: Bytes::ZERO,
             contexts: overhead.contexts,
@@ -88,15 +88,15 @@ impl Subject<'_> {
         if wanted <= limit && (is_unasked || !refusal.event.device_free().is_some_and(has_room)) {
             return;
         }
-        if let Some(beside) = &mut refusal.beside {
-            beside.limit_of_run = Some(limit);
+        if let Some(process_overhead) = &mut refusal.process_overhead {
+            process_overhead.limit_of_run = Some(limit);
             // At the limit itself one byte more is refused.
             let beyond = if wanted <= limit { limit - wanted + Bytes::new(1) } else { Bytes::ZERO };
             // What a context takes is measured by others too: a little more can be its own.
-            if beside.contexts + beyond <= CONTEXT_CEILING {
-                beside.contexts += beyond;
+            if process_overhead.contexts + beyond <= CONTEXT_CEILING {
+                process_overhead.contexts += beyond;
             } else {
-                beside.counted_beyond = beyond;
+                process_overhead.counted_beyond = beyond;
             }
         }
         refusal.room = Room::Limit(limit - refusal.contexts());
