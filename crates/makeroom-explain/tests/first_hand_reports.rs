@@ -1,4 +1,4 @@
-//! Reports in a person's own words that a failure happened, beside documents in the same words.
+//! Reports of a failure in a person's own words, and documents that use the same words without a failure.
 
 use makeroom_explain::{Cause, Certainty, explain_text};
 

@@ -85,6 +85,7 @@ mod python;
 mod record;
 mod sample;
 mod sanitizer;
+mod socket;
 mod stacks;
 mod startup;
 mod state;

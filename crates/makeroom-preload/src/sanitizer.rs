@@ -12,6 +12,8 @@ use std::ffi::CStr;
 use makeroom_trace::protocol::Message;
 
 use crate::lookup;
+#[cfg(not(test))]
+use crate::socket::socket_address;
 
 /// Initialization function and name of each runtime.
 const RUNTIMES: [(&CStr, &str); 4] = [
@@ -33,16 +35,7 @@ pub(crate) fn present() -> Option<&'static str> {
 /// Reports to `run` that this process is not recorded.
 #[cfg(not(test))]
 pub(crate) fn report(name: &str, socket: Option<&[u8]>) {
-    let Some(path) = socket else { return };
-    // SAFETY: all zeros are a valid `sockaddr_un`, with an empty path.
-    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
-    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    if path.len() >= address.sun_path.len() {
-        return;
-    }
-    for (place, &byte) in address.sun_path.iter_mut().zip(path) {
-        *place = libc::c_char::from_ne_bytes([byte]);
-    }
+    let Some(address) = socket.and_then(socket_address) else { return };
     let message = Message::Sanitized(name.to_owned()).encode(std::process::id());
     // SAFETY: the message and the address are valid for their lengths; only this thread has the socket.
     unsafe {

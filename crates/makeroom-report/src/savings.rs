@@ -129,7 +129,7 @@ fn pooled(pool: &PoolSummary, has_several: bool) -> String {
     let device = on_device(device, has_several);
     let mut text = if pool.is_shared_with_torch {
         format!(
-            "other CUDA libraries, such as cuBLAS, took up to {peak_reserved} from makeroom's pool{device}"
+            "everything other than PyTorch's own memory (cuBLAS, CuPy, …) took up to {peak_reserved} from makeroom's pool{device}"
         )
     } else {
         format!("makeroom's pool reserved {peak_reserved} at its peak{device}")
@@ -256,7 +256,7 @@ mod tests {
         let text = pooled(&pool(34, None, true), false);
         assert_eq!(
             text,
-            "other CUDA libraries, such as cuBLAS, took up to 34.00 MiB from makeroom's pool, 33.00 MiB of it in use"
+            "everything other than PyTorch's own memory (cuBLAS, CuPy, …) took up to 34.00 MiB from makeroom's pool, 33.00 MiB of it in use"
         );
         let full = PoolSummary { peak_live: Bytes::mib(34), ..pool(34, None, false) };
         assert_eq!(

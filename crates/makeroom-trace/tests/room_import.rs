@@ -462,6 +462,17 @@ fn a_refusal_has_the_free_memory_that_was_sampled_closest() {
 }
 
 #[test]
+fn sizes_that_add_up_to_more_than_64_bits_are_read() {
+    use EventKind::{DeviceAlloc, GraphAlloc, PinnedAlloc, StreamAlloc, StreamFree, TensorAlloc};
+    for kind in [StreamAlloc, GraphAlloc, DeviceAlloc, PinnedAlloc, TensorAlloc] {
+        let huge = [event(kind, 0x1000, u64::MAX), event(kind, 0x2000, u64::MAX), event(kind, 0x1000, 3)];
+        let trace =
+            Recording::new().events(7, 0, &huge).events(7, 10, &[event(StreamFree, 0x2000, 0)]).read();
+        assert!(trace.process.is_some(), "{kind:?}");
+    }
+}
+
+#[test]
 fn only_the_last_answer_to_a_request_counts() {
     use EventKind::{DeviceAlloc, DeviceFree, TensorAlloc};
     let segment = by(TORCH, event(DeviceAlloc, 0x10_0000, 0x10_0000));
@@ -477,7 +488,7 @@ fn only_the_last_answer_to_a_request_counts() {
     assert_eq!(trace.process.as_ref().unwrap().refused_then_served, 1);
     assert_eq!(
         trace.notes,
-        ["1 other request to the driver failed, but succeeded when retried; the program was not affected"]
+        ["1 other request failed at first but succeeded when retried, so it is not counted as failed"]
     );
 
     // The retry fails, and PyTorch reports the failure: only PyTorch's counts.

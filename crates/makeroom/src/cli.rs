@@ -160,7 +160,7 @@ pub(crate) struct Fit {
 
     /// Allocator to run and predict with [default: the program's own]
     ///
-    /// One of `pytorch[:SETTINGS]`, `cuda-async` and `makeroom`.
+    /// One of `pytorch[:SETTINGS]`, `cuda-async` or `makeroom`.
     #[arg(long, value_name = "NAME", value_parser = makeroom_sim::parse)]
     pub(crate) allocator: Option<AllocatorSpec>,
 

@@ -345,7 +345,7 @@ impl Failure {
             Self::NoBatch { .. } => Some("use a larger --max or a smaller --multiple".to_owned()),
             Self::Program { error, .. } => Some(
                 match error.kind() {
-                    ErrorKind::NotFound => "check the name; a program outside PATH needs its directory: ./program",
+                    ErrorKind::NotFound => "check the name; if the program is not on PATH, include its directory: ./program",
                     ErrorKind::PermissionDenied => {
                         "it is not executable; run a script with its interpreter: makeroom run -- python script.py"
                     }

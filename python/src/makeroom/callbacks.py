@@ -24,7 +24,7 @@ __all__ = ["HuggingFace", "Lightning"]
 
 
 class Training:
-    """Base of both callbacks. If training cannot be watched, it continues, and a note is printed once.
+    """Base of both callbacks. If makeroom cannot watch the training, it prints a note once and training continues.
 
     Args:
         lines: Passed to `makeroom.watch`.

@@ -1,4 +1,4 @@
-"""pytest plugin: limit the GPU memory that a test uses and leaks.
+"""pytest plugin: limit how much GPU memory a test may use or leak.
 
     @pytest.mark.gpu_memory(limit="2GiB", leaks=0)
     def test_step(): ...

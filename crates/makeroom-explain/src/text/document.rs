@@ -1,9 +1,9 @@
 //! Whether an error stands in a document instead of a log: a troubleshooting list, a runbook, a changelog, the
 //! description of a change, a message with placeholders.
 //!
-//! Such texts quote errors that nothing printed, so there is no failure to explain. What tells them from a report is
-//! the text around the quote: advice to a reader, conditions, headings, and no trace of a run. Notes about a run quote
-//! its figures, so an error with figures counts as a failure unless the text says that it is an example.
+//! Such texts quote errors that nothing printed, so there is no failure to explain. The text around the quote
+//! sets them apart from a report: advice to a reader, conditions, headings, and no trace of a run. Notes about a run
+//! quote its figures, so an error with figures counts as a failure unless the text says that it is an example.
 
 use std::sync::LazyLock;
 
@@ -17,7 +17,7 @@ use super::log::{Log, clipped};
 /// The kind of document that quotes an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Document {
-    /// Advice for whoever gets the error: a FAQ, a runbook, a list of symptoms and fixes.
+    /// Advice for people who get the error: a FAQ, a runbook, a list of symptoms and fixes.
     Guide,
     /// A changelog, a pull request, a commit message, a review.
     Change,
@@ -259,7 +259,7 @@ fn is_change(log: &Log, index: usize) -> bool {
         || (0..log.len().min(LINES_OF_REQUEST)).any(|at| at != index && REQUEST.is_match(line(at)))
 }
 
-/// Whether the error is a message as it was or as it becomes, with the other one beside it.
+/// Whether the text shows a message before and after a change of its wording.
 fn is_reworded(log: &Log, index: usize) -> bool {
     let line = |at: usize| clipped(log.line(at), LONGEST_LINE);
     let above = |words: &Regex| {

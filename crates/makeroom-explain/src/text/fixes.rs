@@ -206,7 +206,7 @@ pub(crate) fn wont_help(cause: Cause, situation: &Situation<'_>) -> Vec<String> 
         Cause::Fragmentation => {
             attempts.push("empty_cache(), because live tensors sit between the free blocks and PyTorch already returned every whole segment".to_owned());
             if situation.is_expandable_on() {
-                attempts.push("expandable_segments, because the log shows that it is on".to_owned());
+                attempts.push("expandable_segments, because the log shows that it is already on".to_owned());
             }
         }
         Cause::LiveDataFillsDevice if situation.environment.maker != Maker::Apple => {

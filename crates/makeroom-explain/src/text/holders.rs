@@ -28,7 +28,7 @@ pub(crate) fn others(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
     if account.share_a_launcher() {
         let numbers: Vec<String> = account.others.iter().map(|process| process.pid.to_string()).collect();
         let note = Fix::new(format!(
-            "keep this job's workers off this GPU if they do not need it: processes {} have consecutive PIDs, so stopping one ends the job",
+            "keep this job's workers off this GPU if they do not need it: processes {} have consecutive PIDs, so they probably belong to one job, and stopping one would end it",
             numbers.join(", ")
         ));
         return if situation.is_training() { ranks_of(situation) } else { vec![note] };

@@ -287,7 +287,7 @@ fn check(cause: Cause, situation: &Situation<'_>) -> Option<Fix> {
     Some(match cause {
         Cause::LiveDataFillsDevice => {
             let device = environment.device.name();
-            Fix::new(format!("memory use climbs to the {device}'s size while only this program runs"))
+            Fix::new(format!("memory use climbs to the {device}'s capacity with only this program running"))
                 .command(total)
         }
         Cause::RequestExceedsDevice => Fix::new("the GPU has less memory than the request").command(total),

@@ -132,7 +132,7 @@ pub(crate) fn is_in_a_library(situation: &Situation<'_>) -> bool {
     LIBRARIES.iter().any(|words| situation.settings.mentions(words))
 }
 
-/// The CPU's decoder, where the GPU's was refused.
+/// Decoding on the CPU, if the GPU's decoder could not be opened.
 fn software_decoder(situation: &Situation<'_>) -> Option<Fix> {
     let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
     says(&["cuvid", "nvdec"]).then(|| {

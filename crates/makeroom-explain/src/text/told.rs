@@ -20,7 +20,7 @@ const LINES_SEARCHED: usize = 100;
 /// Longer lines were not typed by a person.
 const LONGEST_LINE: usize = 4096;
 
-/// Processes that open a GPU beside their own.
+/// Several processes on a GPU that is not their own, in a person's words.
 static CROWDED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?ix)
@@ -29,7 +29,7 @@ static CROWDED: LazyLock<Regex> = LazyLock::new(|| {
         ",
     )
 });
-/// Memory is what they take.
+/// Words for memory that such processes use.
 static MEMORY: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\bmemory\b|\bvram\b|\d ?[MG]i?B\b"));
 /// The job failed.
 static FAILED: LazyLock<Regex> = LazyLock::new(|| {

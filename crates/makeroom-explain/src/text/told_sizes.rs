@@ -13,7 +13,7 @@ use super::figures::{binary_size, pattern};
 use super::searched::Searched;
 use crate::{Cause, Certainty};
 
-/// Beside this share of a card there is no room for a context, a desktop and work buffers.
+/// Data that takes this share of a GPU leaves no room for a context, a desktop and work buffers.
 const NEARLY_ALL: f64 = 0.85;
 /// Longer lines were not typed by a person.
 const LONGEST_LINE: usize = 4096;
@@ -50,7 +50,7 @@ static BYTES: LazyLock<Regex> = LazyLock::new(|| {
 });
 static ANY_BYTES: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)\b(?:0x[0-9a-f]{4,16}|\d{4,16}) ?bytes\b"));
-/// The figure is not what was asked for.
+/// Words for figures other than the request.
 static NOT_WANTED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i)\b(?:free|available|total|used|remaining|limit|max(?:imum)?|capacity|alignment|page)\b")
 });
@@ -126,7 +126,7 @@ pub(crate) fn compare(facts: &mut Facts, told_total: Option<Bytes>, text: Search
         fills(
             facts,
             sum,
-            format!("By the sizes in the log, the program wants {sum} in all on a GPU with {total}."),
+            format!("By the sizes in the log, the program needs {sum} in all on a GPU with {total}."),
         );
     }
 }
@@ -159,7 +159,7 @@ fn needed(text: Searched<'_>) -> Option<(Bytes, String)> {
             let found = NEED.captures(sentence)?;
             let name = found.get(1).or_else(|| found.get(6))?.as_str().to_owned();
             let bytes = size(&found, 2, 3).or_else(|| size(&found, 4, 5))?;
-            Some((bytes, if name == "peak" { "peak".to_owned() } else { name }))
+            Some((bytes, name))
         })
         .max_by_key(|(bytes, _)| *bytes)
 }

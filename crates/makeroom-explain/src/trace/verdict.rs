@@ -72,7 +72,7 @@ impl Refusal<'_> {
         match self.limit_of_run() {
             Some(whole) if whole == limit => format!("the limit of {limit} set by `makeroom run --limit`"),
             Some(whole) => {
-                format!("the {limit} left after CUDA contexts under `makeroom run --limit` of {whole}")
+                format!("the {limit} that `makeroom run --limit` ({whole}) allows after CUDA contexts")
             }
             None if self.pool_limit.is_some() => format!("the pool's limit of {limit}"),
             None => format!("the {limit} available"),

@@ -13,6 +13,7 @@ use makeroom_trace::protocol::Message;
 
 use crate::clock;
 use crate::files::Guarded;
+use crate::socket::socket_address;
 
 /// Queued messages. A program that probes for its largest batch fails often: further failures are dropped.
 const MOST_WAITING: usize = 64;
@@ -106,15 +107,7 @@ impl Reports {
 }
 
 fn connect(path: &[u8]) -> Option<Guarded> {
-    // SAFETY: all zeros are a valid `sockaddr_un`, with an empty path.
-    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
-    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    if path.len() >= address.sun_path.len() {
-        return None;
-    }
-    for (place, &byte) in address.sun_path.iter_mut().zip(path) {
-        *place = libc::c_char::from_ne_bytes([byte]);
-    }
+    let address = socket_address(path)?;
     let socket = Guarded::socket().ok()?;
     let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
     // SAFETY: the address is valid for its length.

@@ -34,7 +34,7 @@ pub(crate) struct Looking {
 Examples:
   makeroom ps                               show all GPUs and processes
   makeroom ps --require 20GiB && ./train    start only if 20 GiB is free
-  sudo makeroom ps                          show details of all users
+  sudo makeroom ps                          show details of all users' processes
   makeroom ps --proc /host/proc             in a container
 
 Exit status: 0 on success; 1 if the driver did not respond or --require fails.")]

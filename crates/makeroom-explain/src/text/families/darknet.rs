@@ -41,7 +41,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             && request > free
         {
             let summary = format!(
-                "After the network and its batch, {free} was free; a convolution needs {request} of workspace, and then a layer's allocation failed."
+                "After loading the network and its batch, {free} was free; a convolution needed {request} of workspace, and then a layer's allocation failed."
             );
             facts.state(Cause::LiveDataFillsDevice, Certainty::Likely, summary);
         }

@@ -160,12 +160,12 @@ fn skip_tactic(facts: &mut Facts, passage: &Passage<'_>) {
         LazyLock::new(|| pattern(r"(?i)\bassert(?:ion)?\b|\bfatal\b|\bsegmentation fault\b"));
     let needs = facts.request.map_or(String::new(), |request| format!(" that needs {request}"));
     let rest = if passage.all().any(|line| OTHER.is_match(line)) {
-        "the failure that this text mentions is another one"
+        "the failure in the log is unrelated"
     } else {
         "nothing else failed"
     };
     let summary = format!(
-        "TensorRT skipped a tactic{needs} for lack of memory on line {} and continued with another one, which may be slower; {rest}.",
+        "Line {}: TensorRT skipped a tactic{needs} for lack of memory and continued with another one, which may be slower; {rest}.",
         facts.line
     );
     let fix = Fix::new(
@@ -254,7 +254,7 @@ mod tests {
             assert_eq!((facts.severity, facts.free), (Severity::Failure, Some(Bytes::mib(311))), "{rest}");
         }
         let other = explain_text(&format!("{tactic}\nThe fatal error is an assertion in the Conv node."));
-        assert!(other.verdict.summary.contains("is another one"), "{}", other.verdict.summary);
+        assert!(other.verdict.summary.contains("is unrelated"), "{}", other.verdict.summary);
     }
 
     #[test]

@@ -105,7 +105,7 @@ fn shortage(text: &str) -> Option<(Bytes, Bytes)> {
     /// Both stand in one sentence or two.
     const LONGEST: usize = 400;
     let text = clipped(text, LONGEST);
-    // A negative rest is no rest.
+    // A negative figure means that nothing is left.
     let size = |words: &Regex| {
         let found = words.captures(text)?;
         let group = (1..=5).step_by(2).find(|&group| found.get(group).is_some())?;
@@ -164,7 +164,7 @@ fn read_startup(mut facts: Facts, text: &str) -> Option<Facts> {
         facts.state(
             Cause::HostMemory,
             Certainty::Certain,
-            format!("vLLM on the CPU wants {desired} of RAM and {free} of {total} is free."),
+            format!("vLLM on the CPU requests {desired} of RAM, but only {free} of {total} is free."),
         );
         return Some(facts);
     }
@@ -178,7 +178,7 @@ fn read_startup(mut facts: Facts, text: &str) -> Option<Facts> {
         (Cause::NonFrameworkOverhead, "the size of a context and a desktop")
     };
     let summary = format!(
-        "vLLM wants {desired}, but {free} is free: {used} of {total} was in use before it started, {who}."
+        "vLLM requests {desired}, but only {free} is free: {used} of {total} was in use before it started, {who}."
     );
     let stated =
         Statement::new(cause, Certainty::Likely, summary).mended_by(at_start(free, total, facts.device));
@@ -253,7 +253,7 @@ fn read_sequence_length(mut facts: Facts, text: &str, budget: &Budget) -> Option
         .and_then(|found| Some((captured_size(&found, 1)?, captured_size(&found, 3).unwrap_or(Bytes::ZERO))))
         .or_else(|| shortage(text));
     let Some((needed, available)) = figures else {
-        // The check has failed, whatever became of its figures when somebody shortened the message.
+        // The message is a failed check even if its figures were cut off.
         let has = |words: &str| contains_ignoring_case(text, words);
         return (has("KV cache is needed") && (has("max seq len") || has("larger than"))).then(|| {
             let summary = "One request of full length needs more KV cache than there is.".to_owned();

@@ -290,7 +290,7 @@ fn dask(situation: &Situation<'_>) -> Vec<Fix> {
     if let Some(terminate) = terminate.filter(|&share| share < 0.5) {
         return vec![
             Fix::new(format!(
-                "raise the share of its budget at which a worker is killed, from {terminate} to the default"
+                "raise the share of the memory budget at which Dask kills a worker, from {terminate} to the default"
             ))
             .command("distributed.worker.memory.terminate: 0.95   (false: never)"),
         ];

@@ -52,7 +52,7 @@ const DEMUCS: Program = Program {
 };
 
 const DEMUCS_LEVERS: &[Lever] = &[
-    Lever::new("separate shorter pieces, in seconds", "demucs --segment 7 song.mp3")
+    Lever::new("process shorter segments (length in seconds)", "demucs --segment 7 song.mp3")
         .unless_said(&["--segment"]),
     Lever::new("or run on the CPU", "demucs -d cpu song.mp3").unless_said(&["-d cpu"]),
 ];

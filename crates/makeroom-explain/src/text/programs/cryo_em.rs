@@ -44,7 +44,7 @@ const CRYOSPARC_LEVERS: &[Lever] = &[
     )
     .unless_said(&["low-memory mode"]),
     Lever::side(
-        "extract with a smaller box after Fourier cropping{from px}",
+        "Fourier-crop to a smaller box when extracting{from px}",
         "Fourier crop to box size (pix) = {to}",
         &["box size", "box_size"],
         256,

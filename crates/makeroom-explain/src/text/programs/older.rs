@@ -169,7 +169,7 @@ const NVPTX_LEVERS: &[Lever] = &[
     Lever::new("reserve a smaller heap (default 256 MiB)", "nvptx-none-run -H 16777216 …")
         .only(|situation| situation.settings.mentions("nvptx-none-run")),
     Lever::new(
-        "start fewer teams, each of which has a stack",
+        "start fewer teams: each has its own stack",
         "OMP_NUM_TEAMS=32 GOMP_NVPTX_NATIVE_GPU_THREAD_POOL_SIZE=32",
     )
     .variable()

@@ -196,7 +196,7 @@ const AMREX_LEVERS: &[Lever] = &[
     .at_least(32, 32),
     Lever::new("let arrays spill to the host", "amrex.the_arena_is_managed=1")
         .unless_said(&["the_arena_is_managed=1", "the_arena_is_managed = 1"]),
-    Lever::lower("refine fewer levels{from}", "amr.max_level={to}", &["amr.max_level"], 0),
+    Lever::lower("use fewer refinement levels{from}", "amr.max_level={to}", &["amr.max_level"], 0),
 ];
 
 const KOKKOS: Program = Program {

@@ -62,7 +62,8 @@ struct Keeper {
 struct Pool {
     taken: u64,
     live: FastMap<u64, u64>,
-    handed_out: u64,
+    /// Wider than a size: the sizes in a damaged file can add up to any sum.
+    handed_out: u128,
 }
 
 /// Physical memory. It exists while it is held or mapped.
@@ -82,15 +83,16 @@ impl Physical {
 impl Pool {
     fn hand_out(&mut self, row: &MemoryEventRow) {
         let lost = self.live.insert(row.address, row.size).unwrap_or(0);
-        self.handed_out = self.handed_out - lost + row.size;
+        self.handed_out = self.handed_out - u128::from(lost) + u128::from(row.size);
     }
 
     fn take_back(&mut self, address: u64) {
-        self.handed_out -= self.live.remove(&address).unwrap_or(0);
+        self.handed_out -= u128::from(self.live.remove(&address).unwrap_or(0));
     }
 
     fn unused(&self) -> Bytes {
-        Bytes::new(self.taken.saturating_sub(self.handed_out))
+        let handed_out = u64::try_from(self.handed_out).unwrap_or(u64::MAX);
+        Bytes::new(self.taken.saturating_sub(handed_out))
     }
 }
 

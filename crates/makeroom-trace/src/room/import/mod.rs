@@ -97,9 +97,9 @@ fn notes(collected: &Collected, process: &makeroom_core::ProcessRecord) -> Vec<S
     count("records of a later version of makeroom, skipped", collected.unknown);
     let retried = process.refused_then_served;
     if retried > 0 {
-        let requests = if retried == 1 { "request" } else { "requests" };
+        let (requests, are) = if retried == 1 { ("request", "it is") } else { ("requests", "they are") };
         notes.push(format!(
-            "{retried} other {requests} to the driver failed, but succeeded when retried; the program was not affected"
+            "{retried} other {requests} failed at first but succeeded when retried, so {are} not counted as failed"
         ));
     }
     if let Some((kind, error)) = collected.first_failed {

@@ -288,7 +288,7 @@ pub(super) const ROWS: &[Phrase] = &[
         .unless(r"CPUAllocator|No such file|Permission denied|Invalid argument")
         .leads(
             HostMemory,
-            "A mapping into host memory failed: RAM, address space (ulimit -v) or the container's limit is too small.",
+            "A host memory mapping failed: there is not enough RAM or address space (ulimit -v), or the container's limit is too low.",
         ),
     Phrase::host(
         Framework::Host,
@@ -297,7 +297,7 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .unless(GPU_WORDS)
     .not_near(r"failed to mlock")
-    .likely(HostMemory, "The limit on locked memory (ulimit -l) is too small. The GPU is not involved."),
+    .likely(HostMemory, "The limit on locked memory (ulimit -l) is too low. The GPU is not involved."),
     Phrase::either(Framework::Host, &["Cannot allocate memory"], r"Cannot allocate memory")
         .unless(r"CPUAllocator|cuda|\bgpu|\brmm\b|\bhip|thrust|cumem|device memory|nvenc|cupy|numba|static TLS")
         .not_near(r"EncodeSessionEx|h264_nvenc|hevc_nvenc|av1_nvenc")

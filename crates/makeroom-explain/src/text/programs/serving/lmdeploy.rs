@@ -59,7 +59,9 @@ fn smaller(situation: &Situation<'_>) -> Vec<Fix> {
         );
     }
     if let Some(length) = half(situation, &["session_len"], 8192, 1024) {
-        fixes.push(Fix::new("limit the context of one session").command(format!("--session-len {length}")));
+        fixes.push(
+            Fix::new("limit the context length per session").command(format!("--session-len {length}")),
+        );
     }
     if let Some(requests) = half(situation, &["max_batch_size"], 32, 1) {
         fixes.push(Fix::new("run fewer requests at once").command(format!("--max-batch-size {requests}")));

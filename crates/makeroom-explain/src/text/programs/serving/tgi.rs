@@ -86,7 +86,7 @@ fn smaller(situation: &Situation<'_>) -> Vec<Fix> {
     if let Some(tokens) = half(situation, TOTAL, 4096, 512) {
         let input = count(situation, INPUT).map_or(tokens / 2, |input| input.min(tokens / 2));
         fixes.push(
-            Fix::new("limit the prompt and output length of one request")
+            Fix::new("limit the prompt and output length per request")
                 .command(format!("--max-total-tokens {tokens} --max-input-tokens {input}")),
         );
     }
