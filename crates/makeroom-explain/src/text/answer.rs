@@ -352,20 +352,20 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, 
     };
     let facts = found.first;
     let framework = facts.framework;
-    let summary = match facts.severity {
-        Severity::Warning if let Some(aftermath) = &facts.aftermath => aftermath.summary.clone(),
-        Severity::Warning => {
+    let summary = match (facts.severity, &facts.aftermath) {
+        (Severity::Warning, Some(aftermath)) => aftermath.summary.clone(),
+        (Severity::Warning, None) => {
             let request = facts.request.map_or(String::new(), |request| format!(" of {request}"));
             format!(
                 "An allocation{request} failed on line {} and the program handled it; nothing else failed.",
                 facts.line
             )
         }
-        Severity::Observation => facts.statements.first().map_or_else(
+        (Severity::Observation, _) => facts.statements.first().map_or_else(
             || "This output shows which processes hold GPU memory; nothing in it failed.".to_owned(),
             |statement| format!("{} Nothing in this log failed.", statement.summary),
         ),
-        Severity::Failure => {
+        (Severity::Failure, _) => {
             "The log mentions running out of memory, but contains no error message from a program.".to_owned()
         }
     };

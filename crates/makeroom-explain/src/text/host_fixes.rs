@@ -458,25 +458,24 @@ fn fewer_workers(situation: &Situation<'_>) -> Fix {
         "workers_per_gpu",
         "workers",
     ]);
-    match shown.filter(|shown| (2.0..1e4).contains(&shown.value)) {
-        Some(shown) => {
+    let known = WORKERS.iter().find(|(program, _, _)| *program == situation.program.name);
+    match (shown.filter(|shown| (2.0..1e4).contains(&shown.value)), known) {
+        (Some(shown), _) => {
             let (count, half) = (shown.value as u64, shown.value as u64 / 2);
             Fix::new(format!(
                 "halve the data-loader workers from {count} to {half}: each holds its own copy of the dataset"
             ))
             .command(shown.with(half))
         }
-        None if let Some((_, option, default)) =
-            WORKERS.iter().find(|(program, _, _)| *program == situation.program.name) =>
-        {
+        (None, Some((_, option, default))) => {
             Fix::new(format!("load data with fewer worker processes (default {default}): each holds its own copy of the dataset"))
                 .command(*option)
         }
-        None if situation.settings.number(&["num_workers"]) == Some(0.0) => {
+        (None, None) if situation.settings.number(&["num_workers"]) == Some(0.0) => {
             Fix::new("keep the dataset on disk: the data loader already runs without workers")
                 .command("np.load(path, mmap_mode='r')")
         }
-        None => Fix::new("load data in the main process: each worker holds its own copy of the dataset")
+        (None, None) => Fix::new("load data in the main process: each worker holds its own copy of the dataset")
             .command("DataLoader(…, num_workers=0)"),
     }
 }

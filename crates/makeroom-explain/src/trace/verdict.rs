@@ -232,8 +232,8 @@ impl Refusal<'_> {
 
     fn request_exceeds(&self) -> Option<Finding> {
         let request = self.event.size;
-        let (reachable, summary) = match (self.room.limit(), self.event.device_free()) {
-            (Some(limit), _) if let Some(whole) = self.limit_of_run() => {
+        let (reachable, summary) = match (self.room.limit(), self.limit_of_run(), self.event.device_free()) {
+            (Some(limit), Some(whole), _) => {
                 let reachable = limit + self.further_contexts();
                 let left = if reachable < whole {
                     format!(", {reachable} after the CUDA context")
@@ -242,19 +242,19 @@ impl Refusal<'_> {
                 };
                 (reachable, format!("`makeroom run --limit` allows {whole} in total{left}"))
             }
-            (Some(limit), _) if self.pool_limit.is_some() => {
+            (Some(limit), None, _) if self.pool_limit.is_some() => {
                 (limit, format!("the pool is limited to {limit}"))
             }
-            (Some(limit), _) => (limit, format!("the allocator has {limit} in total")),
-            (None, Some(free)) if !self.others().is_zero() => {
+            (Some(limit), None, _) => (limit, format!("the allocator has {limit} in total")),
+            (None, _, Some(free)) if !self.others().is_zero() => {
                 let reachable = self.usable_device(free);
                 (reachable, format!("even without other processes, this GPU has only {reachable}"))
             }
-            (None, Some(free)) => {
+            (None, _, Some(free)) => {
                 let reachable = self.usable_device(free);
                 (reachable, format!("this GPU has only {reachable} for the whole process"))
             }
-            (None, None) => return None,
+            (None, _, None) => return None,
         };
         let summary = format!("A single allocation of {request} was requested; {summary}.");
         let shortage = Shortage { total: Some(reachable), ..self.shortage() };
