@@ -26,14 +26,12 @@ mod event {
     }
 }
 
-/// What the ring keeps for the walks of Python's stacks.
-mod python {
-    pub(crate) mod seen {
-        #[derive(Debug, Default)]
-        pub(crate) struct Frames;
+/// The frames that the ring keeps for walks of Python's stacks.
+mod seen {
+    #[derive(Debug, Default)]
+    pub(crate) struct Frames;
 
-        pub(crate) fn prefetch(_address: usize) {}
-    }
+    pub(crate) fn prefetch(_address: usize) {}
 }
 
 #[cfg(test)]

@@ -12,7 +12,9 @@
 
 mod bytes;
 mod column;
+mod framework;
 mod hash;
+mod holder;
 mod ids;
 mod lifetimes;
 mod process;
@@ -22,7 +24,9 @@ mod start;
 mod trace;
 
 pub use bytes::{Bytes, ParseBytesError, unit_bytes};
+pub use framework::Framework;
 pub use hash::{FastHasher, FastMap};
+pub use holder::{Holder, Library};
 pub use ids::{Address, DeviceIndex, PoolId, StreamId};
 pub use lifetimes::{Lifetime, lifetimes};
 pub use process::{

@@ -64,7 +64,7 @@ impl<'card> Framework<'card> {
     pub(crate) fn tensor(&mut self, bytes: Bytes) -> Result<Tensor, OutOfMemory> {
         let number = self.tensors;
         let request = Request { size: bytes.get(), stream: 0, pool: PoolId::DEFAULT };
-        let Ok(address) = self.allocator.allocate(&mut self.segments, number, request) else {
+        let Ok(address) = self.allocator.allocate_block(&mut self.segments, number, request) else {
             self.listener.refused(bytes, self.live, self.allocator.reserved());
             let reserved = Bytes::new(self.allocator.reserved());
             return Err(OutOfMemory { requested: bytes, reserved, live: Bytes::new(self.live) });
@@ -96,7 +96,7 @@ struct Segments<'card> {
 }
 
 impl Driver for Segments<'_> {
-    fn allocate(&mut self, size: u64, _stream: u64) -> Result<u64, Refused> {
+    fn allocate_segment(&mut self, size: u64, _stream: u64) -> Result<u64, Refused> {
         let memory = segment_of_the_framework(self.card, Bytes::new(size)).map_err(|_| Refused)?;
         let address = memory.address().0;
         self.taken.insert(address, memory);

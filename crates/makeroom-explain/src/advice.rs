@@ -1,6 +1,6 @@
 //! Things to do that several explanations share, worded once.
 
-use makeroom_core::DeviceIndex;
+use makeroom_core::{DeviceIndex, Framework};
 
 use crate::Fix;
 
@@ -39,12 +39,12 @@ pub(crate) enum Maker {
 }
 
 impl Maker {
-    /// The maker behind a framework's name.
-    pub(crate) fn of(framework: &str) -> Self {
+    /// The maker of the devices that a framework's format is for.
+    pub(crate) fn of_framework(framework: Framework) -> Self {
         match framework {
-            name if name.ends_with("-rocm") || name == "hip" => Self::Amd,
-            name if name.ends_with("-xpu") => Self::Intel,
-            name if name.ends_with("-mps") || name == "metal" => Self::Apple,
+            Framework::PyTorchRocm | Framework::Hip => Self::Amd,
+            Framework::PyTorchXpu => Self::Intel,
+            Framework::PyTorchMps | Framework::Metal => Self::Apple,
             _ => Self::Nvidia,
         }
     }

@@ -1,6 +1,6 @@
 //! The answer to "why", as data. Nothing here prints; `makeroom-report` renders it.
 
-use makeroom_core::{Bytes, DeviceIndex};
+use makeroom_core::{Bytes, DeviceIndex, Framework};
 
 use crate::{Cause, Certainty, Ledger, RunSummary};
 
@@ -28,7 +28,7 @@ pub struct Explanation {
     /// What the same run needs under other settings; only for recordings that failed.
     pub alternatives: Vec<Alternative>,
     /// Things people try that cannot help here, each with the reason.
-    pub futile: Vec<String>,
+    pub wont_help: Vec<String>,
     /// How to get more information, each with the exact command.
     pub next: Vec<Fix>,
     /// What the reader should know about the input: errors that follow, recording that began late, ….
@@ -40,8 +40,8 @@ pub struct Explanation {
 pub struct InputSummary {
     /// The kind, as in `--json`.
     pub kind: InputKind,
-    /// The framework in the input, as in `--json`; `None` if unknown.
-    pub framework: Option<&'static str>,
+    /// The framework in the input.
+    pub framework: Framework,
 }
 
 /// The kinds of input.

@@ -38,7 +38,7 @@ impl LedgerLine {
     }
 
     /// A line that is the sum of its parts.
-    pub fn of(what: impl Into<String>, parts: Vec<Self>) -> Self {
+    pub fn sum(what: impl Into<String>, parts: Vec<Self>) -> Self {
         Self { what: what.into(), own: Bytes::ZERO, note: None, parts }
     }
 
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn lines_and_unaccounted_add_up_to_the_total() {
-        let reserved = LedgerLine::of(
+        let reserved = LedgerLine::sum(
             "framework",
             vec![LedgerLine::new("live", Bytes::new(50)), LedgerLine::new("cached", Bytes::new(20))],
         );

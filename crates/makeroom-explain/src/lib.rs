@@ -38,7 +38,7 @@ pub use run::{
 };
 pub use text::{TextReader, explain_text};
 pub use trace::{
-    Allocation, Allocations, Beside, BlockEnds, BlockSizes, HeldSegment, LiveBlock, Part, Places, Room,
-    SegmentsHeld, SizesAtEnd, TraceQuestion, cut, held_beside, is_small, place_of,
+    Allocation, Allocations, BlockEnds, BlockSizes, DeviceOverhead, HeldSegment, LiveBlock, Part, Places,
+    Room, SegmentsHeld, SizesAtEnd, TraceQuestion, cut, device_overhead, is_small, place_of,
 };
 pub use watch::{Moments, Watched, WatchedStep, watch};

@@ -75,7 +75,7 @@ pub(crate) fn is_program_source(file: &str) -> bool {
     const BUILT_ELSEWHERE: [&str; 5] = ["aten/", "c10/", "/torch/", "/tensorflow/", "external/"];
     is_own_source(file)
         && !PACKAGES.iter().any(|package| file.starts_with(package))
-        && !BUILT_ELSEWHERE.iter().any(|folder| file.contains(folder))
+        && !BUILT_ELSEWHERE.iter().any(|directory| file.contains(directory))
 }
 
 /// Whether a file is native source or an object: frames of the interpreter and of C++ libraries.
@@ -87,7 +87,7 @@ fn is_native(file: &str) -> bool {
     ) || file.contains(".so.")
 }
 
-/// A file's name as people say it: what follows the installation folder, or the last two parts of a path.
+/// A file's name as people say it: what follows the installation directory, or the last two parts of a path.
 pub(crate) fn short_file(file: &str) -> &str {
     for marker in ["site-packages/", "dist-packages/"] {
         if let Some(position) = file.find(marker) {

@@ -9,53 +9,54 @@
 use std::borrow::Cow;
 
 use cpp_demangle::{DemangleOptions, Symbol};
+use makeroom_core::Library;
 
 /// Whose code a native frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// The program's.
     Program,
-    /// A library's, with the name that people know it by, if they do.
-    Library(Option<&'static str>),
+    /// A library's, and which one, if it is known.
+    Library(Option<Library>),
     /// Neither: it only leads to the driver.
     Passage,
 }
 
 /// Libraries by the beginnings of their files' names, the longer ones first.
-const KNOWN: [(&str, &str); 24] = [
-    ("libcublas", "cuBLAS"),
-    ("libcudnn", "cuDNN"),
-    ("libnccl", "NCCL"),
-    ("libcufft", "cuFFT"),
-    ("libcusparse", "cuSPARSE"),
-    ("libcusolver", "cuSOLVER"),
-    ("libcurand", "cuRAND"),
-    ("libcutensor", "cuTENSOR"),
-    ("libnvrtc", "NVRTC"),
-    ("libnvinfer", "TensorRT"),
-    ("libnvjpeg", "nvJPEG"),
-    ("libnvshmem", "NVSHMEM"),
-    ("libnpp", "NPP"),
-    ("libcupti", "CUPTI"),
-    ("libc10", "PyTorch"),
-    ("libtorch", "PyTorch"),
-    ("libonnxruntime", "ONNX Runtime"),
-    ("libtensorflow", "TensorFlow"),
-    ("_pywrap_tensorflow", "TensorFlow"),
-    ("libpaddle", "PaddlePaddle"),
-    ("xla_", "JAX"),
-    ("libjax", "JAX"),
-    ("librmm", "RMM"),
-    ("libggml-cuda", "llama.cpp"),
+const KNOWN: [(&str, Library); 24] = [
+    ("libcublas", Library::CuBlas),
+    ("libcudnn", Library::CuDnn),
+    ("libnccl", Library::Nccl),
+    ("libcufft", Library::CuFft),
+    ("libcusparse", Library::CuSparse),
+    ("libcusolver", Library::CuSolver),
+    ("libcurand", Library::CuRand),
+    ("libcutensor", Library::CuTensor),
+    ("libnvrtc", Library::Nvrtc),
+    ("libnvinfer", Library::TensorRt),
+    ("libnvjpeg", Library::NvJpeg),
+    ("libnvshmem", Library::Nvshmem),
+    ("libnpp", Library::Npp),
+    ("libcupti", Library::Cupti),
+    ("libc10", Library::PyTorch),
+    ("libtorch", Library::PyTorch),
+    ("libonnxruntime", Library::OnnxRuntime),
+    ("libtensorflow", Library::TensorFlow),
+    ("_pywrap_tensorflow", Library::TensorFlow),
+    ("libpaddle", Library::PaddlePaddle),
+    ("xla_", Library::Jax),
+    ("libjax", Library::Jax),
+    ("librmm", Library::Rmm),
+    ("libggml-cuda", Library::LlamaCpp),
 ];
 
-/// Packages by their folders.
-const PACKAGES: [(&str, &str); 5] = [
-    ("/cupy_backends/", "CuPy"),
-    ("/cupy/", "CuPy"),
-    ("/jaxlib/", "JAX"),
-    ("/jax_plugins/", "JAX"),
-    ("/numba/", "Numba"),
+/// Packages by their directories.
+const PACKAGES: [(&str, Library); 5] = [
+    ("/cupy_backends/", Library::CuPy),
+    ("/cupy/", Library::CuPy),
+    ("/jaxlib/", Library::Jax),
+    ("/jax_plugins/", Library::Jax),
+    ("/numba/", Library::Numba),
 ];
 
 /// Files that only lead to the driver, by the beginnings of their names.
@@ -110,26 +111,26 @@ pub(crate) fn owner(file: &str, function: &str, executable: &str) -> Owner {
     if PASSAGES.iter().any(|passage| name.starts_with(passage)) || is_passage(function) {
         return Owner::Passage;
     }
-    if let Some(known) = known_as(file) {
+    if let Some(known) = known_library(file) {
         return Owner::Library(Some(known));
     }
     let is_interpreter = INTERPRETERS.iter().any(|interpreter| {
         name.strip_prefix(interpreter)
             .is_some_and(|rest| rest.chars().all(|character| character.is_ascii_digit() || character == '.'))
     });
-    let is_installed = INSTALLED.iter().any(|folder| file.contains(folder));
+    let is_installed = INSTALLED.iter().any(|directory| file.contains(directory));
     if is_interpreter || is_installed && file != executable {
         return Owner::Library(None);
     }
     Owner::Program
 }
 
-/// The name that people know a library by.
-pub(crate) fn known_as(file: &str) -> Option<&'static str> {
+/// The library that a file belongs to, if it is known.
+pub(crate) fn known_library(file: &str) -> Option<Library> {
     let name = file.rsplit('/').next().unwrap_or(file);
     let by_name = KNOWN.iter().find(|(beginning, _)| name.starts_with(beginning));
-    let by_folder = || PACKAGES.iter().find(|(folder, _)| file.contains(folder));
-    by_name.or_else(by_folder).map(|(_, known)| *known)
+    let by_directory = || PACKAGES.iter().find(|(directory, _)| file.contains(directory));
+    by_name.or_else(by_directory).map(|(_, known)| *known)
 }
 
 /// Whether a function is the runtime's or starts programs.
@@ -239,10 +240,10 @@ mod tests {
             Owner::Library(None)
         );
         for (file, known) in [
-            ("/opt/cuda/libcublasLt.so.12", "cuBLAS"),
-            ("libnccl.so.2", "NCCL"),
-            ("/x/site-packages/torch/lib/libc10_cuda.so", "PyTorch"),
-            ("/x/site-packages/cupy/cuda/memory.cpython-312-x86_64-linux-gnu.so", "CuPy"),
+            ("/opt/cuda/libcublasLt.so.12", Library::CuBlas),
+            ("libnccl.so.2", Library::Nccl),
+            ("/x/site-packages/torch/lib/libc10_cuda.so", Library::PyTorch),
+            ("/x/site-packages/cupy/cuda/memory.cpython-312-x86_64-linux-gnu.so", Library::CuPy),
         ] {
             assert_eq!(owner(file, "f", PROGRAM), Owner::Library(Some(known)), "{file}");
         }

@@ -85,7 +85,7 @@ fn the_maker_may_stand_on_the_line_above() {
         ("torch.OutOfMemoryError: CUDA out of memory.\n", "pytorch"),
     ] {
         let (explanation, _) = answer(&format!("{head}{figures}"));
-        assert_eq!(explanation.input.framework, Some(framework), "{head}");
+        assert_eq!(explanation.input.framework.id(), Some(framework), "{head}");
     }
 }
 
@@ -94,7 +94,7 @@ fn a_step_that_will_not_help_is_not_advised() {
     let text = "  File \"/app/serve.py\", line 21, in reply\n    out = model.generate(**inputs)\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 900.00 MiB. GPU 0 has a total capacity of 15.77 GiB of which 200.00 MiB is free. Of the allocated memory 10.00 GiB is allocated by PyTorch, and 5.10 GiB is reserved by PyTorch but unallocated.";
     let (explanation, steps) = answer(text);
     assert_eq!(explanation.verdict.cause, Cause::Fragmentation);
-    assert!(explanation.futile.iter().any(|attempt| attempt.starts_with("empty_cache()")));
+    assert!(explanation.wont_help.iter().any(|attempt| attempt.starts_with("empty_cache()")));
     assert!(!steps.contains("empty_cache()") && steps.contains("fixed lengths"), "{steps}");
 }
 

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
 
 use makeroom_core::{
-    Action, Address, Bytes, ContextRecord, DeviceIndex, DeviceSample, DeviceTrace, Event, Frame, NameId,
-    PinnedBlock, ProcessEnd, ProcessRecord, StackId, Stacks, StreamId, Trace, TraceKind,
+    Action, Address, Bytes, ContextRecord, DeviceIndex, DeviceSample, DeviceTrace, Event, Frame, Library,
+    NameId, PinnedBlock, ProcessEnd, ProcessRecord, StackId, Stacks, StreamId, Trace, TraceKind,
 };
 use makeroom_explain::{
     Cause, Certainty, Explanation, LedgerLine, LeftKind, LibraryHold, Room, RunSummary, TraceQuestion,
@@ -175,7 +175,7 @@ fn what_libraries_took_for_themselves_is_no_leak() {
     const TORCH: &str = "/opt/env/site-packages/torch/lib/libtorch_cuda.so";
     let explanation = left_by(&[&[CUBLAS, TORCH], &["/usr/local/cuda/lib64/libcudart.so.12", CUBLAS]]);
     assert_eq!(run(&explanation).left, []);
-    let hold = |kind, bytes| LibraryHold { by: "cuBLAS", kind, bytes, allocations: 2 };
+    let hold = |kind, bytes| LibraryHold { by: Library::CuBlas, kind, bytes, allocations: 2 };
     let device = hold(LeftKind::Device(DeviceIndex(0)), Bytes::mib(64));
     assert_eq!(run(&explanation).held_by_libraries, [device, hold(LeftKind::Pinned, Bytes::new(8))]);
     assert_eq!(explanation.causes.len(), 1, "{:?}", explanation.causes);
@@ -189,7 +189,7 @@ fn what_the_program_took_is_a_leak_beside_what_libraries_took() {
     let explanation =
         left_by(&[&["libcudnn_graph.so.9"], &own, &["libnppial.so.12", "/home/anna/solver.so"]]);
     assert_eq!(run(&explanation).left[0].bytes, Bytes::mib(64));
-    assert_eq!(run(&explanation).held_by_libraries[0].by, "cuDNN");
+    assert_eq!(run(&explanation).held_by_libraries[0].by, Library::CuDnn);
     let leak = explanation.causes.iter().find(|cause| cause.cause == Cause::Leak).unwrap();
     assert!(
         leak.fixes[0].action.starts_with("free the memory allocated at +0x5b45ed in solver.so"),

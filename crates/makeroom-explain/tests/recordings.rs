@@ -129,7 +129,7 @@ fn expandable_segments_are_not_advised_when_they_are_on() {
 
 /// A `.room` file has the settings as the user wrote them, and nothing else about the allocator.
 #[test]
-fn a_setting_that_was_on_is_not_advised_and_not_called_futile() {
+fn a_setting_that_was_on_is_not_advised_and_not_called_useless() {
     for name in ["oom_fragmented", "oom_batch"] {
         let mut trace = trace(name);
         let text = Some("max_split_size_mb:512, expandable_segments:True".to_owned());
@@ -140,7 +140,7 @@ fn a_setting_that_was_on_is_not_advised_and_not_called_futile() {
         let commands: Vec<&str> = fixes.filter_map(|fix| fix.command.as_deref()).collect();
         assert!(!commands.iter().any(|command| command.contains("expandable_segments")), "{commands:?}");
         let mentions: Vec<&String> =
-            explanation.futile.iter().filter(|line| line.contains("expandable_segments")).collect();
+            explanation.wont_help.iter().filter(|line| line.contains("expandable_segments")).collect();
         assert!(mentions.iter().all(|line| line.contains("already on")), "{mentions:?}");
     }
 }
@@ -204,14 +204,14 @@ fn a_limit_below_what_the_run_held_is_not_believed() {
 }
 
 #[test]
-fn what_fits_is_advised_and_not_called_futile() {
+fn what_fits_is_advised_and_not_called_useless() {
     let explanation = explain("oom_batch", Room::Limit(Bytes::gib(8)));
     assert_eq!(explanation.alternatives[1].fits, Some(true));
     let advised = |fix: &makeroom_explain::Fix| {
         fix.command.as_deref().is_some_and(|command| command.contains("expandable_segments"))
     };
     assert!(explanation.causes[0].fixes.iter().any(advised));
-    assert!(!explanation.futile.iter().any(|line| line.contains("expandable_segments")));
+    assert!(!explanation.wont_help.iter().any(|line| line.contains("expandable_segments")));
 }
 
 /// Figures that were worked out from the file by an independent program.

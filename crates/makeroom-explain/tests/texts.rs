@@ -148,7 +148,7 @@ fn advice_in_a_log_is_no_evidence_that_it_was_followed() {
         "If reserved memory is large try setting\nPYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
     ] {
         let explanation = explain_text(&format!("{before}\n{error}"));
-        assert!(!explanation.futile.iter().any(|line| line.contains("is on")), "{before}");
+        assert!(!explanation.wont_help.iter().any(|line| line.contains("is on")), "{before}");
     }
 }
 
@@ -162,10 +162,10 @@ fn little_that_is_unused_can_be_enough() {
     for (request, is_enough) in [("74.00 MiB", true), ("2.00 GiB", false)] {
         let explanation = text(request);
         assert_eq!(explanation.verdict.cause, Cause::LiveDataFillsDevice, "{request}");
-        let is_futile = explanation.futile.iter().any(|line| line.contains("expandable_segments"));
+        let cannot_help = explanation.wont_help.iter().any(|line| line.contains("expandable_segments"));
         let fixes = explanation.causes[0].fixes.iter().filter_map(|fix| fix.command.as_deref());
         let is_advised = fixes.into_iter().any(|command| command.contains("expandable_segments"));
-        assert_eq!((is_futile, is_advised), (!is_enough, is_enough), "{request}");
+        assert_eq!((cannot_help, is_advised), (!is_enough, is_enough), "{request}");
     }
 }
 

@@ -58,7 +58,7 @@ fn profile(history: &History<'_>, frames: &mut Frames<'_>, name: &str, position:
         let held = by_stack.entry(allocation.stack).or_default();
         *held = held.saturating_add(allocation.requested);
     }
-    let samples: Vec<Vec<usize>> = by_stack.keys().map(|&stack| frames.of(stack)).collect();
+    let samples: Vec<Vec<usize>> = by_stack.keys().map(|&stack| frames.indices(stack)).collect();
     let weights: Vec<u64> = by_stack.values().copied().collect();
     json!({
         "type": "sampled",
@@ -79,7 +79,7 @@ struct Frames<'trace> {
 
 impl Frames<'_> {
     /// The indices of a stack's frames, outermost first. An empty stack gets a frame of its own.
-    fn of(&mut self, stack: StackId) -> Vec<usize> {
+    fn indices(&mut self, stack: StackId) -> Vec<usize> {
         let frames: Vec<FrameId> = self.names.frames(stack).collect();
         if frames.is_empty() {
             return vec![self.number(None)];

@@ -21,7 +21,7 @@ pub struct Composition {
     /// Reserved by the allocator beyond live memory: rounding and fragmentation.
     pub unused: Bytes,
     /// Device memory outside the allocator.
-    pub beside: Bytes,
+    pub overhead: Bytes,
     /// The share of the peak whose size laws all runs confirmed, from 0 to 1.
     pub exact_share: f64,
     /// Whether steps differ from each other.
@@ -95,7 +95,7 @@ fn composition(allocator: &AllocatorSpec, prediction: &Prediction, batch: u64) -
         fixed: Bytes::new(fixed),
         per_unit: Bytes::new(per_unit),
         unused: Bytes::new(outcome.peak_reserved.saturating_sub(peak.bytes)),
-        beside: prediction.budget.beside(batch),
+        overhead: prediction.budget.overhead(batch),
         exact_share: scaled.exact_share(batch),
         varies: scaled.reference().cycles.vary(),
         sites: sites(scaled, &peak, batch),
@@ -128,7 +128,7 @@ fn sites(scaled: &Scaled, peak: &Peak, batch: u64) -> Vec<SiteShare> {
 
 /// Whether the program uses PyTorch's allocator.
 fn is_pytorch(plan: &Plan) -> bool {
-    plan.allocator().settings().is_some() || plan.allocator().name() == "cuda-async"
+    plan.allocator().settings().is_some() || plan.allocator().is_cuda_async()
 }
 
 /// The same program under other allocators, replayed. `makeroom run --pool` means expandable segments for PyTorch,
@@ -221,7 +221,7 @@ fn kept_for_backward(scaled: &Scaled) -> Vec<bool> {
 
 #[cfg(test)]
 mod tests {
-    use makeroom_explain::Beside;
+    use makeroom_explain::DeviceOverhead;
 
     use super::*;
     use crate::plan::{Bounds, RunOutcome};
@@ -232,8 +232,9 @@ mod tests {
         let bounds = Bounds { first: 4, most: 1 << 30, multiple: 1, runs: 4, card: None, margin: None };
         let mut plan = Plan::new(bounds, makeroom_sim::parse("pytorch").unwrap());
         for batch in [4, 64] {
-            let beside = Some(Beside { total: Bytes::gib(16), held: Bytes::mib(500), is_own: false });
-            plan.ran(batch, RunOutcome::Ran(Box::new(Probe { beside, ..training(shape, batch) })));
+            let overhead =
+                Some(DeviceOverhead { total: Bytes::gib(16), held: Bytes::mib(500), is_own: false });
+            plan.ran(batch, RunOutcome::Ran(Box::new(Probe { overhead, ..training(shape, batch) })));
         }
         let prediction = plan.predict().unwrap();
         let batch = prediction.batch.unwrap();
@@ -245,7 +246,7 @@ mod tests {
         let (answer, _) = answer(&Shape::default());
         let parts = &answer.composition;
         let live = parts.fixed.get() + parts.per_unit.get() * answer.batch;
-        let taken = live + parts.unused.get() + parts.beside.get() + answer.margin.get();
+        let taken = live + parts.unused.get() + parts.overhead.get() + answer.margin.get();
         assert!(taken <= answer.card.get());
         // One more would not fit, and one takes at most 1/200 here.
         assert!(answer.card.get() - taken < answer.card.get() / 100, "{answer:?}");

@@ -33,7 +33,7 @@ impl Margin {
         Self { share: (self.share + share).min(Self::ESTIMATED.share), ..self }
     }
 
-    fn of(self, card: Bytes) -> Bytes {
+    fn on_card(self, card: Bytes) -> Bytes {
         card.scaled(self.share).max(self.least)
     }
 }
@@ -46,7 +46,7 @@ pub struct Budget {
     /// Memory kept free.
     pub margin: Bytes,
     /// Memory outside the allocator, as a law of the batch.
-    beside: SizeLaw,
+    overhead: SizeLaw,
     /// How much less than that runs actually had available.
     missing: Bytes,
 }
@@ -54,7 +54,7 @@ pub struct Budget {
 impl Budget {
     /// The budget on a GPU of this size, from runs on any GPU, in any order.
     pub fn new(card: Bytes, probes: &[Probe], margin: Margin) -> Self {
-        let held = |probe: &Probe| Some(probe.beside?.held.get());
+        let held = |probe: &Probe| Some(probe.overhead?.held.get());
         let with_libraries = |probe: &Probe| Some((probe.batch, held(probe)? + probe.libraries.get()));
         let mut seen: Vec<(u64, u64)> = probes.iter().filter_map(with_libraries).collect();
         seen.sort_unstable();
@@ -68,7 +68,7 @@ impl Budget {
             highest = highest.max(point.1);
             point.1 = highest;
         }
-        let is_own = probes.iter().all(|probe| probe.beside.is_none_or(|beside| beside.is_own));
+        let is_own = probes.iter().all(|probe| probe.overhead.is_none_or(|overhead| overhead.is_own));
         let law = match (seen.first(), seen.last()) {
             // The contexts of a process do not depend on the batch; memory of other processes can only add to them.
             _ if is_own => SizeLaw::Fixed(contexts + libraries),
@@ -76,7 +76,7 @@ impl Budget {
             (_, Some(&last)) => SizeLaw::Fixed(last.1),
             _ => SizeLaw::Fixed(0),
         };
-        Self { card, margin: margin.of(card), beside: law, missing: Bytes::ZERO }
+        Self { card, margin: margin.on_card(card), overhead: law, missing: Bytes::ZERO }
     }
 
     /// The same with this many bytes less.
@@ -85,33 +85,33 @@ impl Budget {
     }
 
     /// Memory outside the allocator at a batch.
-    pub fn beside(&self, batch: u64) -> Bytes {
-        Bytes::new(self.beside.at(batch))
+    pub fn overhead(&self, batch: u64) -> Bytes {
+        Bytes::new(self.overhead.at(batch))
     }
 
     /// Memory available to the allocator at a batch.
     pub fn allocator(&self, batch: u64) -> u64 {
-        (self.card - self.margin - self.beside(batch) - self.missing).get()
+        (self.card - self.margin - self.overhead(batch) - self.missing).get()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use makeroom_explain::Beside;
+    use makeroom_explain::DeviceOverhead;
 
     use super::*;
     use crate::testing::{Shape, training};
 
     fn probe(batch: u64, held: u64) -> Probe {
-        let beside = Beside { total: Bytes::gib(8), held: Bytes::mib(held), is_own: false };
-        Probe { beside: Some(beside), ..training(&Shape { steps: 0, ..Shape::default() }, batch) }
+        let overhead = DeviceOverhead { total: Bytes::gib(8), held: Bytes::mib(held), is_own: false };
+        Probe { overhead: Some(overhead), ..training(&Shape { steps: 0, ..Shape::default() }, batch) }
     }
 
     #[test]
-    fn what_is_held_beside_is_deducted_and_carried_on_where_it_grows() {
+    fn overhead_is_deducted_and_extrapolated_if_it_grows() {
         let budget = Budget::new(Bytes::gib(8), &[probe(8, 600), probe(4, 500)], Margin::EXACT);
-        assert_eq!(budget.beside(8), Bytes::mib(600));
-        assert_eq!(budget.beside(12), Bytes::mib(700));
+        assert_eq!(budget.overhead(8), Bytes::mib(600));
+        assert_eq!(budget.overhead(12), Bytes::mib(700));
         assert_eq!(budget.margin, Bytes::mib(64));
         assert_eq!(budget.allocator(8), (Bytes::gib(8) - Bytes::mib(664)).get());
     }
@@ -127,21 +127,21 @@ mod tests {
     #[test]
     fn what_fell_by_itself_is_not_counted_on() {
         let budget = Budget::new(Bytes::gib(8), &[probe(4, 600), probe(8, 400)], Margin::ESTIMATED);
-        assert_eq!(budget.beside(100), Bytes::mib(600));
+        assert_eq!(budget.overhead(100), Bytes::mib(600));
     }
 
     #[test]
     fn under_a_limit_the_least_that_was_seen_is_the_programs_own() {
         let own = |batch, held| {
             let mut probe = probe(batch, held);
-            probe.beside.as_mut().unwrap().is_own = true;
+            probe.overhead.as_mut().unwrap().is_own = true;
             probe
         };
         let budget = Budget::new(Bytes::gib(8), &[own(4, 1400), own(8, 620), own(16, 800)], Margin::EXACT);
-        assert_eq!(budget.beside(32), Bytes::mib(620));
+        assert_eq!(budget.overhead(32), Bytes::mib(620));
         let mut with_libraries = [own(4, 1400), own(8, 620), own(16, 800)];
         with_libraries[2].libraries = Bytes::mib(64);
-        assert_eq!(Budget::new(Bytes::gib(8), &with_libraries, Margin::EXACT).beside(32), Bytes::mib(684));
+        assert_eq!(Budget::new(Bytes::gib(8), &with_libraries, Margin::EXACT).overhead(32), Bytes::mib(684));
     }
 
     #[test]

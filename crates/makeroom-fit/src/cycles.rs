@@ -18,7 +18,7 @@ pub struct Cycles {
 
 impl Cycles {
     /// Finds the cycles of a program.
-    pub fn of(program: &Program) -> Self {
+    pub fn find(program: &Program) -> Self {
         let curve: Vec<u64> = program.live().collect();
         let Some(peak) = curve.iter().copied().max() else { return Self::default() };
         // Memory that is loaded before the first step is not freed in it, so the floor is that of the second half.
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn every_step_of_training_is_a_cycle() {
-        let cycles = Cycles::of(&training(&Shape { steps: 5, ..Shape::default() }, 8).program);
+        let cycles = Cycles::find(&training(&Shape { steps: 5, ..Shape::default() }, 8).program);
         // The first step comes before the optimizer allocates, and may stay below the others.
         assert!((4..=5).contains(&cycles.peaks.len()), "{cycles:?}");
         assert!(cycles.are_settled());
@@ -87,7 +87,7 @@ mod tests {
     fn a_program_that_gives_everything_back_in_the_end_has_the_steps_it_made() {
         let shape = Shape { steps: 6, width: 1 << 19, ..Shape::default() };
         let mut program = training(&shape, 1).program;
-        let before = Cycles::of(&program).peaks.len();
+        let before = Cycles::find(&program).peaks.len();
         let mut is_live = vec![false; program.allocations.len()];
         for step in &program.steps {
             match *step {
@@ -100,12 +100,12 @@ mod tests {
             program.steps.push(Step::Free(number as u32));
         }
         assert!(before >= 5);
-        assert_eq!(Cycles::of(&program).peaks.len(), before);
+        assert_eq!(Cycles::find(&program).peaks.len(), before);
     }
 
     #[test]
     fn a_run_that_only_loaded_its_model_has_none() {
-        let cycles = Cycles::of(&training(&Shape { steps: 0, ..Shape::default() }, 8).program);
+        let cycles = Cycles::find(&training(&Shape { steps: 0, ..Shape::default() }, 8).program);
         assert_eq!(cycles, Cycles::default());
         assert!(!cycles.are_settled());
     }
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn steps_are_counted_where_shapes_vary() {
         let shape = Shape { steps: 7, lengths: vec![40, 100, 80, 60], ..Shape::default() };
-        let cycles = Cycles::of(&training(&shape, 8).program);
+        let cycles = Cycles::find(&training(&shape, 8).program);
         // A step below half of the highest peak is not counted.
         assert!((3..=7).contains(&cycles.peaks.len()), "{cycles:?}");
         assert!(cycles.vary());

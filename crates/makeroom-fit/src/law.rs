@@ -46,7 +46,7 @@ impl SizeLaw {
     /// Recorded block sizes only give bounds on the request, so the simplest law within all bounds is chosen: nearly
     /// every tensor is fixed or proportional to the batch. With the smallest batches, libraries may behave
     /// differently; then the other points decide.
-    pub(crate) fn of(points: &[Point], kind: Sizes) -> Found {
+    pub(crate) fn from_points(points: &[Point], kind: Sizes) -> Found {
         if kind == Sizes::Requested || points.len() < 2 {
             return Self::through(points);
         }
@@ -225,13 +225,14 @@ mod tests {
     fn blocks_that_were_not_cut_hide_a_plain_law_from_nobody() {
         let mib = 1_u64 << 20;
         // 2 MiB per unit, once in a block that was half a mebibyte larger.
-        let found = SizeLaw::of(&[(4, 8 * mib + mib / 2), (27, 54 * mib), (48, 96 * mib)], Sizes::Blocks);
+        let found =
+            SizeLaw::from_points(&[(4, 8 * mib + mib / 2), (27, 54 * mib), (48, 96 * mib)], Sizes::Blocks);
         assert_eq!((found.law.at(59), found.is_exact), (118 * mib, true));
-        let fixed = SizeLaw::of(&[(4, 5 * mib), (27, 4 * mib)], Sizes::Blocks);
+        let fixed = SizeLaw::from_points(&[(4, 5 * mib), (27, 4 * mib)], Sizes::Blocks);
         assert_eq!(fixed, Found { law: SizeLaw::Fixed(4 * mib), is_exact: true });
-        let workspace = SizeLaw::of(&[(4, 40 * mib), (27, 86 * mib)], Sizes::Blocks);
+        let workspace = SizeLaw::from_points(&[(4, 40 * mib), (27, 86 * mib)], Sizes::Blocks);
         assert_eq!(workspace.law.at(50), 132 * mib);
-        let other_way = SizeLaw::of(&[(4, 60 * mib), (27, 54 * mib), (48, 96 * mib)], Sizes::Blocks);
+        let other_way = SizeLaw::from_points(&[(4, 60 * mib), (27, 54 * mib), (48, 96 * mib)], Sizes::Blocks);
         assert_eq!((other_way.law.at(59), other_way.is_exact), (118 * mib, true));
     }
 

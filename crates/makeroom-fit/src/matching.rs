@@ -23,11 +23,11 @@ pub(crate) fn laws(reference: &Probe, others: &[&Probe]) -> Vec<Found> {
     let none = Found { law: SizeLaw::Fixed(0), is_exact: false };
     let mut laws = vec![none; reference.program.allocations.len()];
     for (key, requests) in Requests::by_key(reference) {
-        let place = Place {
-            own: requests.of(reference),
+        let place = SiteInAllRuns {
+            own: requests.asked_in(reference),
             others: others
                 .iter()
-                .filter_map(|(probe, requests)| Some(requests.get(&key)?.of(probe)))
+                .filter_map(|(probe, requests)| Some(requests.get(&key)?.asked_in(probe)))
                 .collect(),
         };
         for (&number, found) in requests.numbers.iter().zip(place.laws()) {
@@ -58,20 +58,20 @@ impl Requests {
         places
     }
 
-    fn of(&self, probe: &Probe) -> Asked<'_> {
+    fn asked_in(&self, probe: &Probe) -> Asked<'_> {
         Asked { batch: probe.batch, sizes: &self.sizes, is_passing: &self.is_passing, kind: probe.sizes }
     }
 }
 
 /// The allocations of one site in all runs.
-struct Place<'probes> {
+struct SiteInAllRuns<'probes> {
     /// In the reference.
     own: Asked<'probes>,
     /// In the other runs that reached this site, by ascending batch.
     others: Vec<Asked<'probes>>,
 }
 
-impl Place<'_> {
+impl SiteInAllRuns<'_> {
     /// The law of each allocation in the reference.
     fn laws(&self) -> Vec<Found> {
         let sizes = self.own.sizes;
@@ -135,7 +135,7 @@ impl Place<'_> {
         points.push((self.own.batch, self.own.sizes[position]));
         points.sort_unstable_by_key(|point| point.0);
         points.dedup_by_key(|point| point.0);
-        Some(SizeLaw::of(&points, self.own.kind))
+        Some(SizeLaw::from_points(&points, self.own.kind))
     }
 
     /// Laws for a site whose sizes depend on more than the batch: each is proportional to their mean.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher as _, Hasher as _};
 
 use makeroom_core::{Bytes, DeviceTrace, FastHasher, FastMap, StackId, Start, Trace};
-use makeroom_explain::{Beside, held_beside, place_of};
+use makeroom_explain::{DeviceOverhead, device_overhead, place_of};
 use makeroom_sim::{Inside, Program, Step};
 
 use crate::cycles::Cycles;
@@ -20,7 +20,7 @@ pub struct Probe {
     /// Its steps.
     pub cycles: Cycles,
     /// Device memory outside the program's allocations, if measured.
-    pub beside: Option<Beside>,
+    pub overhead: Option<DeviceOverhead>,
     /// Driver memory that libraries allocated themselves, which is also outside.
     pub libraries: Bytes,
     /// Whether an optimizer was seen. Before that, its memory is not allocated.
@@ -42,7 +42,7 @@ pub struct Probe {
 impl Probe {
     /// Reads a run from its recording of one device.
     pub fn new(batch: u64, trace: &Trace, device: &DeviceTrace) -> Self {
-        let beside = held_beside(trace, device);
+        let overhead = device_overhead(trace, device);
         let inside = Inside::new(device);
         let libraries = Bytes::new(inside.as_ref().map_or(0, |inside| inside.outside));
         let device = inside.as_ref().map_or(device, |inside| &inside.device);
@@ -51,7 +51,7 @@ impl Probe {
         let mut places = Places::new(trace);
         let keys = program.allocations.iter().map(|allocation| places.key(allocation.stack)).collect();
         Self {
-            beside,
+            overhead,
             libraries,
             sizes: if sees_tensors { Sizes::Blocks } else { Sizes::Requested },
             is_optimized: places.names_optimizer(),
@@ -63,7 +63,7 @@ impl Probe {
 
     /// A run of which only the program is known.
     pub(crate) fn of_program(batch: u64, program: Program, keys: Vec<u64>) -> Self {
-        let cycles = Cycles::of(&program);
+        let cycles = Cycles::find(&program);
         let last_refusal = program.steps.iter().rposition(|step| matches!(step, Step::AllocateRefused(_)));
         let cycles_since_refusal = last_refusal.map_or(cycles.peaks.len(), |position| cycles.after(position));
         Self {
@@ -72,7 +72,7 @@ impl Probe {
             cycles_since_refusal,
             program,
             cycles,
-            beside: None,
+            overhead: None,
             libraries: Bytes::ZERO,
             is_optimized: false,
             sizes: Sizes::Requested,

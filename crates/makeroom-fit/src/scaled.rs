@@ -32,7 +32,7 @@ impl Scaled {
         others.sort_by_key(|probe| probe.batch);
         others.dedup_by_key(|probe| probe.batch);
         let laws = matching::laws(&reference, &others);
-        let workspaces = Workspaces::of(&reference);
+        let workspaces = Workspaces::from_probe(&reference);
         reference.program = survived(&reference.program);
         Some(Self { reference, laws, workspaces })
     }

@@ -22,7 +22,7 @@ pub(crate) struct Workspaces {
 }
 
 impl Workspaces {
-    pub(crate) fn of(probe: &Probe) -> Self {
+    pub(crate) fn from_probe(probe: &Probe) -> Self {
         let passing = passing(&probe.program);
         let is_workspace = |number: usize, key: u64| passing[number] && probe.convolutions.contains(&key);
         let all = probe.keys.iter().enumerate();
@@ -102,7 +102,7 @@ mod tests {
         let whole = outcome(&allocator, &probe.program, 1 << 40).peak_reserved;
         let room = whole - (600 << 20);
         assert!(outcome(&allocator, &probe.program, room).refusal.is_some());
-        let workspaces = Workspaces::of(&probe);
+        let workspaces = Workspaces::from_probe(&probe);
         assert_eq!(workspaces.keys.len(), 6);
         assert_eq!(workspaces.outcome(&allocator, probe.program.clone(), room).refusal, None);
         let mut program = probe.program.clone();
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn what_is_not_a_convolutions_is_needed() {
         let probe = comparing(&[]);
-        let workspaces = Workspaces::of(&probe);
+        let workspaces = Workspaces::from_probe(&probe);
         let room = probe.program.peak_live() / 2;
         assert!(workspaces.outcome(&AllocatorSpec::default(), probe.program, room).refusal.is_some());
     }

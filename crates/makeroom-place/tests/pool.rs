@@ -16,7 +16,7 @@ const MIB: u64 = 1 << 20;
 
 /// A block as the program knows it.
 #[derive(Clone, Debug)]
-struct Held {
+struct LiveBlock {
     address: Address,
     requested: u64,
     stream: StreamId,
@@ -28,7 +28,7 @@ struct Held {
 struct Program {
     pool: Policy,
     card: Card,
-    held: Vec<Held>,
+    held: Vec<LiveBlock>,
     /// Memory that was freed and is known to wait for streams may still count as live.
     refused: u64,
 }
@@ -39,7 +39,7 @@ impl Program {
     }
 
     fn allocate(&mut self, size: u64, stream: StreamId) {
-        match self.pool.allocate(&mut self.card, size, stream) {
+        match self.pool.allocate_block(&mut self.card, size, stream) {
             Ok(block) => self.hold(block, size, stream),
             Err(shortage) => {
                 assert_eq!(shortage.requested, size);
@@ -68,7 +68,7 @@ impl Program {
         assert!(block.size >= size.max(1) && block.size < size + 512);
         self.card.handed_out(block.address, block.size, stream);
         self.card.submit(stream);
-        let held = Held { address: block.address, requested: size, stream, others: Vec::new() };
+        let held = LiveBlock { address: block.address, requested: size, stream, others: Vec::new() };
         assert_eq!(self.pool.block_at(block.address), Some((block.block, size)));
         self.held.push(held);
     }
@@ -323,7 +323,7 @@ fn wrong_frees_are_errors_and_change_nothing() {
     let mut card = Card::new(None);
     let mut pool = Policy::new(Settings::default());
     let stream = StreamId(0);
-    let block = pool.allocate(&mut card, 4 * MIB, stream).expect("memory");
+    let block = pool.allocate_block(&mut card, 4 * MIB, stream).expect("memory");
     let before = pool.stats();
     let inside = Address(block.address.0 + 512);
     assert_eq!(pool.free(&mut card, inside, stream), Err(FreeError::NotInUse(inside)));
@@ -339,7 +339,7 @@ fn wrong_frees_are_errors_and_change_nothing() {
 fn a_block_that_waits_cannot_be_freed_again() {
     let mut card = Card::new(None);
     let mut pool = Policy::new(Settings::default());
-    let block = pool.allocate(&mut card, 4 * MIB, StreamId(0)).expect("memory");
+    let block = pool.allocate_block(&mut card, 4 * MIB, StreamId(0)).expect("memory");
     card.submit(StreamId(1));
     pool.record_stream(block.address, StreamId(1)).expect("a block in use");
     pool.free(&mut card, block.address, StreamId(0)).expect("a block in use");
@@ -386,7 +386,7 @@ fn a_loop_that_gives_its_memory_back_now_and_then_stays_small() {
         let sizes = [1, 3, 2, 4, 1, 2, 6, 1, 4, 3].map(|width| width * length * MIB / 8);
         let mut blocks = Vec::new();
         for (index, size) in sizes.into_iter().cycle().take(40).enumerate() {
-            blocks.push(pool.allocate(&mut card, size, StreamId(0)).expect("memory").address);
+            blocks.push(pool.allocate_block(&mut card, size, StreamId(0)).expect("memory").address);
             if index % 3 == 2 {
                 let address = blocks.swap_remove(index % blocks.len());
                 pool.free(&mut card, address, StreamId(0)).expect("a block in use");
@@ -408,7 +408,7 @@ fn a_loop_that_gives_its_memory_back_now_and_then_stays_small() {
 fn a_block_is_found_from_any_address_inside_of_it() {
     let (mut card, mut pool) = (Card::new(None), Policy::new(Settings::default()));
     let sizes = [40_u64, 5000, 3 << 20, 40];
-    let blocks = sizes.map(|size| pool.allocate(&mut card, size, StreamId(1)).expect("memory").address);
+    let blocks = sizes.map(|size| pool.allocate_block(&mut card, size, StreamId(1)).expect("memory").address);
     for (address, size) in blocks.into_iter().zip(sizes) {
         for offset in [0, 1, size / 2, size - 1] {
             assert_eq!(
@@ -431,14 +431,14 @@ fn what_was_freed_last_is_free_whoever_asks() {
     let (first, second) = (StreamId(1), StreamId(2));
     let mut card = Card::new(None);
     let mut pool = Policy::new(Settings::default());
-    let kept = pool.allocate(&mut card, BYTES, first).expect("memory");
-    let block = pool.allocate(&mut card, BYTES, first).expect("memory");
+    let kept = pool.allocate_block(&mut card, BYTES, first).expect("memory");
+    let block = pool.allocate_block(&mut card, BYTES, first).expect("memory");
     let free = |pool: &mut Policy, card: &mut Card| pool.free(card, block.address, first);
     free(&mut pool, &mut card).expect("in use");
     assert_eq!((pool.stats().blocks, pool.stats().live), (1, BYTES));
     assert_eq!(pool.block_at(block.address), None);
     assert_eq!(free(&mut pool, &mut card), Err(FreeError::NotInUse(block.address)), "a second free");
-    let again = pool.allocate(&mut card, BYTES, first).expect("memory");
+    let again = pool.allocate_block(&mut card, BYTES, first).expect("memory");
     assert_eq!(again.address, block.address);
 
     free(&mut pool, &mut card).expect("in use");
@@ -447,12 +447,12 @@ fn what_was_freed_last_is_free_whoever_asks() {
     assert_eq!(states.filter(|state| matches!(state, BlockState::Live { .. })).count(), 1);
     let recorded = pool.record_stream(block.address, second);
     assert_eq!(recorded, Err(FreeError::NotInUse(block.address)), "it is free");
-    let again = pool.allocate(&mut card, BYTES, first).expect("memory");
+    let again = pool.allocate_block(&mut card, BYTES, first).expect("memory");
     assert_eq!(again.address, block.address, "still the best place");
 
     card.submit(first);
     free(&mut pool, &mut card).expect("in use");
-    let other = pool.allocate(&mut card, BYTES, second).expect("memory");
+    let other = pool.allocate_block(&mut card, BYTES, second).expect("memory");
     assert_ne!(other.address, block.address, "the GPU may still use it on its stream");
     free(&mut pool, &mut card).expect_err("freed before");
     pool.free(&mut card, kept.address, first).expect("in use");
@@ -484,16 +484,16 @@ fn pages_move_instead_of_growing() {
 fn a_refusal_carries_the_account() {
     let mut card = Card::new(None);
     let mut pool = Policy::new(Settings { limit: Some(64 * MIB) });
-    let held = pool.allocate(&mut card, 40 * MIB, StreamId(0)).expect("memory");
+    let held = pool.allocate_block(&mut card, 40 * MIB, StreamId(0)).expect("memory");
     pool.free(&mut card, held.address, StreamId(0)).expect("a block in use");
-    pool.allocate(&mut card, 30 * MIB, StreamId(0)).expect("memory");
-    let shortage = pool.allocate(&mut card, 60 * MIB, StreamId(0)).expect_err("too much");
+    pool.allocate_block(&mut card, 30 * MIB, StreamId(0)).expect("memory");
+    let shortage = pool.allocate_block(&mut card, 60 * MIB, StreamId(0)).expect_err("too much");
     assert_eq!(shortage.cause, Cause::Limit);
     assert_eq!((shortage.stats.live, shortage.limit), (30 * MIB, Some(64 * MIB)));
     assert_eq!(shortage.largest, 10 * MIB);
     let text = shortage.to_string();
     assert!(text.contains("60.00 MiB failed: the pool's limit was reached; 30.00 MiB live"), "{text}");
-    let shortage = pool.allocate(&mut card, u64::MAX, StreamId(0)).expect_err("absurd");
+    let shortage = pool.allocate_block(&mut card, u64::MAX, StreamId(0)).expect_err("absurd");
     assert_eq!(shortage.cause, Cause::TooLarge);
 }
 

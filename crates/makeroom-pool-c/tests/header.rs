@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::mem::{align_of, offset_of, size_of};
 use std::process::Command;
 
-use common::{compile, folder, here, library, said};
+use common::{compile, directory, here, library, said};
 
 /// The functions that the header declares: names followed by a parenthesis, outside comments.
 fn declared() -> BTreeSet<String> {
@@ -76,23 +76,23 @@ fn structures_have_the_same_shape() {
         expected.push_str(&format!("{name} {value}\n"));
         questions.push_str(&format!("printf(\"%s %d\\n\", \"{name}\", {name});\n"));
     }
-    let folder = folder("shapes");
-    let source = folder.join("shapes.c");
+    let directory = directory("shapes");
+    let source = directory.join("shapes.c");
     let code =
         format!("#include <makeroom.h>\n#include <stdio.h>\nint main(void) {{\n{questions}return 0;\n}}\n");
     std::fs::write(&source, code).unwrap();
-    let program = folder.join("shapes");
+    let program = directory.join("shapes");
     compile(&[&source], &program, &["-std=c11", "-Wpedantic"]);
     assert_eq!(said(&Command::new(&program).output().unwrap()), expected);
 }
 
 #[test]
 fn the_header_is_also_c_plus_plus_and_old_c() {
-    let folder = folder("languages");
+    let directory = directory("languages");
     for (name, options) in [("old.c", ["-std=c99", "-Wpedantic"]), ("new.cpp", ["-std=c++11", "-Wpedantic"])]
     {
-        let source = folder.join(name);
+        let source = directory.join(name);
         std::fs::write(&source, "#include <makeroom.h>\nint main(void) { return MAKEROOM_OK; }\n").unwrap();
-        compile(&[&source], &folder.join("program"), &options);
+        compile(&[&source], &directory.join("program"), &options);
     }
 }

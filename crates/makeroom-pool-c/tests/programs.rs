@@ -5,16 +5,16 @@ mod common;
 
 use std::path::Path;
 
-use common::{compile, folder, here, library, link, run, said};
+use common::{compile, directory, here, library, link, run, said};
 use makeroom_trace::Input;
 
 /// One card, and a context without overhead so that figures are exact.
 const MACHINE: &str = "memory=1GiB,context=0,module=0";
 
-fn linked(sources: &[&str], folder: &Path, more: &[&str]) -> std::path::PathBuf {
+fn linked(sources: &[&str], directory: &Path, more: &[&str]) -> std::path::PathBuf {
     let sources: Vec<_> = sources.iter().map(|source| here().join("tests/c").join(source)).collect();
     let sources: Vec<&Path> = sources.iter().map(std::path::PathBuf::as_path).collect();
-    let program = folder.join("program");
+    let program = directory.join("program");
     let link = link();
     let options: Vec<&str> =
         link.iter().map(String::as_str).chain(["-ldl", "-lpthread"]).chain(more.iter().copied()).collect();
@@ -30,10 +30,10 @@ fn snapshot_at(path: &Path) -> makeroom_core::Trace {
 
 #[test]
 fn a_pool_from_c() {
-    let folder = folder("pool");
-    let program = linked(&["pool.c"], &folder, &[]);
-    let snapshot = folder.join("snapshot.pickle");
-    assert_eq!(said(&run(&program, &folder, &[snapshot.to_str().unwrap()], MACHINE)), "done\n");
+    let directory = directory("pool");
+    let program = linked(&["pool.c"], &directory, &[]);
+    let snapshot = directory.join("snapshot.pickle");
+    assert_eq!(said(&run(&program, &directory, &[snapshot.to_str().unwrap()], MACHINE)), "done\n");
     let trace = snapshot_at(&snapshot);
     let device = trace.device(None).unwrap();
     let block = device.segments.iter().flat_map(|segment| &segment.blocks);
@@ -48,58 +48,59 @@ fn a_pool_from_c() {
 
 #[test]
 fn the_example_runs() {
-    let folder = folder("example");
-    let program = folder.join("program");
+    let directory = directory("example");
+    let program = directory.join("program");
     let link = link();
     compile(&[&here().join("../../examples/c/pool.c")], &program, &[&link[0], &link[1], "-ldl"]);
-    let text = said(&run(&program, &folder, &[], MACHINE));
+    let text = said(&run(&program, &directory, &[], MACHINE));
     assert!(text.contains("600 MiB did not fit") && text.contains("400 allocations"), "{text}");
     let peaks: Vec<u64> = text.split(' ').filter_map(|word| word.parse().ok()).collect();
     assert!(peaks.iter().all(|mebibytes| *mebibytes <= 600), "{text}");
-    assert!(snapshot_at(&folder.join("pool.pickle")).event_count() > 1000);
+    assert!(snapshot_at(&directory.join("pool.pickle")).event_count() > 1000);
 }
 
 #[test]
 fn the_static_library_is_the_same() {
-    let folder = folder("static");
-    let program = folder.join("program");
+    let directory = directory("static");
+    let program = directory.join("program");
     let archive = library("libmakeroom_pool.a");
     let source = here().join("tests/c/pool.c");
     compile(&[&source], &program, &[archive.to_str().unwrap(), "-ldl", "-lpthread", "-lm"]);
-    assert_eq!(said(&run(&program, &folder, &["snapshot.pickle"], MACHINE)), "done\n");
+    assert_eq!(said(&run(&program, &directory, &["snapshot.pickle"], MACHINE)), "done\n");
 }
 
 #[test]
 fn wrong_arguments_and_forked_children_are_answered() {
-    let folder = folder("wrong");
-    let program = linked(&["wrong.c"], &folder, &[]);
-    assert_eq!(said(&run(&program, &folder, &[], MACHINE)), "done\n");
+    let directory = directory("wrong");
+    let program = linked(&["wrong.c"], &directory, &[]);
+    assert_eq!(said(&run(&program, &directory, &[], MACHINE)), "done\n");
 }
 
 #[test]
 fn many_threads_share_a_pool_that_one_destroys() {
-    let folder = folder("threads");
-    let program = linked(&["threads.c"], &folder, &[]);
-    assert_eq!(said(&run(&program, &folder, &[], MACHINE)), "done\n");
+    let directory = directory("threads");
+    let program = linked(&["threads.c"], &directory, &[]);
+    assert_eq!(said(&run(&program, &directory, &[], MACHINE)), "done\n");
 }
 
 #[test]
 fn what_pytorch_calls() {
-    let folder = folder("torch");
-    let library = folder.join("libc10.so");
+    let directory = directory("torch");
+    let library = directory.join("libc10.so");
     compile(&[&here().join("tests/c/c10.cpp")], &library, &["-shared", "-fPIC", "-Wl,-soname,libc10.so"]);
-    let rpath = format!("-Wl,-rpath,{}", folder.display());
-    let program = linked(&["torch.cpp"], &folder, &["-Wl,--no-as-needed", library.to_str().unwrap(), &rpath]);
-    let snapshot = folder.join("snapshot.pickle");
-    assert_eq!(said(&run(&program, &folder, &[snapshot.to_str().unwrap()], MACHINE)), "done\n");
+    let rpath = format!("-Wl,-rpath,{}", directory.display());
+    let program =
+        linked(&["torch.cpp"], &directory, &["-Wl,--no-as-needed", library.to_str().unwrap(), &rpath]);
+    let snapshot = directory.join("snapshot.pickle");
+    assert_eq!(said(&run(&program, &directory, &[snapshot.to_str().unwrap()], MACHINE)), "done\n");
     assert!(snapshot_at(&snapshot).event_count() > 0);
 }
 
 #[test]
 fn without_a_driver_a_pool_says_so() {
-    let folder = folder("no-driver");
-    let program = linked(&["wrong.c"], &folder, &[]);
-    let empty = folder.join("empty");
+    let directory = directory("no-driver");
+    let program = linked(&["wrong.c"], &directory, &[]);
+    let empty = directory.join("empty");
     std::fs::create_dir_all(&empty).unwrap();
     let output = std::process::Command::new(&program).env("LD_LIBRARY_PATH", &empty).output().unwrap();
     if output.status.success() {

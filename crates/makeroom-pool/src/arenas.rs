@@ -60,14 +60,14 @@ struct Arena {
 /// Aligned to cache lines, to avoid false sharing between arenas.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Place(Lock<Option<Arena>>);
+struct ArenaSlot(Lock<Option<Arena>>);
 
 /// The arenas of a pool. Unused ones are empty.
 #[derive(Debug)]
 pub(crate) struct Arenas {
     /// Start of their address range; 0 before it is reserved.
     base: AtomicU64,
-    places: Box<[Place]>,
+    places: Box<[ArenaSlot]>,
 }
 
 /// Whether a block may be in an arena.
@@ -78,18 +78,18 @@ pub(crate) fn takes(bytes: u64, stream: StreamId) -> bool {
 
 impl Arenas {
     pub(crate) fn new() -> Self {
-        Self { base: AtomicU64::new(0), places: (0..SIDES).map(|_| Place(Lock::new(None))).collect() }
+        Self { base: AtomicU64::new(0), places: (0..SIDES).map(|_| ArenaSlot(Lock::new(None))).collect() }
     }
 
     /// The arena whose range contains an address.
     #[inline]
-    fn of(&self, address: Address) -> Option<&Place> {
+    fn slot_of(&self, address: Address) -> Option<&ArenaSlot> {
         let base = self.base.load(Ordering::Relaxed);
         let offset = address.0.checked_sub(base).filter(|_| base != 0)?;
         self.places.get((offset / PART) as usize)
     }
 
-    fn number(&self, number: usize) -> &Place {
+    fn number(&self, number: usize) -> &ArenaSlot {
         &self.places[number % SIDES]
     }
 
@@ -114,7 +114,7 @@ impl Arenas {
         bytes: u64,
         stream: StreamId,
     ) -> Result<Option<Address>> {
-        if core.beside.is_without {
+        if core.arena_totals.is_without {
             return Ok(None);
         }
         self.make_way(core)?;
@@ -124,11 +124,11 @@ impl Arenas {
         }
         let Some(Arena { core: own, .. }) = &mut *arena else { return Ok(None) };
         let before = own.policy.stats().reserved;
-        let others = core.policy.stats().reserved + core.beside.reserved - before;
+        let others = core.policy.stats().reserved + core.arena_totals.reserved - before;
         own.policy.set_limit(core.settings.limit.map(|limit| limit.saturating_sub(others)));
         let found = own.allocate_new(bytes, stream);
         let taken = own.policy.stats().reserved - before;
-        core.set_reserved_beside(core.beside.reserved + taken);
+        core.set_arena_reserved(core.arena_totals.reserved + taken);
         drop(arena);
         if taken == 0 {
             return Ok(found);
@@ -140,16 +140,16 @@ impl Arenas {
 
     /// Creates an arena; `None` if the driver has no addresses for it.
     fn make(&self, core: &mut Core, number: usize) -> Option<Arena> {
-        if core.beside.addresses.is_none() {
-            let range = core.memory.reserve_beside(Bytes::new(PART * SIDES as u64));
-            core.beside.is_without = range.is_none();
+        if core.arena_totals.addresses.is_none() {
+            let range = core.memory.reserve_arena_addresses(Bytes::new(PART * SIDES as u64));
+            core.arena_totals.is_without = range.is_none();
             let range = range?;
             self.base.store(range.address().0, Ordering::Relaxed);
-            core.beside.addresses = Some(range);
+            core.arena_totals.addresses = Some(range);
         }
-        let range: &Arc<AddressRange> = core.beside.addresses.as_ref()?;
+        let range: &Arc<AddressRange> = core.arena_totals.addresses.as_ref()?;
         let first = Address(range.address().0 + number as u64 * PART);
-        let memory = core.memory.beside(number as u64 + 1, Arc::clone(range), (first, PART));
+        let memory = core.memory.for_arena(number as u64 + 1, Arc::clone(range), (first, PART));
         Some(Arena {
             core: Core::new(Settings::default(), memory, None),
             recent_use: RecentUse::new(Instant::now()),
@@ -164,7 +164,7 @@ impl Arenas {
         site: Site,
         work: impl FnOnce(&mut Core) -> Result<T>,
     ) -> Option<Result<T>> {
-        let found = self.of(address)?;
+        let found = self.slot_of(address)?;
         Some(found.0.lock().and_then(|mut place| match &mut *place {
             Some(own) => work(&mut own.core),
             None => Err(wrong_address(FreeError::Foreign(address), site, None)),
@@ -178,7 +178,7 @@ impl Arenas {
 
     fn each_side(&self, core: &Core, mut work: impl FnMut(&mut Arena)) -> Result<()> {
         // Without an address range there are no arenas.
-        let used: &[Place] = if core.beside.addresses.is_some() { &self.places } else { &[] };
+        let used: &[ArenaSlot] = if core.arena_totals.addresses.is_some() { &self.places } else { &[] };
         for place in used {
             if let Some(arena) = &mut *place.0.lock()? {
                 work(arena);
@@ -190,7 +190,7 @@ impl Arenas {
     /// Statistics of the whole pool.
     pub(crate) fn stats(&self, core: &mut Core) -> Result<Stats> {
         let mut sum = Stats::default();
-        self.each(core, |arena| sum = sum.beside(&arena.policy.stats()))?;
+        self.each(core, |arena| sum = sum.plus(&arena.policy.stats()))?;
         Ok(core.with_arenas(&sum))
     }
 
@@ -236,7 +236,7 @@ impl Arenas {
         timeout: Timeout,
         mut keeps: impl FnMut(&mut Arena) -> u64,
     ) -> Result<u64> {
-        let (mut reserved, before) = (0, core.beside.reserved);
+        let (mut reserved, before) = (0, core.arena_totals.reserved);
         self.each_side(core, |arena| {
             let keep = keeps(arena);
             let Core { policy, memory, .. } = &mut arena.core;
@@ -245,7 +245,7 @@ impl Arenas {
             }
             reserved += policy.stats().reserved;
         })?;
-        core.set_reserved_beside(reserved);
+        core.set_arena_reserved(reserved);
         Ok(before.saturating_sub(reserved))
     }
 
@@ -255,8 +255,8 @@ impl Arenas {
             // Dropping the arena releases everything.
             *place.0.lock()? = None;
         }
-        core.set_reserved_beside(0);
-        (core.beside.peak_live, core.beside.peak_reserved) = (0, 0);
+        core.set_arena_reserved(0);
+        (core.arena_totals.peak_live, core.arena_totals.peak_reserved) = (0, 0);
         Ok(())
     }
 }

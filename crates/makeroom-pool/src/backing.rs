@@ -110,7 +110,7 @@ impl MappedMemory {
     }
 
     /// Reserves addresses for the arenas.
-    pub(crate) fn reserve_beside(&self, bytes: Bytes) -> Option<Arc<AddressRange>> {
+    pub(crate) fn reserve_arena_addresses(&self, bytes: Bytes) -> Option<Arc<AddressRange>> {
         let range = AddressRange::reserve(self.driver, bytes, Bytes::new(0)).ok()?;
         if let Some(watcher) = &self.watcher {
             watcher.reserved(range.address(), bytes.get());
@@ -120,7 +120,7 @@ impl MappedMemory {
 
     /// Memory of the same kind, for an arena, at part of a reserved range. Its nonzero number keeps its handles
     /// distinct.
-    pub(crate) fn beside(&self, number: u64, range: Arc<AddressRange>, part: (Address, u64)) -> Self {
+    pub(crate) fn for_arena(&self, number: u64, range: Arc<AddressRange>, part: (Address, u64)) -> Self {
         Self {
             driver: self.driver,
             context: self.context.clone(),

@@ -18,14 +18,14 @@ pub(crate) struct Core {
     pub(crate) policy: Policy,
     pub(crate) memory: MappedMemory,
     pub(crate) sites: Option<Sites>,
-    pub(crate) beside: Beside,
+    pub(crate) arena_totals: ArenaTotals,
 }
 
 /// What the pool's core knows about its arenas.
 ///
 /// `policy.limit = settings.limit − reserved`
 #[derive(Debug, Default)]
-pub(crate) struct Beside {
+pub(crate) struct ArenaTotals {
     /// The addresses of all arenas, once reserved.
     pub(crate) addresses: Option<Arc<AddressRange>>,
     /// The driver has no addresses for arenas.
@@ -39,7 +39,7 @@ pub(crate) struct Beside {
 
 impl Core {
     pub(crate) fn new(settings: Settings, memory: MappedMemory, sites: Option<Sites>) -> Self {
-        Self { settings, policy: Policy::new(settings), memory, sites, beside: Beside::default() }
+        Self { settings, policy: Policy::new(settings), memory, sites, arena_totals: ArenaTotals::default() }
     }
 
     /// Allocates from free memory only.
@@ -75,8 +75,8 @@ impl Core {
     }
 
     /// Updates the device memory held by arenas, and the core's limit with it.
-    pub(crate) fn set_reserved_beside(&mut self, reserved: u64) {
-        self.beside.reserved = reserved;
+    pub(crate) fn set_arena_reserved(&mut self, reserved: u64) {
+        self.arena_totals.reserved = reserved;
         self.policy.set_limit(self.settings.limit.map(|limit| limit.saturating_sub(reserved)));
     }
 
@@ -92,10 +92,10 @@ impl Core {
     /// Statistics of the whole pool, given those of its arenas, with the pool's own peaks.
     pub(crate) fn with_arenas(&mut self, arenas: &Stats) -> Stats {
         let own = self.policy.stats();
-        let mut all = own.beside(arenas);
+        let mut all = own.plus(arenas);
         // A request that an arena cannot serve is not a failure.
         all.done.refusals = own.done.refusals;
-        let peaks = &mut self.beside;
+        let peaks = &mut self.arena_totals;
         peaks.peak_live = peaks.peak_live.max(own.peak_live).max(all.live);
         peaks.peak_reserved = peaks.peak_reserved.max(own.peak_reserved).max(all.reserved);
         Stats { peak_live: peaks.peak_live, peak_reserved: peaks.peak_reserved, ..all }

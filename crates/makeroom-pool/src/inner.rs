@@ -1,4 +1,4 @@
-//! The inside of a pool: the core behind one lock, and arenas for threads that contend for it.
+//! The inside of a pool: the core behind one mutex, and per-thread arenas for threads that contend for it.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -65,8 +65,8 @@ impl Inner {
         site: Site,
         work: impl FnOnce(&mut Core) -> Result<T> + Copy,
     ) -> Result<T> {
-        let beside = self.arenas.as_ref().and_then(|arenas| arenas.with(address, site, work));
-        beside.unwrap_or_else(|| work(&mut *self.lock()?))
+        let in_arena = self.arenas.as_ref().and_then(|arenas| arenas.with(address, site, work));
+        in_arena.unwrap_or_else(|| work(&mut *self.lock()?))
     }
 
     /// Statistics of the whole pool.
@@ -78,7 +78,12 @@ impl Inner {
     }
 
     #[inline]
-    pub(crate) fn allocate(&self, bytes: u64, stream: StreamId, site: Site) -> Result<Address> {
+    pub(crate) fn allocate_from_core_or_arena(
+        &self,
+        bytes: u64,
+        stream: StreamId,
+        site: Site,
+    ) -> Result<Address> {
         if let Some(arenas) = &self.arenas
             && takes(bytes, stream)
             && let Some(number) = contention::arena()
@@ -103,14 +108,14 @@ impl Inner {
         stream: StreamId,
         site: Site,
     ) -> Result<Address> {
-        let arenas = self.arenas.as_ref().filter(|_| core.beside.reserved > 0);
+        let arenas = self.arenas.as_ref().filter(|_| core.arena_totals.reserved > 0);
         if let Some(arenas) = arenas
-            && let Some(address) = Self::allocate_beside(arenas, &mut core, bytes, stream)?
+            && let Some(address) = Self::allocate_from_arenas(arenas, &mut core, bytes, stream)?
         {
             return Ok(address);
         }
         let Core { policy, memory, sites, .. } = &mut *core;
-        match policy.allocate(memory, bytes, stream) {
+        match policy.allocate_block(memory, bytes, stream) {
             Ok(allocated) => {
                 if let Some(sites) = sites {
                     sites.allocated(allocated.block, allocated.address, site);
@@ -127,7 +132,7 @@ impl Inner {
     /// Allocates from the core while arenas hold memory: they are trimmed before the core waits long for streams or
     /// fails. Each arena would wait for its streams separately, so those waits are brief.
     #[cold]
-    fn allocate_beside(
+    fn allocate_from_arenas(
         arenas: &Arenas,
         core: &mut Core,
         bytes: u64,

@@ -127,8 +127,8 @@ impl Pool {
         let limit = limit.map(Bytes::get);
         let mut core = self.inner.lock()?;
         core.settings.limit = limit;
-        let beside = core.beside.reserved;
-        core.set_reserved_beside(beside);
+        let reserved = core.arena_totals.reserved;
+        core.set_arena_reserved(reserved);
         Ok(())
     }
 
@@ -210,14 +210,14 @@ impl Pool {
     pub fn reset_peaks(&self) {
         let _ = self.inner.with_all(|core| {
             core.policy.reset_peaks();
-            (core.beside.peak_live, core.beside.peak_reserved) = (0, 0);
+            (core.arena_totals.peak_live, core.arena_totals.peak_reserved) = (0, 0);
         });
     }
 }
 
 impl Allocator for Pool {
     fn allocate(&self, bytes: u64, stream: StreamId, site: Site) -> Result<Address> {
-        self.inner.allocate(bytes, stream, site)
+        self.inner.allocate_from_core_or_arena(bytes, stream, site)
     }
 
     unsafe fn free(&self, address: Address, stream: StreamId, site: Site) -> Result<()> {
@@ -243,15 +243,16 @@ impl Allocator for Pool {
     fn trim(&self, keep: u64) -> u64 {
         let Ok(mut core) = self.inner.lock() else { return 0 };
         let own = core.policy.stats().reserved;
-        let above = (own + core.beside.reserved).saturating_sub(keep);
+        let above = (own + core.arena_totals.reserved).saturating_sub(keep);
         if above == 0 {
             return 0;
         }
-        let beside =
+        let from_arenas =
             self.inner.arenas.as_ref().map_or(Ok(0), |arenas| arenas.trim(&mut core, Timeout::WaitBriefly));
-        let beside = beside.unwrap_or(0);
+        let from_arenas = from_arenas.unwrap_or(0);
         let Core { policy, memory, .. } = &mut *core;
-        beside + policy.trim(memory, own.saturating_sub(above.saturating_sub(beside)), Timeout::Wait)
+        from_arenas
+            + policy.trim(memory, own.saturating_sub(above.saturating_sub(from_arenas)), Timeout::Wait)
     }
 
     fn reaches(&self, address: Address) -> bool {

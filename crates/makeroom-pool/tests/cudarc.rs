@@ -8,10 +8,10 @@ use std::process::Command;
 fn the_example_runs() {
     let test = std::env::current_exe().unwrap();
     let example = test.ancestors().nth(2).unwrap().join("examples/cudarc");
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pool").join("cudarc");
-    makeroom_simcard::install::beside(&test, &folder).unwrap();
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pool").join("cudarc");
+    makeroom_simcard::install::beside(&test, &directory).unwrap();
     let mut command = Command::new(example);
-    command.env("LD_LIBRARY_PATH", &folder).env("MAKEROOM_SIMGPU_DIR", &folder);
+    command.env("LD_LIBRARY_PATH", &directory).env("MAKEROOM_SIMGPU_DIR", &directory);
     let output = command.env("MAKEROOM_SIMGPU", "memory=1GiB").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));

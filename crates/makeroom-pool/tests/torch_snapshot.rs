@@ -31,7 +31,7 @@ fn read_back(pools: &[SnapshotOf<'_>]) -> Trace {
     trace
 }
 
-fn of(recorder: &Recorder) -> SnapshotOf<'_> {
+fn snapshot_of(recorder: &Recorder) -> SnapshotOf<'_> {
     SnapshotOf { pool: recorder.upstream(), history: Some(recorder.history()), id: (0, 0) }
 }
 
@@ -43,7 +43,7 @@ fn blocks_and_segments_are_the_pools() {
     let asked_at = line!() - 1;
     let large = DeviceBuffer::<u8>::uninitialized(&stream, 5 << 20).unwrap();
     drop(DeviceBuffer::<u8>::uninitialized(&stream, 3 << 20).unwrap());
-    let trace = read_back(&[of(&recorder)]);
+    let trace = read_back(&[snapshot_of(&recorder)]);
     let device = trace.device(None).unwrap();
     let reserved: u64 = device.segments.iter().map(|segment| segment.size.get()).sum();
     let stats = recorder.stats();
@@ -68,7 +68,7 @@ fn events_tell_how_the_memory_came_to_be() {
     let kept = DeviceBuffer::<u8>::uninitialized(&stream, 4 << 20).unwrap();
     drop(DeviceBuffer::<u8>::uninitialized(&stream, 3 << 20).unwrap());
     assert!(DeviceBuffer::<u8>::uninitialized(&stream, 4 << 30).unwrap_err().is_out_of_memory());
-    let trace = read_back(&[of(&recorder)]);
+    let trace = read_back(&[snapshot_of(&recorder)]);
     let events: Vec<_> = trace.device(None).unwrap().events.iter().collect();
     let of_blocks: Vec<_> = events
         .iter()
@@ -157,7 +157,7 @@ fn several_devices_have_a_trace_each() {
     };
     let (first, second) = (make(0), make(1));
     let address = second.allocate(100, StreamId(0), Site::Code(0x1234)).unwrap();
-    let trace = read_back(&[of(&second), of(&first)]);
+    let trace = read_back(&[snapshot_of(&second), snapshot_of(&first)]);
     let busy: Vec<_> = trace.devices.iter().filter(|device| !device.segments.is_empty()).collect();
     assert_eq!(busy.len(), 1);
     assert_eq!(busy[0].device, makeroom_core::DeviceIndex(1));

@@ -112,27 +112,12 @@ pub(crate) fn text() -> Option<String> {
     })
 }
 
-/// Writes the overhead so far: nanoseconds, calls, events. For programs that measure themselves. Returns 0, or -1 if
-/// nothing is measured.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn makeroom_recorder_cost(figures: *mut [u64; 3]) -> i32 {
-    if !config().is_measuring || !crate::state::is_recording() || figures.is_null() {
-        return -1;
-    }
-    let now = [&INSIDE_NS, &CALLS, &EVENTS].map(|figure| figure.load(Ordering::Relaxed));
-    // SAFETY: the caller passes space for three words, as documented.
-    unsafe { figures.write(now) };
-    0
+/// The recorder's overhead so far: nanoseconds, calls, events. `None` if nothing is measured.
+pub(crate) fn of_recorder() -> Option<[u64; 3]> {
+    config().is_measuring.then(|| [&INSIDE_NS, &CALLS, &EVENTS].map(|figure| figure.load(Ordering::Relaxed)))
 }
 
-/// Writes the pool's time so far: nanoseconds, calls. Returns 0, or -1 if nothing is measured.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn makeroom_pool_cost(figures: *mut [u64; 2]) -> i32 {
-    if !config().is_measuring || !crate::pool::is_on() || figures.is_null() {
-        return -1;
-    }
-    let now = [&POOL_NS, &POOL_CALLS].map(|figure| figure.load(Ordering::Relaxed));
-    // SAFETY: the caller passes space for two words, as documented.
-    unsafe { figures.write(now) };
-    0
+/// The pool's time so far: nanoseconds, calls. `None` if nothing is measured.
+pub(crate) fn of_pool_so_far() -> Option<[u64; 2]> {
+    config().is_measuring.then(|| [&POOL_NS, &POOL_CALLS].map(|figure| figure.load(Ordering::Relaxed)))
 }

@@ -6,7 +6,7 @@
 //! Programs reach the driver in three ways. Each is intercepted by exact name, from one table (`hooks::table`):
 //!
 //! 1. linked with `-lcuda`: this library exports the same functions, and the dynamic linker finds them first;
-//! 2. `dlopen` and `dlsym`: this library exports `dlsym` (`lookup`), which returns the hook;
+//! 2. `dlopen` and `dlsym`: this library exports `dlsym` (`hooks::loader`), which returns the hook;
 //! 3. `cuGetProcAddress`: the driver resolves the symbol with the caller's own version and flags; if the address it
 //!    returns is that of a function in the table, the caller gets the hook instead.
 //!
@@ -16,10 +16,10 @@
 //! # Guarantees inside other people's processes
 //!
 //! - **Nothing happens without CUDA.** No file, thread or memory before the first successful call of a hooked
-//!   function (`state`).
+//!   function (`startup`).
 //! - **Results never change** when only recording, and neither does `errno`.
 //! - **No panic crosses the boundary.** All of a hook's work except the driver call runs under `catch_unwind`, once
-//!   per hook (`hooks::call`); a panic disables the recorder for good and prints a notice. This needs `panic =
+//!   per hook (`call`); a panic disables the recorder for good and prints a notice. This needs `panic =
 //!   "unwind"`. The driver call is outside, so exceptions, `longjmp` and thread cancellation pass through.
 //! - **No deadlock.** Hooks take no lock: events reach the writer through single-producer single-consumer rings
 //!   (`record`); stacks and names are in insert-only tables (`record::intern`). The writer never calls the dynamic
@@ -52,7 +52,7 @@
 //!
 //! # Platforms
 //!
-//! Linux with glibc, x86-64 and aarch64. `dlsym` depends on its caller's address (`RTLD_NEXT`), so `lookup` jumps to
+//! Linux with glibc, x86-64 and aarch64. `dlsym` depends on its caller's address (`RTLD_NEXT`), so `hooks::loader` jumps to
 //! the real one with the caller's return address in place. That shim and those of `exits` are assembly for each
 //! architecture. On others `dlsym` is not hooked, and only programs linked with `-lcuda` are recorded.
 #![cfg_attr(
@@ -64,13 +64,16 @@
     )
 )]
 
-mod asked;
+mod call;
 mod clock;
 mod config;
 mod cost;
 mod driver;
 mod errno;
+mod event;
 mod exits;
+mod exports;
+mod fields;
 mod files;
 mod hooks;
 mod limit;
@@ -82,9 +85,12 @@ mod python;
 mod record;
 mod sample;
 mod sanitizer;
+mod socket;
 mod stacks;
+mod startup;
 mod state;
 mod symbols;
 mod sync;
+mod tensors;
 mod wait;
 mod writer;

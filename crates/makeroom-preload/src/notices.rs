@@ -1,5 +1,5 @@
-//! Notices: each message is reported once, as a note in the recording and, if the user must know, through `run`, or
-//! on stderr if `run` is not listening.
+//! Atomic bit sets of notices: each message is reported once, as a note in the recording and, if the user must know,
+//! through `run`, or on stderr if `run` is not listening.
 //!
 //! Hooks only set a bit and the writer turns bits into notes, so a notice costs nothing and takes no lock. Nothing is
 //! written to descriptor 2 unless it is still the file that it was at startup: a daemon closes it, and the next file
@@ -10,8 +10,8 @@ use std::sync::{Mutex, OnceLock};
 
 use makeroom_trace::room::Severity;
 
+use crate::errno;
 use crate::files::{Identity, identity};
-use crate::{errno, writer};
 
 macro_rules! notices {
     ($($(#[$description:meta])* $name:ident = $bit:literal $severity:ident $text:literal;)*) => {
@@ -79,6 +79,8 @@ static RAISED: AtomicU32 = AtomicU32::new(0);
 /// Notices for the user, and those of them that `run` prints.
 static LOUD: AtomicU32 = AtomicU32::new(0);
 static FOR_RUN: AtomicU32 = AtomicU32::new(0);
+/// Whether the writer forwards the user's notices to `run`.
+static HAS_LISTENER: AtomicBool = AtomicBool::new(false);
 /// The standard error that the process started with: the number may become another file's.
 static STDERR: OnceLock<Option<Identity>> = OnceLock::new();
 /// A line that the writer could not print, for the program's next thread to print.
@@ -99,11 +101,16 @@ pub(crate) fn warn_once(notice: Notice) {
     if LOUD.fetch_or(notice as u32, Ordering::Relaxed) & notice as u32 != 0 {
         return;
     }
-    if writer::reports_to_run() {
+    if HAS_LISTENER.load(Ordering::Acquire) {
         FOR_RUN.fetch_or(notice as u32, Ordering::Release);
     } else {
         print(notice.text());
     }
+}
+
+/// Sets whether the writer forwards the user's notices to `run`.
+pub(crate) fn set_listener(is_listening: bool) {
+    HAS_LISTENER.store(is_listening, Ordering::Release);
 }
 
 /// Notices raised and not yet in `said`, which is updated.

@@ -11,8 +11,7 @@ use makeroom_trace::room::EventKind;
 
 use crate::clock;
 use crate::driver::types::SUCCESS;
-use crate::driver::{place, real};
-use crate::hooks::capture;
+use crate::driver::{capture, place, real};
 use crate::record::event::{RawEvent, SAMPLE};
 use crate::record::threads;
 

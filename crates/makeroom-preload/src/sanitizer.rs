@@ -11,9 +11,9 @@ use std::ffi::CStr;
 #[cfg(not(test))]
 use makeroom_trace::protocol::Message;
 
+use crate::lookup;
 #[cfg(not(test))]
-use crate::writer::socket_address;
-use crate::{config, lookup};
+use crate::socket::socket_address;
 
 /// Initialization function and name of each runtime.
 const RUNTIMES: [(&CStr, &str); 4] = [
@@ -34,9 +34,8 @@ pub(crate) fn present() -> Option<&'static str> {
 
 /// Reports to `run` that this process is not recorded.
 #[cfg(not(test))]
-pub(crate) fn report(name: &str) {
-    let Some(path) = &config::config().socket else { return };
-    let Some(address) = socket_address(path) else { return };
+pub(crate) fn report(name: &str, socket: Option<&[u8]>) {
+    let Some(address) = socket.and_then(socket_address) else { return };
     let message = Message::Sanitized(name.to_owned()).encode(std::process::id());
     // SAFETY: the message and the address are valid for their lengths; only this thread has the socket.
     unsafe {

@@ -1,4 +1,4 @@
-//! The recorder's state machine: startup, shutdown, and what a fork does to it.
+//! Lock-free state machine on one atomic word: whether the recorder is off, starting or recording. `startup` drives it.
 //!
 //! ```text
 //!                     first successful call              a panic, a full disk,
@@ -13,9 +13,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use crate::config::config;
-use crate::hooks::tensors;
-use crate::record::threads;
-use crate::{cost, exits, limit, lookup, notices, pool, python, sanitizer, writer};
+use crate::notices;
 
 const UNINITIALISED: u32 = 0;
 const STARTING: u32 = 1;
@@ -25,7 +23,9 @@ const DISABLED: u32 = 3;
 static STATE: AtomicU32 = AtomicU32::new(UNINITIALISED);
 /// The process that records. A child of `vfork` shares this memory but is another process.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
-static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
+/// Set in a forked child of a process that used CUDA: the driver does not work there, and another thread may have held
+/// any lock.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
 
 /// Whether the recorder is off for good.
 #[inline]
@@ -65,76 +65,37 @@ pub(crate) fn disable() {
     STATE.store(DISABLED, Ordering::Release);
 }
 
-/// Starts recording unless that was already tried. Returns whether to send events now.
-#[cold]
-pub(crate) fn start() -> bool {
-    if STATE.compare_exchange(UNINITIALISED, STARTING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-        return is_recording();
-    }
-    cost::of_beginning(begin)
+/// Whether this is a forked child of a process that used CUDA. If the parent did not, the child can use it itself.
+pub(crate) fn is_child() -> bool {
+    IS_CHILD.load(Ordering::Relaxed)
 }
 
-/// Initializes everything and starts the writer.
-fn begin() -> bool {
+/// Moves to "starting". False if recording was already started or disabled.
+pub(crate) fn begin_start() -> bool {
+    STATE.compare_exchange(UNINITIALISED, STARTING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}
+
+/// Remembers that the calling process is the one that records.
+pub(crate) fn set_own_process() {
     // SAFETY: `getpid` has no preconditions.
     PROCESS.store(unsafe { libc::getpid() }, Ordering::Relaxed);
-    // A panic prints one line of ours instead. The hook is private to this library: the program's Rust has its own.
-    std::panic::set_hook(Box::new(|_| {}));
-    lookup::loaded(c"libcuda.so.1");
-    tensors::start();
-    python::start();
-    threads::start();
-    if !IS_REGISTERED.swap(true, Ordering::Relaxed) {
-        // SAFETY: the handler is a function that stays loaded: preloaded libraries are never closed.
-        unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
-        exits::register();
-    }
-    // End with a successful lookup, so that the program's `dlerror` does not return an error from one above.
-    lookup::real(libc::RTLD_NEXT, c"dlopen");
-    let has_writer = writer::start();
-    // If another thread disabled the recorder in the meantime, it stays disabled.
+}
+
+/// Ends the start: to "recording", or to "disabled" without a writer. If another thread disabled the recorder in the
+/// meantime, it stays disabled.
+pub(crate) fn end_start(has_writer: bool) {
     let next = if has_writer { RECORDING } else { DISABLED };
     let _ = STATE.compare_exchange(STARTING, next, Ordering::AcqRel, Ordering::Relaxed);
-    is_recording()
 }
 
-/// Runs in a forked child, which has one thread and no writer: recording restarts at its next call.
-unsafe extern "C" fn after_fork_in_child() {
-    pool::forked();
-    if STATE.load(Ordering::Relaxed) != DISABLED {
-        threads::reset_after_fork();
-        limit::reset();
-        cost::reset();
-        writer::reset_after_fork();
-        STATE.store(UNINITIALISED, Ordering::Release);
+/// Marks a forked child. Call it before [`restart_after_fork`].
+pub(crate) fn mark_child() {
+    if has_started() {
+        IS_CHILD.store(true, Ordering::Relaxed);
     }
 }
 
-/// Runs when the library is loaded: reads the environment and prepares for exit, nothing more.
-#[cfg(not(test))]
-extern "C" fn constructor() {
-    if config().is_off {
-        disable();
-        if let Some(runtime) = sanitizer::present() {
-            sanitizer::report(runtime);
-        }
-    }
-    notices::remember_stderr();
-    exits::prepare();
+/// Starts over, in a forked child.
+pub(crate) fn restart_after_fork() {
+    STATE.store(UNINITIALISED, Ordering::Release);
 }
-
-/// Runs after `main` returns or `exit` is called, after all the handlers that the program registered.
-#[cfg(not(test))]
-extern "C" fn destructor() {
-    exits::finish(None);
-}
-
-#[cfg(not(test))]
-#[used]
-#[unsafe(link_section = ".init_array")]
-static CONSTRUCTOR: extern "C" fn() = constructor;
-
-#[cfg(not(test))]
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static DESTRUCTOR: extern "C" fn() = destructor;

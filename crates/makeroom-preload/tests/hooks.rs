@@ -14,7 +14,7 @@ fn recorded(name: &str) -> Recording {
 }
 
 fn only(recording: &Recording, kind: EventKind) -> Event {
-    let events = recording.of(kind);
+    let events = recording.events_of(kind);
     assert_eq!(events.len(), 1, "{}", kind.name());
     events[0]
 }
@@ -24,22 +24,22 @@ const MIB: u64 = 1 << 20;
 #[test]
 fn memory_of_others_is_told_from_the_programs_own() {
     let recording = recorded("sharing.c");
-    let opened = recording.of(EventKind::IpcOpen);
+    let opened = recording.events_of(EventKind::IpcOpen);
     assert_eq!(opened.len(), 2, "an exchange handle and a pool's pointer");
     assert_eq!(only(&recording, EventKind::IpcClose).address, opened[0].address);
-    let own = recording.of(EventKind::DeviceAlloc);
+    let own = recording.events_of(EventKind::DeviceAlloc);
     assert_ne!(own[0].address, opened[0].address);
 
-    let imports = recording.of(EventKind::ExternalImport);
+    let imports = recording.events_of(EventKind::ExternalImport);
     assert_eq!(imports.iter().map(|event| event.size.get()).collect::<Vec<_>>(), [6 * MIB, 0]);
     let mapped = only(&recording, EventKind::ExternalMap);
     assert_eq!((mapped.size.get(), mapped.extra), (4 * MIB, imports[0].address.0));
     assert_eq!(only(&recording, EventKind::ExternalDestroy).address, imports[0].address);
 
-    let pools = recording.of(EventKind::PoolCreate);
+    let pools = recording.events_of(EventKind::PoolCreate);
     assert_eq!(pools.iter().map(|event| event.extra).collect::<Vec<_>>(), [0, 1]);
     assert_eq!(opened[1].pool, pools[1].pool);
-    let frees = recording.of(EventKind::StreamFree);
+    let frees = recording.events_of(EventKind::StreamFree);
     assert_eq!(frees[0].address, opened[1].address);
     assert_eq!(recording.count(EventKind::PoolDestroy), 2);
 }
@@ -47,11 +47,11 @@ fn memory_of_others_is_told_from_the_programs_own() {
 #[test]
 fn every_hold_on_physical_memory_is_seen() {
     let recording = recorded("sharing.c");
-    let created = recording.of(EventKind::PhysicalCreate)[0];
+    let created = recording.events_of(EventKind::PhysicalCreate)[0];
     let retained = only(&recording, EventKind::PhysicalRetain);
     let mapped = only(&recording, EventKind::Map);
     assert_eq!((retained.address, retained.extra), (created.address, mapped.address.0));
-    let releases = recording.of(EventKind::PhysicalRelease);
+    let releases = recording.events_of(EventKind::PhysicalRelease);
     let of_handle = |event: &&Event| event.address == created.address;
     let results: Vec<_> = releases.iter().filter(of_handle).map(|event| event.result).collect();
     assert_eq!(results, [0, 0, 0, 1], "created, imported, retained, and once too often");
@@ -63,12 +63,13 @@ fn multicast_objects_are_views() {
     let object = only(&recording, EventKind::MulticastCreate);
     assert_eq!((object.size.get(), object.extra), (4 * MIB, 1));
     assert_eq!(only(&recording, EventKind::MulticastAdd).address, object.address);
-    let handle = recording.of(EventKind::PhysicalCreate)[1];
-    let block = recording.of(EventKind::DeviceAlloc)[1];
-    let bound: Vec<_> = recording.of(EventKind::MulticastBind).iter().map(|event| event.extra).collect();
+    let handle = recording.events_of(EventKind::PhysicalCreate)[1];
+    let block = recording.events_of(EventKind::DeviceAlloc)[1];
+    let bound: Vec<_> =
+        recording.events_of(EventKind::MulticastBind).iter().map(|event| event.extra).collect();
     assert_eq!(bound, [handle.address.0, block.address.0]);
     assert_eq!(recording.count(EventKind::MulticastUnbind), 2);
-    assert_eq!(recording.of(EventKind::PhysicalRelease).last().unwrap().address, object.address);
+    assert_eq!(recording.events_of(EventKind::PhysicalRelease).last().unwrap().address, object.address);
 }
 
 /// In the analyzer's view the program holds nothing at the end, and imported memory never counted.
@@ -94,14 +95,15 @@ fn the_analyser_counts_what_the_program_took() {
 #[test]
 fn allocation_nodes_and_what_graphs_take() {
     let recording = recorded("graphs.c");
-    let taken = recording.of(EventKind::GraphAlloc);
+    let taken = recording.events_of(EventKind::GraphAlloc);
     assert_eq!(taken.iter().map(|event| event.size.get()).collect::<Vec<_>>(), [3 * MIB, 5 * MIB]);
     assert!(taken.iter().all(|event| event.address.0 != 0 && event.extra == taken[0].extra));
-    let freed: Vec<_> = recording.of(EventKind::GraphFree).iter().map(|event| event.address).collect();
+    let freed: Vec<_> = recording.events_of(EventKind::GraphFree).iter().map(|event| event.address).collect();
     assert_eq!(freed, [taken[0].address, taken[1].address]);
     assert_ne!(only(&recording, EventKind::LaunchFailed).result, 0);
     // The software GPU gives each graph allocation a 32 MiB chunk, at the first launch.
-    let figures: Vec<_> = recording.of(EventKind::GraphMemory).iter().map(|event| event.size.get()).collect();
+    let figures: Vec<_> =
+        recording.events_of(EventKind::GraphMemory).iter().map(|event| event.size.get()).collect();
     assert_eq!(figures, [64 * MIB, 0]);
     assert_eq!(recording.count(EventKind::GraphTrim), 1);
 }
@@ -109,10 +111,10 @@ fn allocation_nodes_and_what_graphs_take() {
 #[test]
 fn what_the_drivers_pool_takes_is_asked_at_a_refusal() {
     let recording = recorded("pools.c");
-    let refused = recording.of(EventKind::StreamAlloc)[1];
+    let refused = recording.events_of(EventKind::StreamAlloc)[1];
     assert_eq!(refused.result, 2);
     // The software GPU's pool allocates chunks of 32 MiB.
-    let taken = recording.of(EventKind::PoolMemory);
+    let taken = recording.events_of(EventKind::PoolMemory);
     let last = taken.last().unwrap();
     assert_eq!((last.size.get(), last.device.0), (32 * MIB, 0));
     assert!(last.time_ns >= refused.time_ns || taken.len() == 1);

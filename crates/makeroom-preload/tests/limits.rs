@@ -13,7 +13,8 @@ fn a_limit_makes_the_card_smaller() {
     assert_eq!(text(&output.stdout), "64 64\n6 blocks, 4 left\n0 2\n");
     let recording = program.recordings().remove(0);
     recording.assert_complete();
-    let results: Vec<_> = recording.of(EventKind::DeviceAlloc).iter().map(|event| event.result).collect();
+    let results: Vec<_> =
+        recording.events_of(EventKind::DeviceAlloc).iter().map(|event| event.result).collect();
     assert_eq!(results, [0, 0, 0, 0, 0, 0, 2, 0, 2]);
     assert_eq!(recording.limit, Some(64 << 20));
 }

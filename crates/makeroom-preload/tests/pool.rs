@@ -18,11 +18,13 @@ const OTHER_CONTEXT: &str = "the program created its own CUDA context, which all
 fn every_kind_of_call_is_answered_and_every_byte_is_its_own() {
     let recording = pooled("pool.c").check_one();
     recording.assert_complete();
-    let created: u64 = recording.of(EventKind::PhysicalCreate).iter().map(|event| event.size.get()).sum();
+    let created: u64 =
+        recording.events_of(EventKind::PhysicalCreate).iter().map(|event| event.size.get()).sum();
     assert!(created > 0, "the pool took nothing from the device");
     let served = recording.count(EventKind::StreamAlloc) + recording.count(EventKind::DeviceAlloc);
     assert!(served > 2000, "{served} allocations");
-    let refused = recording.of(EventKind::DeviceAlloc).iter().filter(|event| event.result == 2).count();
+    let refused =
+        recording.events_of(EventKind::DeviceAlloc).iter().filter(|event| event.result == 2).count();
     assert_eq!(refused, 1);
 }
 
@@ -68,7 +70,7 @@ fn what_does_not_fit_goes_to_the_host() {
         pooled("spill.c").variable("MAKEROOM_LIMIT", "1342177280").variable("MAKEROOM_SPILL", "1073741824");
     let recording = program.check_one();
     let (host, device): (Vec<_>, Vec<_>) =
-        recording.of(EventKind::PhysicalCreate).into_iter().partition(|event| event.extra == 1);
+        recording.events_of(EventKind::PhysicalCreate).into_iter().partition(|event| event.extra == 1);
     let bytes =
         |events: &[_]| events.iter().map(|event: &makeroom_trace::room::Event| event.size.get()).sum::<u64>();
     assert!(bytes(&host) > 100 << 20, "{} bytes on the host", bytes(&host));
@@ -133,23 +135,23 @@ fn the_range_of_an_address_is_the_programs_own_allocation() {
         .variable("MAKEROOM_LIMIT", "1342177280")
         .variable("MAKEROOM_SPILL", "1073741824");
     let recording = full.check_one();
-    let spilled = recording.of(EventKind::PhysicalCreate).into_iter().filter(|event| event.extra == 1);
+    let spilled = recording.events_of(EventKind::PhysicalCreate).into_iter().filter(|event| event.extra == 1);
     assert!(spilled.count() > 0, "nothing was spilled");
 }
 
 /// PyTorch's own error names neither the cause nor the setting to change.
 #[test]
 fn tensors_that_cannot_be_shared_are_told_once() {
-    let folder = "exported";
-    std::fs::create_dir_all(support::scratch().join(folder)).unwrap();
+    let directory = "exported";
+    std::fs::create_dir_all(support::scratch().join(directory)).unwrap();
     let built = support::compile(
         "segments.c",
-        &format!("{folder}/libc10_cuda.so"),
+        &format!("{directory}/libc10_cuda.so"),
         &["-shared", "-fPIC", "-Wl,-soname,libc10_cuda.so", "-lcuda"],
     );
     let program = support::compile(
         "exported_segments.c",
-        &format!("{folder}/exported_segments"),
+        &format!("{directory}/exported_segments"),
         &["-lcuda", "-Wl,--unresolved-symbols=ignore-all", built.to_str().unwrap()],
     );
     let run = |name: &str| {
@@ -184,17 +186,17 @@ fn every_process_may_copy_descriptors() -> bool {
 #[test]
 fn callers_that_share_memory_get_the_drivers_own() {
     for library in ["libc10_cuda.so", "libnccl.so.2"] {
-        let folder = format!("callers-{library}");
-        std::fs::create_dir_all(support::scratch().join(&folder)).unwrap();
+        let directory = format!("callers-{library}");
+        std::fs::create_dir_all(support::scratch().join(&directory)).unwrap();
         let built = support::compile(
             "segments.c",
-            &format!("{folder}/{library}"),
+            &format!("{directory}/{library}"),
             &["-shared", "-fPIC", &format!("-Wl,-soname,{library}"), "-lcuda"],
         );
         let found = built.parent().unwrap();
         let program = support::compile(
             "shared_segments.c",
-            &format!("{folder}/shared_segments"),
+            &format!("{directory}/shared_segments"),
             &["-lcuda", "-Wl,--unresolved-symbols=ignore-all", built.to_str().unwrap()],
         );
         for stacks in ["full", "none"] {
@@ -206,7 +208,7 @@ fn callers_that_share_memory_get_the_drivers_own() {
             let recording = program.check_one();
             recording.assert_complete();
             let created: u64 =
-                recording.of(EventKind::PhysicalCreate).iter().map(|event| event.size.get()).sum();
+                recording.events_of(EventKind::PhysicalCreate).iter().map(|event| event.size.get()).sum();
             assert!(
                 created > 0 && created < 20 << 20,
                 "{created} bytes: the program's own block, and no segment"
@@ -235,7 +237,7 @@ fn no_child_waits_for_a_lock_of_its_parent() {
 #[test]
 fn pool_and_limit_go_on_where_nothing_is_recorded() {
     let program = pooled("pool_lookup.c")
-        .variable("MAKEROOM_FILE", "/no/such/folder/run.room")
+        .variable("MAKEROOM_FILE", "/no/such/directory/run.room")
         .variable("MAKEROOM_LIMIT", &(1_u64 << 30).to_string());
     let output = program.recorded();
     assert_eq!(text(&output.stdout), "freed\ntaken and given back\n", "{}", text(&output.stderr));

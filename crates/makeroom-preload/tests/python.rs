@@ -19,8 +19,8 @@ fn interpreters() -> Vec<(PathBuf, String)> {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let searched: Vec<PathBuf> = std::env::split_paths(&paths)
         // pyenv's shims only start the versions that it installed.
-        .filter(|folder| !folder.ends_with("shims"))
-        .flat_map(|folder| (9..=20).map(move |minor| folder.join(format!("python3.{minor}"))))
+        .filter(|directory| !directory.ends_with("shims"))
+        .flat_map(|directory| (9..=20).map(move |minor| directory.join(format!("python3.{minor}"))))
         .filter(|path| path.exists())
         .collect();
     let mut found: Vec<(PathBuf, String)> = [PathBuf::from("/usr/bin/python3")]
@@ -53,7 +53,7 @@ fn functions_files_and_lines_of_every_known_interpreter() {
         }
         let recording = Program::other(&path, "python").argument(&script()).check_one();
         recording.assert_complete();
-        let allocations = recording.of(EventKind::DeviceAlloc);
+        let allocations = recording.events_of(EventKind::DeviceAlloc);
         assert_eq!(allocations.len(), 201, "{version}");
         for event in &allocations {
             let stack = recording.stack(event);
@@ -118,6 +118,6 @@ fn an_unknown_interpreter_gets_native_stacks_and_says_so_once() {
         assert_eq!(text(&output.stderr).lines().count(), 1);
         assert!(text(&output.stderr).contains("native stacks only"));
         let recording = program.recordings().remove(0);
-        assert!(!recording.stack(&recording.of(EventKind::DeviceAlloc)[0]).is_empty());
+        assert!(!recording.stack(&recording.events_of(EventKind::DeviceAlloc)[0]).is_empty());
     }
 }

@@ -6,7 +6,7 @@ use makeroom_core::Bytes;
 use makeroom_fit::{Alternative, Answer, Stop};
 use serde_json::{Value, json};
 
-use crate::table::{Column, Row, table};
+use crate::table::{Column, TableRow, table};
 use crate::text::{DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::wrap;
 
@@ -115,7 +115,7 @@ pub fn fit_json(report: &FitReport) -> Value {
             "fixed_bytes": answer.composition.fixed.get(),
             "per_unit_bytes": answer.composition.per_unit.get(),
             "unused_bytes": answer.composition.unused.get(),
-            "beside_bytes": answer.composition.beside.get(),
+            "beside_bytes": answer.composition.overhead.get(),
             "margin_bytes": answer.margin.get(),
             "exact_share": answer.composition.exact_share,
             "varies": answer.composition.varies,
@@ -186,8 +186,11 @@ fn found(out: &mut String, report: &FitReport, answer: &Answer, columns: usize) 
     if !parts.unused.is_zero() {
         let _ = write!(text, " The allocator ({}) caches {} more.", report.allocator, parts.unused);
     }
-    let _ =
-        write!(text, " {} is held outside the allocator, and {} is kept free.", parts.beside, answer.margin);
+    let _ = write!(
+        text,
+        " {} is held outside the allocator, and {} is kept free.",
+        parts.overhead, answer.margin
+    );
     if parts.varies {
         text.push_str(" Steps differ: steps longer than those observed would need more.");
     }
@@ -201,11 +204,14 @@ fn found(out: &mut String, report: &FitReport, answer: &Answer, columns: usize) 
     for line in wrap(&text, columns - 2) {
         let _ = writeln!(out, "{MARGIN}{line}");
     }
-    let sites: Vec<Row> = parts
+    let sites: Vec<TableRow> = parts
         .sites
         .iter()
         .filter(|site| !site.place.is_empty())
-        .map(|site| Row { cells: vec![site.place.clone(), site.per_unit.to_string()], remark: String::new() })
+        .map(|site| TableRow {
+            cells: vec![site.place.clone(), site.per_unit.to_string()],
+            remark: String::new(),
+        })
         .collect();
     if !sites.is_empty() {
         let _ = writeln!(out);
@@ -213,15 +219,18 @@ fn found(out: &mut String, report: &FitReport, answer: &Answer, columns: usize) 
     }
     if !answer.alternatives.is_empty() {
         let _ = writeln!(out);
-        let rows: Vec<Row> = answer.alternatives.iter().map(row).collect();
+        let rows: Vec<TableRow> = answer.alternatives.iter().map(row).collect();
         table(out, &[Column::text("change"), Column::number("batch")], &rows, columns);
     }
 }
 
-fn row(alternative: &Alternative) -> Row {
+fn row(alternative: &Alternative) -> TableRow {
     let batch = alternative.batch.unwrap_or(0);
     let about = if alternative.is_estimate { "about " } else { "" };
-    Row { cells: vec![alternative.name.clone(), format!("{about}{batch}")], remark: alternative.how.clone() }
+    TableRow {
+        cells: vec![alternative.name.clone(), format!("{about}{batch}")],
+        remark: alternative.how.clone(),
+    }
 }
 
 fn nothing(out: &mut String, report: &FitReport, columns: usize) {
@@ -268,7 +277,7 @@ fn no_law(runs: &[FitRun]) -> String {
 
 fn runs(out: &mut String, runs: &[FitRun], columns: usize) {
     let headings = ["run", "steps", "peak live", "time"].map(Column::number);
-    let rows: Vec<Row> = runs
+    let rows: Vec<TableRow> = runs
         .iter()
         .map(|run| {
             let cells = vec![
@@ -277,7 +286,7 @@ fn runs(out: &mut String, runs: &[FitRun], columns: usize) {
                 run.peak_live.map_or(String::new(), |live| live.to_string()),
                 format!("{:.0} s", run.seconds.max(1.0)),
             ];
-            Row { cells, remark: run.remark() }
+            TableRow { cells, remark: run.remark() }
         })
         .collect();
     table(out, &headings, &rows, columns);

@@ -11,7 +11,7 @@ pub fn explanation_json(explanation: &Explanation) -> Value {
     json!({
         "input": {
             "kind": explanation.input.kind.name(),
-            "framework": explanation.input.framework,
+            "framework": explanation.input.framework.id(),
         },
         "request": explanation.request.as_ref().map(|request| json!({
             "bytes": bytes(request.bytes),
@@ -36,7 +36,7 @@ pub fn explanation_json(explanation: &Explanation) -> Value {
             "fits": alternative.fits,
             "exact": alternative.is_exact,
         })).collect::<Vec<_>>(),
-        "will_not_help": explanation.futile,
+        "will_not_help": explanation.wont_help,
         "next": explanation.next.iter().map(fix).collect::<Vec<_>>(),
         "notes": explanation.notes,
     })

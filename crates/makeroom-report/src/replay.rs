@@ -6,7 +6,7 @@ use makeroom_core::{Bytes, CallCount};
 use makeroom_sim::{Check, ComparedRun, Comparison, LimitBounds};
 use serde_json::{Value, json};
 
-use crate::table::{Column, Row, table};
+use crate::table::{Column, TableRow, table};
 use crate::text::{DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::wrap;
 
@@ -161,11 +161,11 @@ fn runs_text(out: &mut String, runs: &[ComparedRun], width: usize) {
         Column::number("driver time").dropped(2),
         Column::number("min memory").dropped(4),
     ];
-    let rows: Vec<Row> = runs.iter().map(run_row).collect();
+    let rows: Vec<TableRow> = runs.iter().map(run_row).collect();
     table(out, &columns, &rows, width);
 }
 
-fn run_row(run: &ComparedRun) -> Row {
+fn run_row(run: &ComparedRun) -> TableRow {
     let outcome = &run.outcome;
     let remark = outcome.refusal.map_or(String::new(), |refusal| {
         let place = refusal.event.map_or("the start".to_owned(), |event| format!("event {event}"));
@@ -179,7 +179,7 @@ fn run_row(run: &ComparedRun) -> Row {
         driver_time(outcome.driver_nanoseconds),
         run.smallest_memory.map_or(String::new(), |bytes| Bytes::new(bytes).to_string()),
     ];
-    Row { cells, remark }
+    TableRow { cells, remark }
 }
 
 /// A duration as people read it.

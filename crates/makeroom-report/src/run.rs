@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anstyle::AnsiColor;
-use makeroom_core::{Bytes, ProcessEnd};
+use makeroom_core::{Bytes, Library, ProcessEnd};
 use makeroom_explain::{
     Cause, Explanation, Fix, LaunchFailure, LeftKind, Leftover, RunSummary, WaitingFrees,
 };
@@ -358,14 +358,14 @@ fn held_by_libraries(out: &mut String, run: &RunSummary) {
 }
 
 /// Each library with all the memory it holds, by size.
-fn library_holds(run: &RunSummary) -> Vec<(&'static str, String)> {
-    let mut libraries: Vec<&'static str> = Vec::new();
+fn library_holds(run: &RunSummary) -> Vec<(Library, String)> {
+    let mut libraries: Vec<Library> = Vec::new();
     for hold in &run.held_by_libraries {
         if !libraries.contains(&hold.by) {
             libraries.push(hold.by);
         }
     }
-    let holds_of = |library: &'static str| {
+    let holds_of = |library: Library| {
         let holds = run.held_by_libraries.iter().filter(|hold| hold.by == library);
         let holds: Vec<String> = holds
             .map(|hold| match hold.kind {

@@ -48,7 +48,7 @@ pub(crate) fn run(run: &RunSummary) -> Value {
         "held_by_libraries": run.held_by_libraries.iter().map(held_by_library).collect::<Vec<_>>(),
         "kept_by_frameworks": run.kept.iter().map(|kept| json!({
             "device": kept.device.0,
-            "framework": kept.by,
+            "framework": kept.by.to_string(),
             "live_bytes": kept.live.get(),
             "cached_bytes": kept.cached.get(),
         })).collect::<Vec<_>>(),
@@ -66,7 +66,7 @@ pub(crate) fn run(run: &RunSummary) -> Value {
             "peak_live_bytes": pool.peak_live.get(),
             "peak_reserved_bytes": pool.peak_reserved.get(),
             "native_reserved_bytes": pool.native_reserved.map(Bytes::get),
-            "beside_pytorch": pool.is_beside_torch,
+            "beside_pytorch": pool.is_shared_with_torch,
             "spilled_peak_bytes": pool.spilled_peak.get(),
             "spilled_blocks": pool.spilled_blocks,
             "spilled_read_us": pool.spilled_read_us,
@@ -112,7 +112,7 @@ fn kind(kind: LeftKind) -> (&'static str, Option<u32>) {
 fn held_by_library(hold: &LibraryHold) -> Value {
     let (kind, device) = kind(hold.kind);
     json!({
-        "library": hold.by,
+        "library": hold.by.name(),
         "kind": kind,
         "device": device,
         "bytes": hold.bytes.get(),

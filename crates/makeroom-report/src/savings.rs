@@ -120,14 +120,14 @@ fn is_gain(before: Bytes, after: Bytes) -> bool {
 /// With PyTorch's own allocator in use, the pool serves only a few libraries: reported if they use much.
 fn is_worth_a_line(pool: &PoolSummary, run: &RunSummary) -> bool {
     let torch = run.expandable.iter().find(|torch| torch.device == pool.device);
-    !pool.is_beside_torch
+    !pool.is_shared_with_torch
         || torch.is_none_or(|torch| pool.peak_reserved.get() >= torch.peak_reserved.get() / LEAST_SHARE)
 }
 
 fn pooled(pool: &PoolSummary, has_several: bool) -> String {
     let PoolSummary { device, peak_live, peak_reserved, native_reserved, spilled_peak, .. } = *pool;
     let device = on_device(device, has_several);
-    let mut text = if pool.is_beside_torch {
+    let mut text = if pool.is_shared_with_torch {
         format!(
             "everything other than PyTorch's own memory (cuBLAS, CuPy, …) took up to {peak_reserved} from makeroom's pool{device}"
         )
@@ -174,13 +174,13 @@ mod tests {
         }
     }
 
-    fn pool(reserved: u64, native: Option<u64>, is_beside_torch: bool) -> PoolSummary {
+    fn pool(reserved: u64, native: Option<u64>, is_shared_with_torch: bool) -> PoolSummary {
         PoolSummary {
             device: DeviceIndex(0),
             peak_live: Bytes::mib(reserved - 1),
             peak_reserved: Bytes::mib(reserved),
             native_reserved: native.map(Bytes::mib),
-            is_beside_torch,
+            is_shared_with_torch,
             spilled_peak: Bytes::ZERO,
             spilled_blocks: 0,
             spilled_read_us: 0,

@@ -44,7 +44,7 @@ impl Column {
 
 /// A line of the table.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub(crate) struct TableRow {
     /// One cell per column.
     pub(crate) cells: Vec<String>,
     /// A remark about the row, or empty.
@@ -52,7 +52,7 @@ pub(crate) struct Row {
 }
 
 /// Draws a table in at most `width` columns.
-pub(crate) fn table(out: &mut String, columns: &[Column], rows: &[Row], width: usize) {
+pub(crate) fn table(out: &mut String, columns: &[Column], rows: &[TableRow], width: usize) {
     let room = width.saturating_sub(MARGIN.len());
     let full_width = |index: usize| {
         let cells = rows.iter().filter_map(|row| row.cells.get(index)).map(|cell| cell.chars().count());
@@ -119,7 +119,7 @@ mod tests {
             Column::number("calls").dropped(1),
             Column::number("time").dropped(2),
         ];
-        let row = |name: &str, remark: &str| Row {
+        let row = |name: &str, remark: &str| TableRow {
             cells: [name, "10 MiB", "7", "3 ms"].map(str::to_owned).to_vec(),
             remark: remark.to_owned(),
         };
@@ -164,11 +164,11 @@ mod tests {
     #[test]
     fn a_column_without_contents_is_not_shown() {
         let columns = [Column::text("name"), Column::number("size"), Column::number("time")];
-        let row = |size: &str| Row {
+        let row = |size: &str| TableRow {
             cells: ["a", size, "3 ms"].map(str::to_owned).to_vec(),
             remark: String::new(),
         };
-        let drawn = |rows: &[Row]| {
+        let drawn = |rows: &[TableRow]| {
             let mut out = String::new();
             table(&mut out, &columns, rows, 80);
             plain(&out)

@@ -132,7 +132,7 @@ fn account(out: &mut String, ledger: &Ledger, columns: usize) {
             if unaccounted < 0 { Some("the lines add up to more than the total".to_owned()) } else { None };
         let size = Bytes::new(unaccounted.unsigned_abs());
         let sign = if unaccounted < 0 { "−" } else { "" };
-        rows.push(Row { name: "unaccounted".to_owned(), size, shown: format!("{sign}{size}"), remark });
+        rows.push(LedgerRow { name: "unaccounted".to_owned(), size, shown: format!("{sign}{size}"), remark });
     }
     let total = ledger.total().map_or(String::new(), |total| format!(", {total}"));
     let _ = writeln!(out, "\n{MARGIN}{TITLE}{}{total}{TITLE:#}", ledger.name());
@@ -156,19 +156,19 @@ fn account(out: &mut String, ledger: &Ledger, columns: usize) {
     }
 }
 
-struct Row {
+struct LedgerRow {
     name: String,
     size: Bytes,
     shown: String,
     remark: Option<String>,
 }
 
-fn push_rows(rows: &mut Vec<Row>, line: &LedgerLine, depth: usize) {
+fn push_rows(rows: &mut Vec<LedgerRow>, line: &LedgerLine, depth: usize) {
     let size = line.bytes();
     if size.is_zero() {
         return;
     }
-    rows.push(Row {
+    rows.push(LedgerRow {
         name: format!("{}{}", "  ".repeat(depth), line.what()),
         size,
         shown: size.to_string(),
@@ -237,7 +237,7 @@ fn advice(out: &mut String, explanation: &Explanation, columns: usize, detail: &
     if is_open {
         hypotheses(out, &explanation.causes[1..], columns, detail);
     }
-    for line in &explanation.futile {
+    for line in &explanation.wont_help {
         paragraph(out, &format!("Won't help: {line}"), columns, Style::new());
     }
     let others: Vec<String> = explanation

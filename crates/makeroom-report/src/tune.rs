@@ -7,7 +7,7 @@ use makeroom_sim::{ComparedRun, Trial, Tuning};
 use serde_json::{Value, json};
 
 use crate::replay::{driver_time, replay_run_json};
-use crate::table::{Column, Row, table};
+use crate::table::{Column, TableRow, table};
 use crate::text::{COMMAND, DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::wrap;
 
@@ -146,7 +146,7 @@ fn nothing_better(out: &mut String, tuning: &Tuning, memory: Option<Bytes>, colu
     }
 }
 
-fn row(name: &str, run: &ComparedRun) -> Row {
+fn row(name: &str, run: &ComparedRun) -> TableRow {
     let cells = vec![
         name.to_owned(),
         Bytes::new(run.outcome.peak_reserved).to_string(),
@@ -156,7 +156,7 @@ fn row(name: &str, run: &ComparedRun) -> Row {
     let refusal = run.outcome.refusal;
     let remark =
         refusal.map_or(String::new(), |refusal| format!("out of memory: {}", Bytes::new(refusal.bytes)));
-    Row { cells, remark }
+    TableRow { cells, remark }
 }
 
 #[cfg(test)]

@@ -155,6 +155,11 @@ impl AllocatorSpec {
         }
     }
 
+    /// Whether it is the driver's stream-ordered allocator, which PyTorch can use in place of its own.
+    pub fn is_cuda_async(&self) -> bool {
+        matches!(self.kind, Kind::CudaAsync)
+    }
+
     /// Whether addresses are planned with knowledge of the whole run.
     pub(crate) fn plans(&self) -> bool {
         matches!(self.kind, Kind::Planned)

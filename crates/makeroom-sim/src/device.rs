@@ -129,7 +129,7 @@ impl Device {
 }
 
 impl Driver for Device {
-    fn allocate(&mut self, size: u64, _stream: u64) -> Result<u64, Refused> {
+    fn allocate_segment(&mut self, size: u64, _stream: u64) -> Result<u64, Refused> {
         // A failed call also has a cost, but it was not measured.
         self.calls += 1;
         self.take(size)?;
@@ -184,10 +184,10 @@ mod tests {
     #[test]
     fn a_full_device_refuses_and_recovers() {
         let mut device = Device::new(Some(100));
-        let first = device.allocate(60, 0).unwrap();
-        assert_eq!(device.allocate(60, 0), Err(Refused));
+        let first = device.allocate_segment(60, 0).unwrap();
+        assert_eq!(device.allocate_segment(60, 0), Err(Refused));
         device.release(first, 60);
-        assert!(device.allocate(60, 0).is_ok_and(|second| second != first));
+        assert!(device.allocate_segment(60, 0).is_ok_and(|second| second != first));
         assert_eq!((device.peak_taken(), device.calls()), (60, 4));
         assert_eq!(device.map(0, 41, 1), Err(Refused));
         assert_eq!(device.map(0, 40, 1), Ok(()));

@@ -11,7 +11,7 @@ pub struct Refused;
 /// Device memory as an allocator sees it.
 pub trait Driver {
     /// Allocates a segment (`cudaMalloc`) and returns its address.
-    fn allocate(&mut self, size: u64, stream: u64) -> Result<u64, Refused>;
+    fn allocate_segment(&mut self, size: u64, stream: u64) -> Result<u64, Refused>;
 
     /// Frees a segment (`cudaFree`).
     fn release(&mut self, address: u64, size: u64);

@@ -8,7 +8,7 @@ use crate::pytorch::{Pytorch, Request};
 /// is.
 pub trait Model {
     /// Serves a request for the allocation in `slot`.
-    fn allocate(&mut self, device: &mut Device, slot: u32, request: Request) -> Result<(), Refused>;
+    fn allocate_block(&mut self, device: &mut Device, slot: u32, request: Request) -> Result<(), Refused>;
 
     /// The program frees an allocation, pending on a stream.
     fn free_later(&mut self, device: &mut Device, slot: u32);
@@ -25,8 +25,8 @@ pub trait Model {
 }
 
 impl Model for Pytorch {
-    fn allocate(&mut self, device: &mut Device, slot: u32, request: Request) -> Result<(), Refused> {
-        Self::allocate(self, device, slot, request).map(|_| ())
+    fn allocate_block(&mut self, device: &mut Device, slot: u32, request: Request) -> Result<(), Refused> {
+        Self::allocate_block(self, device, slot, request).map(|_| ())
     }
 
     fn free_later(&mut self, device: &mut Device, slot: u32) {

@@ -76,7 +76,7 @@ impl<M: Model + ?Sized> Run<'_, M> {
     fn allocate_older(&mut self) -> Option<Refusal> {
         (0..self.program.older).find_map(|number| {
             let refusal = Refusal { event: None, bytes: self.program.size(number), allocation: number };
-            (!self.allocate(number)).then_some(refusal)
+            (!self.replay_allocation(number)).then_some(refusal)
         })
     }
 
@@ -87,7 +87,7 @@ impl<M: Model + ?Sized> Run<'_, M> {
             }
             match *step {
                 Step::Allocate(number) => {
-                    if !self.allocate(number) {
+                    if !self.replay_allocation(number) {
                         return Some(Refusal {
                             event: Some(event),
                             bytes: self.program.size(number),
@@ -97,7 +97,7 @@ impl<M: Model + ?Sized> Run<'_, M> {
                 }
                 Step::AllocateRefused(number) => {
                     // How long the program would have kept it is unknown: free it immediately.
-                    if !self.allocate(number) {
+                    if !self.replay_allocation(number) {
                         return Some(Refusal {
                             event: Some(event),
                             bytes: self.program.size(number),
@@ -116,11 +116,11 @@ impl<M: Model + ?Sized> Run<'_, M> {
         None
     }
 
-    fn allocate(&mut self, number: u32) -> bool {
+    fn replay_allocation(&mut self, number: u32) -> bool {
         let request = self.program.request(number);
         let size = request.size;
         let slot = self.program.slot(number);
-        let is_served = self.model.allocate(self.device, slot, request).is_ok();
+        let is_served = self.model.allocate_block(self.device, slot, request).is_ok();
         if is_served {
             self.live = self.live.saturating_add(size);
             self.outcome.peak_live = self.outcome.peak_live.max(self.live);

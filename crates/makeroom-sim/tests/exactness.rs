@@ -11,8 +11,8 @@ fn trace(name: &str) -> Trace {
     trace_in("../../traces", name)
 }
 
-fn trace_in(folder: &str, name: &str) -> Trace {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(folder).join(format!("{name}.pickle.gz"));
+fn trace_in(directory: &str, name: &str) -> Trace {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(directory).join(format!("{name}.pickle.gz"));
     match makeroom_trace::open(&path) {
         Ok(Input::Trace(trace)) => trace,
         other => panic!("{name} is no recording: {:?}", other.err()),

@@ -159,7 +159,7 @@ impl Description {
     /// The shared file of these GPUs. Its name contains their number and sizes, so that processes with different
     /// descriptions do not share GPUs.
     pub fn ledger_path(&self) -> PathBuf {
-        folder().join(format!("{}x{}+{}.cards2", self.devices, self.memory, self.reserve))
+        directory().join(format!("{}x{}+{}.cards2", self.devices, self.memory, self.reserve))
     }
 }
 
@@ -208,12 +208,12 @@ pub fn parse_size(text: &str) -> Option<u64> {
 }
 
 /// The directory of the shared file.
-fn folder() -> PathBuf {
-    if let Some(folder) = env::var_os("MAKEROOM_SIMGPU_DIR") {
-        return PathBuf::from(folder);
+fn directory() -> PathBuf {
+    if let Some(directory) = env::var_os("MAKEROOM_SIMGPU_DIR") {
+        return PathBuf::from(directory);
     }
-    if let Some(folder) = env::var_os("XDG_RUNTIME_DIR") {
-        return PathBuf::from(folder).join("makeroom-simgpu");
+    if let Some(directory) = env::var_os("XDG_RUNTIME_DIR") {
+        return PathBuf::from(directory).join("makeroom-simgpu");
     }
     // SAFETY: getuid has no preconditions and cannot fail.
     let user = unsafe { libc::getuid() };

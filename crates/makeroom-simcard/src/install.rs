@@ -5,9 +5,9 @@
 //! and `makeroom-simnvml` in its `[dev-dependencies]`, so that cargo builds the libraries, and calls [`beside`]:
 //!
 //! ```no_run
-//! let folder = std::env::temp_dir().join("simulated");
-//! makeroom_simcard::install::beside(&std::env::current_exe()?, &folder)?;
-//! std::process::Command::new("./program").env("LD_LIBRARY_PATH", &folder).status()?;
+//! let directory = std::env::temp_dir().join("simulated");
+//! makeroom_simcard::install::beside(&std::env::current_exe()?, &directory)?;
+//! std::process::Command::new("./program").env("LD_LIBRARY_PATH", &directory).status()?;
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
@@ -21,12 +21,12 @@ use std::path::{Path, PathBuf};
 const LIBRARIES: [(&str, &str); 2] =
     [("libcuda.so.1", "libmakeroom_simgpu.so"), ("libnvidia-ml.so.1", "libmakeroom_simnvml.so")];
 
-/// Links the libraries that cargo built next to `program`, or one directory above, into `folder`.
-pub fn beside(program: &Path, folder: &Path) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
+/// Links the libraries that cargo built next to `program`, or one directory above, into `directory`.
+pub fn beside(program: &Path, directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
     for (name, built) in LIBRARIES {
         let source = find(program, built)?;
-        let link = folder.join(name);
+        let link = directory.join(name);
         match fs::remove_file(&link) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => std::os::unix::fs::symlink(source, link)?,
@@ -35,21 +35,22 @@ pub fn beside(program: &Path, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes embedded libraries to `folder`.
-pub fn write(folder: &Path, driver: &[u8], management: &[u8]) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
+/// Writes embedded libraries to `directory`.
+pub fn write(directory: &Path, driver: &[u8], management: &[u8]) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
     for ((name, _), bytes) in LIBRARIES.iter().zip([driver, management]) {
         // Write and rename: another process may have the old file open.
-        let fresh = folder.join(format!("{name}.{}", std::process::id()));
+        let fresh = directory.join(format!("{name}.{}", std::process::id()));
         fs::write(&fresh, bytes)?;
-        fs::rename(&fresh, folder.join(name))?;
+        fs::rename(&fresh, directory.join(name))?;
     }
     Ok(())
 }
 
 fn find(program: &Path, built: &str) -> io::Result<PathBuf> {
-    let folders = program.ancestors().skip(1).take(3);
-    let places = folders.flat_map(|folder| [folder.join(built), folder.join("deps").join(built)]);
+    let directories = program.ancestors().skip(1).take(3);
+    let places =
+        directories.flat_map(|directory| [directory.join(built), directory.join("deps").join(built)]);
     // The newest one: cargo leaves older ones from earlier builds.
     let newest = places.filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path))).max();
     newest.map(|(_, path)| path).ok_or_else(|| {

@@ -1,4 +1,5 @@
-//! The ledger: how many pages of which GPU each process of the simulated machine holds.
+//! The ledger, lock-free counters in shared memory: how many pages of which GPU each process of the simulated
+//! machine holds.
 //!
 //! Allocating and freeing pages are a few atomic operations on the shared file, without a system call, so that a
 //! simulated allocation costs no more than its bookkeeping. Joining, leaving and cleaning up after dead processes
@@ -19,7 +20,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::process::{Process, own_numbering};
-use crate::table::{MAGIC, Mapping, Row, Table};
+use crate::table::{MAGIC, Mapping, ProcessSlot, Table};
 use crate::{Description, PAGE};
 
 /// The shared ledger of a machine's GPUs.
@@ -51,8 +52,8 @@ impl Ledger {
     }
 
     fn open_at(path: &Path, description: &Description) -> io::Result<Self> {
-        if let Some(folder) = path.parent() {
-            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        if let Some(directory) = path.parent() {
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         }
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
@@ -174,7 +175,7 @@ impl Ledger {
     }
 }
 
-fn process(row: &Row) -> Option<Process> {
+fn process(row: &ProcessSlot) -> Option<Process> {
     let id = row.process.load(Acquire);
     let (started, image) = (row.started.load(Relaxed), row.image.load(Relaxed));
     let process = Process { id, started, image, numbering: row.numbering.load(Relaxed) };
@@ -182,7 +183,7 @@ fn process(row: &Row) -> Option<Process> {
 }
 
 /// Whether a row belongs to a process, whatever program it runs.
-fn is_of(row: &Row, own: Process) -> bool {
+fn is_of(row: &ProcessSlot, own: Process) -> bool {
     process(row).is_some_and(|process| (process.id, process.numbering) == (own.id, own.numbering))
 }
 
@@ -198,7 +199,7 @@ fn lock_of(row: usize, kind: i32) -> libc::flock {
     }
 }
 
-fn clear(table: &Table, row: &Row) {
+fn clear(table: &Table, row: &ProcessSlot) {
     for (used, pages) in table.used.iter().zip(&row.pages) {
         used.fetch_sub(pages.swap(0, Relaxed), Release);
     }
@@ -265,7 +266,7 @@ impl Member {
         });
     }
 
-    fn row(&self) -> &Row {
+    fn row(&self) -> &ProcessSlot {
         &self.ledger.table().rows[self.row]
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Process {
 
 /// The device number of this process's `/proc`; 0 if there is none.
 pub(crate) fn own_numbering() -> u64 {
-    fs::metadata("/proc").map_or(0, |folder| folder.dev())
+    fs::metadata("/proc").map_or(0, |directory| directory.dev())
 }
 
 /// The status line of a process. Its name may be anything, not only text.
@@ -80,15 +80,15 @@ mod tests {
     #[test]
     fn finds_a_process_whose_name_is_no_text() {
         use std::os::unix::ffi::OsStrExt as _;
-        let folder = std::env::temp_dir().join(format!("makeroom-name-{}", std::process::id()));
-        fs::create_dir(&folder).unwrap();
-        let program = folder.join(std::ffi::OsStr::from_bytes(b"a\xff) b"));
+        let directory = std::env::temp_dir().join(format!("makeroom-name-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        let program = directory.join(std::ffi::OsStr::from_bytes(b"a\xff) b"));
         std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
         let mut child = std::process::Command::new(&program).arg("600").spawn().unwrap();
         let found = Process::find(u64::from(child.id()));
         child.kill().unwrap();
         child.wait().unwrap();
-        fs::remove_dir_all(&folder).unwrap();
+        fs::remove_dir_all(&directory).unwrap();
         assert!(found.is_some_and(|found| found.started > 0));
     }
 

@@ -32,12 +32,12 @@ pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"simcard2");
 pub(crate) struct Table {
     pub(crate) magic: AtomicU64,
     pub(crate) used: [AtomicU64; DEVICES],
-    pub(crate) rows: [Row; ROWS],
+    pub(crate) rows: [ProcessSlot; ROWS],
 }
 
 /// One process. `process` is 0 while the row is free, and is written last when the row is taken.
 #[repr(C)]
-pub(crate) struct Row {
+pub(crate) struct ProcessSlot {
     pub(crate) process: AtomicU64,
     pub(crate) started: AtomicU64,
     pub(crate) image: AtomicU64,

@@ -60,7 +60,7 @@ impl<T: Copy> Out<T> {
 
 impl Out<c_void> {
     /// The same pointer for a value whose type depends on another argument.
-    pub(crate) fn of<T>(self) -> Out<T> {
+    pub(crate) fn cast<T>(self) -> Out<T> {
         Out(self.0.cast())
     }
 }

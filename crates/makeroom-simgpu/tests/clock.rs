@@ -13,7 +13,7 @@ fn the_clock_and_the_faults_are_in_the_tests_hands() {
     // SAFETY: no other test of this process reads or writes the environment; the driver reads it here first.
     unsafe {
         std::env::set_var("MAKEROOM_SIMGPU", "memory=1GiB,context=0,fail=cuStreamCreate:2:304");
-        std::env::set_var("MAKEROOM_SIMGPU_DIR", &stage.folder);
+        std::env::set_var("MAKEROOM_SIMGPU_DIR", &stage.directory);
     }
     let library = Library::open(&stage.library("libcuda.so.1"));
     let (mut context, mut stream, mut other, mut event, mut address) = (0u64, 0u64, 0u64, 0u64, 0u64);

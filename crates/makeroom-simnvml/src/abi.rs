@@ -61,17 +61,17 @@ pub(crate) fn run(function: &str, body: impl FnOnce() -> Result<()>) -> u32 {
 
 /// A pointer to write a result to, or to an argument that is replaced by one.
 #[repr(transparent)]
-pub(crate) struct Place<T>(*mut T);
+pub(crate) struct OutPointer<T>(*mut T);
 
-impl<T> Clone for Place<T> {
+impl<T> Clone for OutPointer<T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Place<T> {}
+impl<T> Copy for OutPointer<T> {}
 
-impl<T: Copy> Place<T> {
+impl<T: Copy> OutPointer<T> {
     fn required(self) -> Result<*mut T> {
         if self.0.is_null() { Err(Failure::INVALID_ARGUMENT) } else { Ok(self.0) }
     }
@@ -121,7 +121,7 @@ impl Text {
 }
 
 /// Writes a NUL-terminated string; a buffer that is too small is an error.
-pub(crate) fn write_text(place: Place<c_char>, size: u32, text: &str) -> Result<()> {
+pub(crate) fn write_text(place: OutPointer<c_char>, size: u32, text: &str) -> Result<()> {
     if text.len() >= size as usize {
         return Err(Failure::INSUFFICIENT_SIZE);
     }

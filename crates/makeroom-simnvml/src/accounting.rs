@@ -1,6 +1,6 @@
 //! Accounting: peaks of processes, including those that have ended.
 
-use crate::abi::{Failure, Place, management_functions};
+use crate::abi::{Failure, OutPointer, management_functions};
 use crate::state::{self, Handle};
 
 /// Accounting statistics of a process.
@@ -17,14 +17,14 @@ struct Statistics {
 }
 
 management_functions! {
-    fn nvmlDeviceGetAccountingMode(device: Handle, mode: Place<u32>) {
+    fn nvmlDeviceGetAccountingMode(device: Handle, mode: OutPointer<u32>) {
         state::with(|started| {
             device.device(started)?;
             mode.set(u32::from(!started.scenario.accounting.is_empty()))
         })
     }
 
-    fn nvmlDeviceGetAccountingStats(device: Handle, process: u32, statistics: Place<Statistics>) {
+    fn nvmlDeviceGetAccountingStats(device: Handle, process: u32, statistics: OutPointer<Statistics>) {
         state::with(|started| {
             device.device(started)?;
             let known = started.scenario.accounting.iter().find(|(known, _)| *known == process);

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use makeroom_simcard as card;
 
-use crate::abi::{Failure, Place, Result, Text, management_functions, write_text};
+use crate::abi::{Failure, OutPointer, Result, Text, management_functions, write_text};
 use crate::state::{self, Handle, Started};
 
 /// PCI location of a GPU.
@@ -29,37 +29,37 @@ fn padded<const SIZE: usize>(text: &str) -> [u8; SIZE] {
 }
 
 /// The first device that matches.
-fn find(handle: Place<Handle>, is_it: impl Fn(usize) -> bool) -> Result<()> {
+fn find(handle: OutPointer<Handle>, is_it: impl Fn(usize) -> bool) -> Result<()> {
     state::with(|started| {
         let device =
             (0..started.description.devices).find(|device| is_it(*device)).ok_or(Failure::NOT_FOUND)?;
-        handle.set(Handle::of(device))
+        handle.set(Handle::for_device(device))
     })
 }
 
 management_functions! {
-    fn nvmlDeviceGetCount_v2 = nvmlDeviceGetCount(count: Place<u32>) {
+    fn nvmlDeviceGetCount_v2 = nvmlDeviceGetCount(count: OutPointer<u32>) {
         state::with(|started| {
             started.looks.fetch_add(1, Ordering::Relaxed);
             count.set(started.description.devices as u32)
         })
     }
 
-    fn nvmlDeviceGetHandleByIndex_v2 = nvmlDeviceGetHandleByIndex(index: u32, handle: Place<Handle>) {
+    fn nvmlDeviceGetHandleByIndex_v2 = nvmlDeviceGetHandleByIndex(index: u32, handle: OutPointer<Handle>) {
         state::with(|started| {
             if index as usize >= started.description.devices {
                 return Err(Failure::INVALID_ARGUMENT);
             }
-            handle.set(Handle::of(index as usize))
+            handle.set(Handle::for_device(index as usize))
         })
     }
 
-    fn nvmlDeviceGetHandleByUUID(text: Text, handle: Place<Handle>) {
+    fn nvmlDeviceGetHandleByUUID(text: Text, handle: OutPointer<Handle>) {
         let wanted = text.bytes()?;
         find(handle, |device| card::uuid_text(device).as_bytes() == wanted)
     }
 
-    fn nvmlDeviceGetHandleByPciBusId_v2 = nvmlDeviceGetHandleByPciBusId(text: Text, handle: Place<Handle>) {
+    fn nvmlDeviceGetHandleByPciBusId_v2 = nvmlDeviceGetHandleByPciBusId(text: Text, handle: OutPointer<Handle>) {
         let wanted = text.bytes()?.to_ascii_uppercase();
         find(handle, |device| {
             let whole = card::bus_id(device);
@@ -67,7 +67,7 @@ management_functions! {
         })
     }
 
-    fn nvmlDeviceGetName(device: Handle, text: Place<c_char>, size: u32) {
+    fn nvmlDeviceGetName(device: Handle, text: OutPointer<c_char>, size: u32) {
         state::with(|started| {
             let (device, part) = device.place(started)?;
             let whole = card::name(device);
@@ -76,7 +76,7 @@ management_functions! {
         })
     }
 
-    fn nvmlDeviceGetUUID(device: Handle, text: Place<c_char>, size: u32) {
+    fn nvmlDeviceGetUUID(device: Handle, text: OutPointer<c_char>, size: u32) {
         state::with(|started| {
             let uuid = match device.place(started)? {
                 (device, None) => card::uuid_text(device),
@@ -86,11 +86,11 @@ management_functions! {
         })
     }
 
-    fn nvmlDeviceGetIndex(device: Handle, index: Place<u32>) {
+    fn nvmlDeviceGetIndex(device: Handle, index: OutPointer<u32>) {
         state::with(|started| index.set(device.device(started)? as u32))
     }
 
-    fn nvmlDeviceGetMinorNumber(device: Handle, number: Place<u32>) {
+    fn nvmlDeviceGetMinorNumber(device: Handle, number: OutPointer<u32>) {
         state::with(|started| {
             let device = device.device(started)?;
             let told = started.scenario.minors.iter().find(|(card, _)| *card == device);
@@ -98,7 +98,7 @@ management_functions! {
         })
     }
 
-    fn nvmlDeviceGetPciInfo_v3 = nvmlDeviceGetPciInfo_v2(device: Handle, information: Place<BusInformation>) {
+    fn nvmlDeviceGetPciInfo_v3 = nvmlDeviceGetPciInfo_v2(device: Handle, information: OutPointer<BusInformation>) {
         state::with(|started| {
             let device = device.device(started)?;
             let bus_id = card::bus_id(device);
@@ -114,7 +114,7 @@ management_functions! {
         })
     }
 
-    fn nvmlDeviceGetCudaComputeCapability(device: Handle, major: Place<i32>, minor: Place<i32>) {
+    fn nvmlDeviceGetCudaComputeCapability(device: Handle, major: OutPointer<i32>, minor: OutPointer<i32>) {
         state::with(|started| {
             device.device(started)?;
             major.set(9)?;
@@ -123,28 +123,28 @@ management_functions! {
     }
 
     /// The compute mode: whether several processes may use a GPU.
-    fn nvmlDeviceGetComputeMode(device: Handle, mode: Place<u32>) {
+    fn nvmlDeviceGetComputeMode(device: Handle, mode: OutPointer<u32>) {
         state::with(|started| {
             device.device(started)?;
             mode.set(started.scenario.mode)
         })
     }
 
-    fn nvmlDeviceGetPersistenceMode(device: Handle, mode: Place<u32>) {
+    fn nvmlDeviceGetPersistenceMode(device: Handle, mode: OutPointer<u32>) {
         state::with(|started| {
             device.device(started)?;
             mode.set(u32::from(started.scenario.is_persistent))
         })
     }
 
-    fn nvmlDeviceGetDisplayActive = nvmlDeviceGetDisplayMode(device: Handle, mode: Place<u32>) {
+    fn nvmlDeviceGetDisplayActive = nvmlDeviceGetDisplayMode(device: Handle, mode: OutPointer<u32>) {
         state::with(|started| {
             let device = device.device(started)?;
             mode.set(u32::from(started.scenario.displays.contains(&device)))
         })
     }
 
-    fn nvmlDeviceGetMigMode(device: Handle, current: Place<u32>, pending: Place<u32>) {
+    fn nvmlDeviceGetMigMode(device: Handle, current: OutPointer<u32>, pending: OutPointer<u32>) {
         state::with(|started| {
             let parts = parts(device, started)?;
             current.set(u32::from(parts > 0))?;
@@ -153,11 +153,11 @@ management_functions! {
     }
 
     /// Maximum number of MIG instances of a GPU.
-    fn nvmlDeviceGetMaxMigDeviceCount(device: Handle, count: Place<u32>) {
+    fn nvmlDeviceGetMaxMigDeviceCount(device: Handle, count: OutPointer<u32>) {
         state::with(|started| count.set(if parts(device, started)? > 0 { 7 } else { 0 }))
     }
 
-    fn nvmlDeviceGetMigDeviceHandleByIndex(device: Handle, index: u32, handle: Place<Handle>) {
+    fn nvmlDeviceGetMigDeviceHandleByIndex(device: Handle, index: u32, handle: OutPointer<Handle>) {
         state::with(|started| {
             if index as usize >= parts(device, started)? {
                 return Err(Failure::NOT_FOUND);

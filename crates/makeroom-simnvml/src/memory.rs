@@ -1,6 +1,6 @@
 //! Total, used and free memory of a GPU.
 
-use crate::abi::{Failure, Place, Result, management_functions};
+use crate::abi::{Failure, OutPointer, Result, management_functions};
 use crate::state::{self, Handle, Started};
 
 /// Version 1: the reserve is part of used memory. `total = free + used`.
@@ -39,14 +39,14 @@ fn memory(started: &Started, device: Handle) -> Result<MemoryWithReserve> {
 }
 
 management_functions! {
-    fn nvmlDeviceGetMemoryInfo(device: Handle, place: Place<Memory>) {
+    fn nvmlDeviceGetMemoryInfo(device: Handle, place: OutPointer<Memory>) {
         state::with(|started| {
             let MemoryWithReserve { total, reserved, free, used, .. } = memory(started, device)?;
             place.set(Memory { total, free, used: used + reserved })
         })
     }
 
-    fn nvmlDeviceGetMemoryInfo_v2(device: Handle, place: Place<MemoryWithReserve>) {
+    fn nvmlDeviceGetMemoryInfo_v2(device: Handle, place: OutPointer<MemoryWithReserve>) {
         state::with(|started| {
             if place.get()?.version != SECOND_FORM {
                 return Err(Failure::INVALID_ARGUMENT);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::abi::{Failure, Place, Result, management_functions};
+use crate::abi::{Failure, OutPointer, Result, management_functions};
 use crate::scenario::List;
 use crate::state::{self, Handle, Started};
 
@@ -59,8 +59,8 @@ fn listed(started: &Started, device: Handle, list: List) -> Result<Vec<Listed>> 
 /// Writes a list to the caller's buffer. If that is too small, the error comes with the required size.
 fn list<T: Copy>(
     device: Handle,
-    count: Place<u32>,
-    places: Place<T>,
+    count: OutPointer<u32>,
+    places: OutPointer<T>,
     list: List,
     form: impl Fn(Listed) -> T,
 ) -> Result<()> {
@@ -88,32 +88,32 @@ fn second(one: Listed) -> ProcessOfPart {
 }
 
 management_functions! {
-    fn nvmlDeviceGetComputeRunningProcesses(device: Handle, count: Place<u32>, places: Place<Process>) {
+    fn nvmlDeviceGetComputeRunningProcesses(device: Handle, count: OutPointer<u32>, places: OutPointer<Process>) {
         list(device, count, places, List::Compute, first)
     }
 
     fn nvmlDeviceGetComputeRunningProcesses_v3 = nvmlDeviceGetComputeRunningProcesses_v2(
-        device: Handle, count: Place<u32>, places: Place<ProcessOfPart>,
+        device: Handle, count: OutPointer<u32>, places: OutPointer<ProcessOfPart>,
     ) {
         list(device, count, places, List::Compute, second)
     }
 
-    fn nvmlDeviceGetGraphicsRunningProcesses(device: Handle, count: Place<u32>, places: Place<Process>) {
+    fn nvmlDeviceGetGraphicsRunningProcesses(device: Handle, count: OutPointer<u32>, places: OutPointer<Process>) {
         list(device, count, places, List::Graphics, first)
     }
 
     fn nvmlDeviceGetGraphicsRunningProcesses_v3 = nvmlDeviceGetGraphicsRunningProcesses_v2(
-        device: Handle, count: Place<u32>, places: Place<ProcessOfPart>,
+        device: Handle, count: OutPointer<u32>, places: OutPointer<ProcessOfPart>,
     ) {
         list(device, count, places, List::Graphics, second)
     }
 
-    fn nvmlDeviceGetMPSComputeRunningProcesses(device: Handle, count: Place<u32>, places: Place<Process>) {
+    fn nvmlDeviceGetMPSComputeRunningProcesses(device: Handle, count: OutPointer<u32>, places: OutPointer<Process>) {
         list(device, count, places, List::Mps, first)
     }
 
     fn nvmlDeviceGetMPSComputeRunningProcesses_v3 = nvmlDeviceGetMPSComputeRunningProcesses_v2(
-        device: Handle, count: Place<u32>, places: Place<ProcessOfPart>,
+        device: Handle, count: OutPointer<u32>, places: OutPointer<ProcessOfPart>,
     ) {
         list(device, count, places, List::Mps, second)
     }

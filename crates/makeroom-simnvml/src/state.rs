@@ -72,7 +72,7 @@ pub(crate) struct Handle(u64);
 impl Handle {
     const TAG: u64 = 0x6e76_6d6c_0000;
 
-    pub(crate) fn of(device: usize) -> Self {
+    pub(crate) fn for_device(device: usize) -> Self {
         Self(Self::TAG | device as u64)
     }
 

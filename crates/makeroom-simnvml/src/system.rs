@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use crate::abi::{Failure, Place, management_functions, words, write_text};
+use crate::abi::{Failure, OutPointer, management_functions, words, write_text};
 use crate::state::{self, Started};
 
 fn driver(started: &Started) -> &str {
@@ -16,20 +16,20 @@ management_functions! {
 
     fn nvmlShutdown() { state::end() }
 
-    fn nvmlSystemGetDriverVersion(text: Place<c_char>, size: u32) {
+    fn nvmlSystemGetDriverVersion(text: OutPointer<c_char>, size: u32) {
         state::with(|started| write_text(text, size, driver(started)))
     }
 
-    fn nvmlSystemGetNVMLVersion(text: Place<c_char>, size: u32) {
+    fn nvmlSystemGetNVMLVersion(text: OutPointer<c_char>, size: u32) {
         state::with(|started| write_text(text, size, &format!("13.{}", driver(started))))
     }
 
-    fn nvmlSystemGetCudaDriverVersion_v2 = nvmlSystemGetCudaDriverVersion(version: Place<i32>) {
+    fn nvmlSystemGetCudaDriverVersion_v2 = nvmlSystemGetCudaDriverVersion(version: OutPointer<i32>) {
         state::with(|started| version.set(started.scenario.cuda.unwrap_or(13000)))
     }
 
     /// The program of a process, truncated to the buffer.
-    fn nvmlSystemGetProcessName(process: u32, text: Place<c_char>, size: u32) {
+    fn nvmlSystemGetProcessName(process: u32, text: OutPointer<c_char>, size: u32) {
         state::with(|_| {
             let line = std::fs::read(format!("/proc/{process}/cmdline")).map_err(|_| Failure::NOT_FOUND)?;
             let name = line.split(|byte| *byte == 0).next().unwrap_or_default();

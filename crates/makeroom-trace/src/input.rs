@@ -72,7 +72,7 @@ fn recognize<'stream>(stream: impl Read + 'stream) -> Result<Recognized<'stream>
     let mut stream: Box<dyn Read + 'stream> = Box::new(stream);
     for layer in 0..=COMPRESSION_LAYERS {
         let head = read_head(&mut stream)?;
-        let format = Format::of(&head);
+        let format = Format::detect(&head);
         let mut whole = Cursor::new(head).chain(stream);
         stream = match format {
             Format::Gzip => compressed::gzip(whole),
@@ -190,7 +190,7 @@ const OTHER_FORMATS: [(&[u8], &str, &str); 13] = [
 ];
 
 impl Format {
-    fn of(head: &[u8]) -> Self {
+    fn detect(head: &[u8]) -> Self {
         if head.is_empty() {
             return Self::Empty;
         }
@@ -270,11 +270,14 @@ mod tests {
             (b"\x8dROO", Format::Unknown),
             (b"\x00\x01\x02\x03\x90\x91\x92", Format::Unknown),
         ] {
-            assert_eq!(Format::of(head), format, "{:?}", String::from_utf8_lossy(head));
+            assert_eq!(Format::detect(head), format, "{:?}", String::from_utf8_lossy(head));
         }
-        assert!(matches!(Format::of(b"PK\x03\x04"), Format::Other { name: "a zip archive", .. }));
+        assert!(matches!(Format::detect(b"PK\x03\x04"), Format::Other { name: "a zip archive", .. }));
         for changed in [&b"\x8dROOM\n\x1a\x01"[..], b"\rROOM\r\n\x1a\x01", b"\xc2\x8dROOM\r\n\x1a"] {
-            assert!(matches!(Format::of(changed), Format::Other { name: CHANGED_ROOM, .. }), "{changed:x?}");
+            assert!(
+                matches!(Format::detect(changed), Format::Other { name: CHANGED_ROOM, .. }),
+                "{changed:x?}"
+            );
         }
     }
 

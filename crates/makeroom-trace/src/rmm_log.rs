@@ -39,7 +39,7 @@ pub(crate) fn read(stream: impl Read) -> Result<Trace, Error> {
         if line.is_empty() || is_header(line) {
             continue;
         }
-        match Row::parse(line) {
+        match RmmLogRow::parse(line) {
             Ok(row) => row.push_to(&mut device, &mut clock),
             Err(_) if !lines.is_complete() => {
                 trace.notes.push(format!("line {} is truncated and was skipped", lines.number));
@@ -121,7 +121,7 @@ enum RmmAction {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Row {
+struct RmmLogRow {
     time_of_day_us: u64,
     action: RmmAction,
     address: u64,
@@ -129,7 +129,7 @@ struct Row {
     stream: u64,
 }
 
-impl Row {
+impl RmmLogRow {
     /// Parses a line; the error is the expected item.
     fn parse(line: &[u8]) -> Result<Self, &'static str> {
         let line = str::from_utf8(line).map_err(|_| "text")?;

@@ -22,7 +22,7 @@ pub(crate) fn stream(mut stream: impl Read, mut on_text: impl FnMut(&[u8])) -> R
             length => (filled, offset) = (filled + length, offset + length as u64),
         }
     }
-    let mut decoder = Utf16::of(&piece[..filled]);
+    let mut decoder = Utf16::detect(&piece[..filled]);
     loop {
         match &mut decoder {
             Some(decoder) => on_text(decoder.decode(&piece[..filled]).as_bytes()),
@@ -51,7 +51,7 @@ fn read(stream: &mut impl Read, buffer: &mut [u8], offset: u64) -> Result<usize,
 
 /// Converts UTF-16 to UTF-8; `None` if the text is not UTF-16.
 pub(crate) fn from_utf16(text: &[u8]) -> Option<Vec<u8>> {
-    let mut decoder = Utf16::of(text)?;
+    let mut decoder = Utf16::detect(text)?;
     let mut plain = decoder.decode(text);
     plain.push_str(&decoder.finish());
     Some(plain.into_bytes())
@@ -68,7 +68,7 @@ struct Utf16 {
 
 impl Utf16 {
     /// The decoder for a text that starts like this, if it is UTF-16.
-    fn of(text: &[u8]) -> Option<Self> {
+    fn detect(text: &[u8]) -> Option<Self> {
         let (to_unit, has_mark): (fn([u8; 2]) -> u16, bool) = match text {
             [0xff, 0xfe, ..] => (u16::from_le_bytes, true),
             [0xfe, 0xff, ..] => (u16::from_be_bytes, true),

@@ -32,7 +32,7 @@ const MERGED: u64 = 3;
 const NOBODYS: u64 = 4;
 
 /// Offset, size, state, and the site; for merged rows, the live share in thousandths instead of the site.
-type Row = (u64, u64, u64, i64);
+type BlockRow = (u64, u64, u64, i64);
 
 /// The memory of one device at one moment.
 #[derive(Debug, Serialize)]
@@ -62,14 +62,14 @@ struct SegmentRow {
     pool: Option<String>,
     rows: usize,
     merged: bool,
-    blocks: Vec<Row>,
+    blocks: Vec<BlockRow>,
     #[serde(skip)]
-    at: Place,
+    at: SegmentClass,
 }
 
 /// The properties that determine whether a request may use a segment.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct SegmentClass {
     address: u64,
     stream: StreamId,
     pool: PoolId,
@@ -189,7 +189,7 @@ impl Known<'_> {
         row.reserved = held.size;
         row.stream = format!("{:#x}", held.stream.0);
         row.pool = (held.pool != PoolId::DEFAULT).then(|| format!("{}, {}", held.pool.0, held.pool.1));
-        row.at = Place { stream: held.stream, pool: held.pool, is_small, ..row.at };
+        row.at = SegmentClass { stream: held.stream, pool: held.pool, is_small, ..row.at };
         cut(held, blocks, &self.sizes, |part| match part {
             Part::Unused { from, to } => {
                 row.free = row.free.saturating_add(to - from);
@@ -241,7 +241,7 @@ impl Known<'_> {
             row.at.pending = row.at.pending.saturating_add(requested);
         }
         let state = if block.is_pending { PENDING } else { LIVE };
-        let holder = page_number(self.timeline.sites.of(allocation));
+        let holder = page_number(self.timeline.sites.site_of(allocation));
         row.blocks.push((block.address - row.at.address, size, state, holder));
     }
 }
@@ -262,7 +262,7 @@ impl SegmentRow {
             rows: 0,
             merged: false,
             blocks: Vec::new(),
-            at: Place {
+            at: SegmentClass {
                 address,
                 stream: StreamId::default(),
                 pool: PoolId::DEFAULT,
@@ -274,7 +274,7 @@ impl SegmentRow {
 
     /// Merges neighbors that are smaller than `least` into rows of about that size.
     fn merge(&mut self, least: u64) {
-        let mut merged: Vec<Row> = Vec::new();
+        let mut merged: Vec<BlockRow> = Vec::new();
         let mut run = Run::default();
         for &row in &self.blocks {
             if row.1 >= least {
@@ -296,14 +296,14 @@ impl SegmentRow {
 /// Small rows to merge.
 #[derive(Default)]
 struct Run {
-    first: Option<Row>,
+    first: Option<BlockRow>,
     count: usize,
     size: u64,
     live: u64,
 }
 
 impl Run {
-    fn add(&mut self, row: Row) {
+    fn add(&mut self, row: BlockRow) {
         let (_, size, state, share) = row;
         self.first.get_or_insert(row);
         self.count += 1;
@@ -316,7 +316,7 @@ impl Run {
     }
 
     /// The merged row; a single one is unchanged.
-    fn take(&mut self) -> Option<Row> {
+    fn take(&mut self) -> Option<BlockRow> {
         let Self { first, count, size, live } = std::mem::take(self);
         let first = first?;
         if count == 1 {

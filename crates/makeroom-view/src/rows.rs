@@ -45,11 +45,11 @@ pub(crate) struct Listing {
     total: usize,
     bytes: u64,
     offset: usize,
-    rows: Vec<Row>,
+    rows: Vec<AllocationRow>,
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+struct AllocationRow {
     address: String,
     size: u64,
     requested: u64,
@@ -68,7 +68,7 @@ pub(crate) fn rows(recording: &Recording, timeline: &Timeline, position: usize, 
     let mut found: Vec<Allocation> =
         timeline.live_at(trace, position).filter(|allocation| filter.matches(allocation)).collect();
     let bytes = found.iter().fold(0_u64, |sum, allocation| sum.saturating_add(allocation.requested));
-    let site = |allocation: &Allocation| timeline.sites.of(allocation);
+    let site = |allocation: &Allocation| timeline.sites.site_of(allocation);
     match wanted.sort {
         Sort::Size => found.sort_by_key(|one| (one.requested, one.address)),
         Sort::Age => found.sort_by_key(|one| (std::cmp::Reverse(one.born), one.address)),
@@ -79,7 +79,7 @@ pub(crate) fn rows(recording: &Recording, timeline: &Timeline, position: usize, 
         found.reverse();
     }
     let trie = recording.trie();
-    let row = |allocation: &Allocation| Row {
+    let row = |allocation: &Allocation| AllocationRow {
         address: format!("{:#x}", allocation.address),
         size: timeline.settings.round_size(allocation.requested),
         requested: allocation.requested,
@@ -136,7 +136,7 @@ impl<'timeline> Filter<'timeline> {
     fn matches(&self, allocation: &Allocation) -> bool {
         self.text.is_empty()
             || self.stacks.get(allocation.stack.index()).copied().unwrap_or(false)
-            || self.sites.get(self.timeline.sites.of(allocation) as usize).copied().unwrap_or(false)
+            || self.sites.get(self.timeline.sites.site_of(allocation) as usize).copied().unwrap_or(false)
             || format!("{:#x}", allocation.address).contains(&self.text)
     }
 }

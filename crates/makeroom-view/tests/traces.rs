@@ -14,10 +14,10 @@ const MOMENTS: u64 = 24;
 
 fn recordings() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let folders = [root.join("traces"), root.join("crates/makeroom-trace/tests/golden")];
-    let mut found: Vec<PathBuf> = folders
+    let directories = [root.join("traces"), root.join("crates/makeroom-trace/tests/golden")];
+    let mut found: Vec<PathBuf> = directories
         .iter()
-        .flat_map(|folder| fs::read_dir(folder).unwrap())
+        .flat_map(|directory| fs::read_dir(directory).unwrap())
         .map(|entry| entry.unwrap().path())
         .collect();
     found.retain(|path| path.extension().is_some_and(|ending| ending == "gz" || ending == "room"));

@@ -28,15 +28,15 @@ pub(crate) fn gpu(test_file: &str) -> MutexGuard<'static, Gpu> {
 }
 
 fn open(test_file: &str) -> Gpu {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda").join(test_file);
-    let _ = std::fs::remove_dir_all(&folder);
-    makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &folder).unwrap();
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda").join(test_file);
+    let _ = std::fs::remove_dir_all(&directory);
+    makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &directory).unwrap();
     // SAFETY: every test of the file goes through `gpu` first and waits there, so no thread reads the environment.
     unsafe {
         std::env::set_var("MAKEROOM_SIMGPU", MACHINE);
-        std::env::set_var("MAKEROOM_SIMGPU_DIR", &folder);
+        std::env::set_var("MAKEROOM_SIMGPU_DIR", &directory);
     }
-    let path = folder.join("libcuda.so.1");
+    let path = directory.join("libcuda.so.1");
     let path = path.to_str().unwrap();
     let driver: &'static Driver = Box::leak(Box::new(Driver::open(path).unwrap()));
     // SAFETY: the driver is already loaded.

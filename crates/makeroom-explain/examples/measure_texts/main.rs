@@ -92,7 +92,7 @@ fn add_steps(count: &mut Count, report: &Value, explanation: &Explanation, text:
     if report["expected"].is_null() || !steps::is_recognized(explanation) {
         return false;
     }
-    let steps = steps::of(explanation, text);
+    let steps = steps::steps_of(explanation, text);
     count.recognized += 1;
     count.with_step += usize::from(steps.any);
     count.with_value += usize::from(steps.concrete);

@@ -68,7 +68,7 @@ pub(crate) fn is_recognized(explanation: &Explanation) -> bool {
 }
 
 /// Looks at all steps of an answer to a text.
-pub(crate) fn of(explanation: &Explanation, text: &str) -> Steps {
+pub(crate) fn steps_of(explanation: &Explanation, text: &str) -> Steps {
     let mut steps = Steps::default();
     let is_about_machine =
         matches!(explanation.verdict.cause, Cause::OtherProcesses | Cause::HiddenHolder | Cause::HostMemory);

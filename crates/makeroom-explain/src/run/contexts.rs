@@ -14,7 +14,7 @@ pub(super) fn left(process: &ProcessRecord, places: Places<'_>) -> Vec<LeftConte
     let mut sites: BTreeMap<Option<String>, u64> = BTreeMap::new();
     for context in &process.contexts {
         if !context.is_primary && context.destroyed_us.is_none() {
-            *sites.entry(places.of(context.stack)).or_default() += 1;
+            *sites.entry(places.site_of(context.stack)).or_default() += 1;
         }
     }
     sites.into_iter().map(|(site, count)| LeftContext { site, count }).collect()
@@ -34,7 +34,7 @@ pub(super) fn refused(trace: &Trace, process: &ProcessRecord, places: Places<'_>
         count: process.refused_contexts.len() as u64,
         device: first.device,
         bytes: first.size,
-        site: places.of(first.stack),
+        site: places.site_of(first.stack),
         free: process.device_sample_near(first.device, first.time_us).map(|sample| sample.free),
         held,
         contexts: overhead.context_count as u64,

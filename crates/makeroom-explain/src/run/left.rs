@@ -6,19 +6,16 @@
 
 use std::collections::BTreeMap;
 
-use makeroom_core::{Bytes, StackId};
+use makeroom_core::{Bytes, Library, StackId};
 
 use super::{LeftKind, LeftSite, Leftover, LibraryHold};
 use crate::trace::Places;
 
-/// Libraries that allocate on behalf of their callers, who are responsible for the free.
-const FOR_CALLERS: [&str; 2] = ["NPP", "RMM"];
-
 /// A site, its caller, and its callee.
-type Place = (Option<String>, Option<String>, Option<String>);
+type SiteKey = (Option<String>, Option<String>, Option<String>);
 
 /// Bytes and number of allocations.
-type Held = (Bytes, u64);
+type BytesAndCount = (Bytes, u64);
 
 /// Leftover memory, by the code that allocated it.
 #[derive(Debug)]
@@ -36,17 +33,17 @@ impl Left {
         blocks: impl Iterator<Item = (StackId, Bytes)>,
         places: Places<'_>,
     ) -> Self {
-        let mut stacks: BTreeMap<StackId, Held> = BTreeMap::new();
+        let mut stacks: BTreeMap<StackId, BytesAndCount> = BTreeMap::new();
         for (stack, size) in blocks {
             add(stacks.entry(stack).or_default(), (size, 1));
         }
-        let mut libraries: BTreeMap<&'static str, Held> = BTreeMap::new();
-        let mut sites: BTreeMap<Place, Held> = BTreeMap::new();
+        let mut libraries: BTreeMap<Library, BytesAndCount> = BTreeMap::new();
+        let mut sites: BTreeMap<SiteKey, BytesAndCount> = BTreeMap::new();
         for (stack, held) in stacks {
-            if let Some(library) = places.library(stack).filter(|name| !FOR_CALLERS.contains(name)) {
+            if let Some(library) = places.library(stack).filter(|library| !library.allocates_for_callers()) {
                 add(libraries.entry(library).or_default(), held);
             } else {
-                let place = (places.of(stack), places.caller(stack), places.through(stack));
+                let place = (places.site_of(stack), places.caller(stack), places.through(stack));
                 add(sites.entry(place).or_default(), held);
             }
         }
@@ -57,11 +54,11 @@ impl Left {
     }
 }
 
-fn add(sum: &mut Held, held: Held) {
+fn add(sum: &mut BytesAndCount, held: BytesAndCount) {
     *sum = (sum.0 + held.0, sum.1 + held.1);
 }
 
-fn leftover(kind: LeftKind, sites: BTreeMap<Place, Held>) -> Option<Leftover> {
+fn leftover(kind: LeftKind, sites: BTreeMap<SiteKey, BytesAndCount>) -> Option<Leftover> {
     let site = |((place, caller, through), (bytes, allocations))| LeftSite {
         place,
         caller,

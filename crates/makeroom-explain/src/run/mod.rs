@@ -19,7 +19,7 @@ mod left;
 mod pools;
 mod summarise;
 
-use makeroom_core::{AskedMeanwhile, Bytes, DeviceIndex, PendingFrees, ProcessEnd};
+use makeroom_core::{AskedMeanwhile, Bytes, DeviceIndex, Holder, Library, PendingFrees, ProcessEnd};
 
 pub(crate) use judge::{judge, judge_failures, judge_missing};
 pub(crate) use summarise::summarise;
@@ -203,7 +203,7 @@ pub struct Leftover {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LibraryHold {
     /// The library.
-    pub by: &'static str,
+    pub by: Library,
     /// The kind of memory.
     pub kind: LeftKind,
     /// How much.
@@ -232,8 +232,8 @@ pub struct LeftSite {
 pub struct Kept {
     /// The device.
     pub device: DeviceIndex,
-    /// The framework.
-    pub by: &'static str,
+    /// The allocator: PyTorch's, or a pool.
+    pub by: Holder,
     /// Live memory.
     pub live: Bytes,
     /// Cached memory.
@@ -274,7 +274,7 @@ pub struct PoolSummary {
     /// not make them, or if it cannot be determined.
     pub native_reserved: Option<Bytes>,
     /// Whether the pool served only other libraries, not PyTorch.
-    pub is_beside_torch: bool,
+    pub is_shared_with_torch: bool,
     /// Peak memory spilled to the host.
     pub spilled_peak: Bytes,
     /// The number of spilled blocks.

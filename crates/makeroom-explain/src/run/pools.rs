@@ -99,7 +99,7 @@ fn of_pool(parts: &Parts, pool: &PoolUse, stacks: &Stacks, may_compare: bool) ->
         peak_live,
         peak_reserved,
         native_reserved,
-        is_beside_torch: has_segments(&parts.torch),
+        is_shared_with_torch: has_segments(&parts.torch),
         spilled_peak: pool.spilled_peak,
         spilled_blocks: pool.spilled_blocks,
         spilled_read_us: pool.spilled_peak.get() / BUS_BYTES_A_MICROSECOND,
@@ -303,7 +303,7 @@ mod tests {
         let [pool] = &*pools else { panic!("{pools:?}") };
         assert_eq!((pool.peak_live, pool.peak_reserved), (Bytes::mib(33), Bytes::mib(34)));
         assert_eq!(pool.native_reserved, None);
-        assert!(pool.is_beside_torch);
+        assert!(pool.is_shared_with_torch);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Builds the summary of a process from its recording.
 
-use makeroom_core::{Action, Bytes, DeviceTrace, PinnedBlock, ProcessEnd, ProcessRecord, StreamFrees, Trace};
+use makeroom_core::{
+    Action, Bytes, DeviceTrace, Holder, PinnedBlock, ProcessEnd, ProcessRecord, StreamFrees, Trace,
+};
 
 use super::left::Left;
 use super::{Kept, KernelHeap, LeftKind, Missing, RunSummary, WaitingFrees};
@@ -71,14 +73,14 @@ fn add_device(summary: &mut RunSummary, process: &ProcessRecord, device: &Device
     let Some(state) = states.first() else { return };
     // Frameworks keep their memory until exit. As without the pool, memory that the program itself allocated from the
     // pool should have been freed, and libraries outside PyTorch's allocator are named.
-    let is_beside_torch =
-        summary.pools.iter().any(|pool| pool.device == device.device && pool.is_beside_torch);
-    let (mut left, mut torch, mut pooled) = (Vec::new(), Held::default(), Held::default());
+    let is_shared_with_torch =
+        summary.pools.iter().any(|pool| pool.device == device.device && pool.is_shared_with_torch);
+    let (mut left, mut torch, mut pooled) = (Vec::new(), AllocatorHeld::default(), AllocatorHeld::default());
     for block in &state.blocks {
         let is_outside = is_outside(state, block);
         let is_pooled = !is_outside && is_pools(block.address);
         let is_own = is_outside
-            || is_pooled && is_beside_torch
+            || is_pooled && is_shared_with_torch
             || is_pooled && !process.sees_tensors && places.is_asked_by_program(block.stack);
         if !is_outside {
             let held = if is_pooled { &mut pooled } else { &mut torch };
@@ -93,8 +95,8 @@ fn add_device(summary: &mut RunSummary, process: &ProcessRecord, device: &Device
         (if is_pools(segment.address) { &mut pooled } else { &mut torch }).reserved +=
             Bytes::new(segment.size);
     }
-    for (by, held) in [("PyTorch", torch), ("the pool", pooled)] {
-        let Held { reserved, own, live } = held;
+    for (by, held) in [(Holder::PyTorch, torch), (Holder::Pool, pooled)] {
+        let AllocatorHeld { reserved, own, live } = held;
         if reserved > own {
             summary.kept.push(Kept { device: device.device, by, live, cached: reserved - own - live });
         }
@@ -103,7 +105,7 @@ fn add_device(summary: &mut RunSummary, process: &ProcessRecord, device: &Device
 
 /// Memory of an allocator: `reserved = own + live + cached`.
 #[derive(Clone, Copy, Default)]
-struct Held {
+struct AllocatorHeld {
     reserved: Bytes,
     /// Memory that is reported separately.
     own: Bytes,
@@ -130,6 +132,6 @@ fn waiting(frees: &StreamFrees, places: Places<'_>) -> WaitingFrees {
         device: frees.device,
         at_end: frees.at_end,
         at_refusal: frees.at_refusal,
-        asked: frees.asked.map(|asked| (asked, places.of(asked.stack))),
+        asked: frees.asked.map(|asked| (asked, places.site_of(asked.stack))),
     }
 }

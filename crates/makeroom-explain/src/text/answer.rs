@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use super::context::Context;
@@ -165,7 +165,7 @@ fn explain(log: &Log, found: Found) -> Explanation {
     let mut facts = found.first.without_wrapped_figures();
     placement::settle(&mut facts, searched);
     if facts.request.is_none() && facts.resource == Resource::Device && facts.live.is_none() {
-        facts.request = request_beside(log, found.index);
+        facts.request = request_nearby(log, found.index);
     }
     if facts.request.is_none() && facts.resource == Resource::Unknown && facts.statements.is_empty() {
         facts.request = told_sizes::request_in_bytes(&facts.quote);
@@ -206,7 +206,7 @@ fn explain(log: &Log, found: Found) -> Explanation {
     notes.extend(found.survived.map(|line| {
         format!("an earlier out-of-memory error on line {line} was caught, and the program continued")
     }));
-    let framework = Some(facts.framework).filter(|framework| !framework.is_empty());
+    let framework = facts.framework;
     let request = Request {
         bytes: facts.request,
         device: facts.device,
@@ -215,7 +215,7 @@ fn explain(log: &Log, found: Found) -> Explanation {
     Explanation {
         request: Some(request),
         ledger: ledger(&facts, deciding.cause),
-        futile: fixes::wont_help(deciding.cause, &situation),
+        wont_help: fixes::wont_help(deciding.cause, &situation),
         next: fixes::next(&deciding, &situation),
         causes,
         notes,
@@ -224,7 +224,7 @@ fn explain(log: &Log, found: Found) -> Explanation {
 }
 
 /// The request that a program prints on a separate line near its error.
-fn request_beside(log: &Log, index: usize) -> Option<Bytes> {
+fn request_nearby(log: &Log, index: usize) -> Option<Bytes> {
     /// Such a line is this near.
     const LINES_NEAR: usize = 4;
     static REQUEST: LazyLock<Regex> = LazyLock::new(|| {
@@ -258,7 +258,7 @@ fn ledger(facts: &Facts, cause: Cause) -> Option<Ledger> {
                 LedgerLine::new("in private pools", pools),
                 LedgerLine::new("in the common pool", live - pools),
             ];
-            LedgerLine::of("live tensors", parts)
+            LedgerLine::sum("live tensors", parts)
         };
         lines.push(line);
     }
@@ -333,14 +333,14 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, 
     if let Some(other) = other {
         let summary = format!("This is not an out-of-memory error: {} on line {}.", other.what, other.line);
         let certainty = if other.is_reason_open { Certainty::Likely } else { Certainty::Certain };
-        let mut explanation = none(None, certainty, summary);
+        let mut explanation = none(Framework::Unknown, certainty, summary);
         explanation.causes[0].fixes = other.fixes;
         explanation.causes[0].evidence.push(format!("line {}: {}", other.line, shortened(&other.quote)));
         return explanation;
     }
     let Some(found) = found else {
         let mut explanation = none(
-            None,
+            Framework::Unknown,
             Certainty::Likely,
             format!("No out-of-memory error found in this input ({lines} line{plural})."),
         );
@@ -352,21 +352,21 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, 
         return explanation;
     };
     let facts = found.first;
-    let framework = Some(facts.framework).filter(|framework| !framework.is_empty());
-    let summary = match facts.severity {
-        Severity::Warning if let Some(aftermath) = &facts.aftermath => aftermath.summary.clone(),
-        Severity::Warning => {
+    let framework = facts.framework;
+    let summary = match (facts.severity, &facts.aftermath) {
+        (Severity::Warning, Some(aftermath)) => aftermath.summary.clone(),
+        (Severity::Warning, None) => {
             let request = facts.request.map_or(String::new(), |request| format!(" of {request}"));
             format!(
                 "An allocation{request} failed on line {} and the program handled it; nothing else failed.",
                 facts.line
             )
         }
-        Severity::Observation => facts.statements.first().map_or_else(
+        (Severity::Observation, _) => facts.statements.first().map_or_else(
             || "This output shows which processes hold GPU memory; nothing in it failed.".to_owned(),
             |statement| format!("{} Nothing in this log failed.", statement.summary),
         ),
-        Severity::Failure => {
+        (Severity::Failure, _) => {
             "The log mentions running out of memory, but contains no error message from a program.".to_owned()
         }
     };
@@ -417,7 +417,7 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, 
 
 /// The answer to a text that only describes an error.
 fn in_document(facts: &Facts, summary: String) -> Explanation {
-    let framework = Some(facts.framework).filter(|framework| !framework.is_empty());
+    let framework = facts.framework;
     let mut explanation = none(framework, Certainty::Likely, summary);
     explanation.causes[0].evidence.push(format!("line {}: {}", facts.line, shortened(&facts.quote)));
     explanation.notes.push(
@@ -433,7 +433,7 @@ fn is_large_for_host(facts: &Facts) -> bool {
 }
 
 /// An answer that says that nothing failed.
-fn none(framework: Option<&'static str>, certainty: Certainty, summary: String) -> Explanation {
+fn none(framework: Framework, certainty: Certainty, summary: String) -> Explanation {
     Explanation {
         causes: vec![Finding::new(Cause::None, certainty, summary.clone())],
         ..empty(framework, Cause::None, certainty, summary)
@@ -441,12 +441,7 @@ fn none(framework: Option<&'static str>, certainty: Certainty, summary: String) 
 }
 
 /// An answer with a verdict and nothing else.
-fn empty(
-    framework: Option<&'static str>,
-    cause: Cause,
-    certainty: Certainty,
-    summary: String,
-) -> Explanation {
+fn empty(framework: Framework, cause: Cause, certainty: Certainty, summary: String) -> Explanation {
     Explanation {
         input: InputSummary { kind: InputKind::ErrorText, framework },
         request: None,
@@ -458,7 +453,7 @@ fn empty(
         growth: None,
         run: None,
         alternatives: Vec::new(),
-        futile: Vec::new(),
+        wont_help: Vec::new(),
         next: Vec::<Fix>::new(),
         notes: Vec::new(),
     }

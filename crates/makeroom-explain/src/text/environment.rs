@@ -3,6 +3,8 @@
 
 use std::sync::LazyLock;
 
+use makeroom_core::Framework;
+
 use regex::Regex;
 
 use super::figures::{captured_number, pattern};
@@ -20,7 +22,15 @@ const HOSTED: [&str; 6] = [
 ];
 
 /// Interfaces that every maker's GPUs have.
-const RUNS_ON_ANY: [&str; 7] = ["vulkan", "opencl", "sycl", "direct3d", "opengl", "wgpu", "unreal"];
+const RUNS_ON_ANY: [Framework; 7] = [
+    Framework::Vulkan,
+    Framework::OpenCl,
+    Framework::Sycl,
+    Framework::Direct3d,
+    Framework::OpenGl,
+    Framework::Wgpu,
+    Framework::Unreal,
+];
 
 /// The operating system that a text shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,10 +124,10 @@ static PYTHON: LazyLock<Regex> =
 
 impl Environment {
     /// Reads it from a text. `framework` is the one that failed.
-    pub(crate) fn read(text: Searched<'_>, framework: &str) -> Self {
+    pub(crate) fn read(text: Searched<'_>, framework: Framework) -> Self {
         const AMD: [&str; 6] =
             ["HIP out of memory", "hipErrorOutOfMemory", "rocm-smi", "/opt/rocm", "gfx1", "gfx90"];
-        let maker = match Maker::of(framework) {
+        let maker = match Maker::of_framework(framework) {
             Maker::Nvidia if AMD.iter().any(|mark| text.contains(mark)) => Maker::Amd,
             maker => maker,
         };
@@ -217,18 +227,20 @@ mod tests {
             ("NvMapMemAllocInternalTagged: 1075072515 error 12", System::Jetson),
             (r#"File "/home/user/train.py", line 3"#, System::Linux),
         ] {
-            assert_eq!(Environment::read(text.into(), "pytorch").system, system, "{text}");
+            assert_eq!(Environment::read(text.into(), Framework::PyTorch).system, system, "{text}");
         }
     }
 
     #[test]
     fn the_variable_follows_maker_and_version() {
-        let variable = |text: &str| Environment::read(text.into(), "pytorch").allocator_variable();
+        let variable = |text: &str| Environment::read(text.into(), Framework::PyTorch).allocator_variable();
         assert_eq!(variable("torch 2.5.1"), "PYTORCH_CUDA_ALLOC_CONF");
         assert_eq!(variable("PyTorch version: 2.9.0"), "PYTORCH_CUDA_ALLOC_CONF");
         assert_eq!(variable("torch==2.10.0"), "PYTORCH_ALLOC_CONF");
         assert_eq!(variable("try setting PYTORCH_ALLOC_CONF=expandable_segments:True"), "PYTORCH_ALLOC_CONF");
         assert_eq!(variable("HIP out of memory"), "PYTORCH_HIP_ALLOC_CONF");
-        assert!(!Environment::read(r"C:\Users\x\main.py".into(), "pytorch").has_expandable_segments());
+        assert!(
+            !Environment::read(r"C:\Users\x\main.py".into(), Framework::PyTorch).has_expandable_segments()
+        );
     }
 }

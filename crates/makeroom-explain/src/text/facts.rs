@@ -4,7 +4,7 @@
 //! itself decides the cause (a CPU allocator's error is about host memory, whatever its figures), it adds a
 //! [`Statement`]. Arithmetic is done in one place, by the judge.
 
-use makeroom_core::{Bytes, DeviceIndex};
+use makeroom_core::{Bytes, DeviceIndex, Framework};
 
 use super::log::Passage;
 use crate::thresholds::{ABSURD, LARGEST_GPU};
@@ -103,8 +103,8 @@ pub(crate) enum Allocator {
 /// Everything one error text says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// The framework, as `--json` names it; empty when unknown.
-    pub(crate) framework: &'static str,
+    /// The framework that wrote it.
+    pub(crate) framework: Framework,
     /// The allocator that wrote it.
     pub(crate) allocator: Allocator,
     /// The line of the input it stands on, counted from 1.
@@ -159,7 +159,7 @@ pub(crate) struct Facts {
 
 impl Facts {
     /// The beginning of a reading: who wrote the anchor's line, where it stands, and what it is about.
-    pub(crate) fn new(framework: &'static str, resource: Resource, passage: &Passage<'_>) -> Self {
+    pub(crate) fn new(framework: Framework, resource: Resource, passage: &Passage<'_>) -> Self {
         Self {
             framework,
             allocator: Allocator::Other,
@@ -168,6 +168,12 @@ impl Facts {
             resource,
             ..Self::default()
         }
+    }
+
+    /// The framework's id; empty if unknown.
+    #[cfg(test)]
+    pub(crate) fn framework_id(&self) -> &'static str {
+        self.framework.id().unwrap_or_default()
     }
 
     /// Adds a conclusion that the format itself carries.

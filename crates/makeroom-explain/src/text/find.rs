@@ -5,6 +5,8 @@
 
 use std::sync::LazyLock;
 
+use makeroom_core::Framework;
+
 use aho_corasick::{AhoCorasick, Match, MatchKind};
 
 use super::discussion::{is_discussion, is_request};
@@ -172,8 +174,8 @@ fn outranks(reading: &Reading, deciding: &Reading) -> bool {
     let (_, _, other) = deciding;
     facts.is_failure()
         && other.is_failure()
-        && other.framework.is_empty()
-        && !facts.framework.is_empty()
+        && other.framework == Framework::Unknown
+        && facts.framework != Framework::Unknown
         && facts.request.is_some()
         && facts.total.is_some()
         && other.free.is_some()

@@ -3,6 +3,8 @@
 
 use std::sync::LazyLock;
 
+use makeroom_core::Framework;
+
 use regex::Regex;
 
 use super::environment::{Device, System};
@@ -108,7 +110,15 @@ static ONE_SETTING: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 /// Frameworks whose programs read their data without PyTorch's loader.
-const OWN_LOADERS: [&str; 7] = ["tensorflow", "jax", "mxnet", "paddlepaddle", "theano", "caffe", "darknet"];
+const OWN_LOADERS: [Framework; 7] = [
+    Framework::TensorFlow,
+    Framework::Jax,
+    Framework::MxNet,
+    Framework::PaddlePaddle,
+    Framework::Theano,
+    Framework::Caffe,
+    Framework::Darknet,
+];
 
 /// Drops the steps that cannot work here.
 pub(crate) fn keep(fixes: &mut Vec<Fix>, situation: &Situation<'_>) {
@@ -154,7 +164,7 @@ fn fits(command: &str, situation: &Situation<'_>) -> bool {
 fn is_without_torch(situation: &Situation<'_>) -> bool {
     let framework = situation.facts.framework;
     let says = |words: &str| situation.settings.mentions(words);
-    !framework.starts_with("pytorch")
+    !framework.is_torch()
         && !says("torch")
         && (OWN_LOADERS.contains(&framework) || OTHER_FRAMEWORKS.iter().any(|words| says(words)))
 }

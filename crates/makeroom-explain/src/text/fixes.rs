@@ -6,7 +6,7 @@
 
 use std::cell::OnceCell;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 
 use super::environment::{Device, System};
 use super::facts::{Facts, Resource};
@@ -50,17 +50,17 @@ pub(crate) fn attach(findings: &mut [Finding], situation: &Situation<'_>) {
             programs::add_unified_memory(&mut finding.fixes, situation);
         }
         fitting::keep(&mut finding.fixes, situation);
-        drop_futile(finding, situation);
+        drop_useless(finding, situation);
         tidy(&mut finding.fixes);
     }
 }
 
 /// Takes out a step that the same answer says will not help.
-fn drop_futile(finding: &mut Finding, situation: &Situation<'_>) {
+fn drop_useless(finding: &mut Finding, situation: &Situation<'_>) {
     const RELEASE: &str = "torch.cuda.empty_cache()";
-    let is_futile =
+    let cannot_help =
         wont_help(finding.cause, situation).iter().any(|attempt| attempt.contains("empty_cache()"));
-    if is_futile {
+    if cannot_help {
         finding.fixes.retain(|fix| fix.command.as_deref().is_none_or(|command| command.trim() != RELEASE));
     }
 }
@@ -199,7 +199,7 @@ pub(crate) fn tidy(fixes: &mut Vec<Fix>) {
 pub(crate) fn wont_help(cause: Cause, situation: &Situation<'_>) -> Vec<String> {
     let (facts, account) = (situation.facts, &situation.account);
     let mut attempts = Vec::new();
-    if !facts.framework.starts_with("pytorch") {
+    if !facts.framework.is_torch() {
         return attempts;
     }
     match cause {
@@ -264,14 +264,21 @@ fn is_recordable(situation: &Situation<'_>) -> bool {
         && situation.environment.maker == Maker::Nvidia
         && situation.environment.device == Device::Gpu
         && matches!(situation.environment.system, System::Linux | System::Wsl)
-        && facts.framework != "host"
+        && facts.framework != Framework::Host
         && !is_without_cuda(facts)
 }
 
 /// Whether the program allocates through OpenCL, Vulkan, Direct3D or Metal, which CUDA's variables do not reach.
 pub(crate) fn is_without_cuda(facts: &Facts) -> bool {
-    ["opencl", "vulkan", "directx", "d3d", "metal", "hashcat", "dxvk", "openvino", "unreal", "wgpu", "game"]
-        .iter()
-        .any(|name| facts.framework.contains(name))
-        || contains_ignoring_case(&facts.quote, "vulkan")
+    matches!(
+        facts.framework,
+        Framework::OpenCl
+            | Framework::Vulkan
+            | Framework::Direct3d
+            | Framework::Metal
+            | Framework::Hashcat
+            | Framework::OpenVino
+            | Framework::Unreal
+            | Framework::Wgpu
+    ) || contains_ignoring_case(&facts.quote, "vulkan")
 }

@@ -1,6 +1,6 @@
 //! The steps for each cause that hold for any program, fitted to the framework or API that wrote the text.
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 
 use super::facts::Resource;
 use super::families::cuda_kernel;
@@ -48,7 +48,10 @@ fn shape(situation: &Situation<'_>) -> Vec<Fix> {
     ];
     let facts = situation.facts;
     if own_code::is_own_code(facts)
-        || matches!(facts.framework, "kokkos" | "opencl" | "vulkan" | "sycl")
+        || matches!(
+            facts.framework,
+            Framework::Kokkos | Framework::OpenCl | Framework::Vulkan | Framework::Sycl
+        )
         || !situation.language.may_be_python()
         || facts.resource == Resource::Host && !situation.language.is_python()
     {
@@ -114,7 +117,7 @@ fn other_cache(situation: &Situation<'_>) -> Vec<Fix> {
 fn kernel(situation: &Situation<'_>) -> Vec<Fix> {
     let facts = situation.facts;
     let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
-    if facts.framework == "triton" || says(&["triton"]) {
+    if facts.framework == Framework::Triton || says(&["triton"]) {
         return triton(situation);
     }
     if says(&["CUDAnative", "CUDAdrv", "CUDA.jl", ".jl:", "julia"]) {
@@ -125,7 +128,7 @@ fn kernel(situation: &Situation<'_>) -> Vec<Fix> {
                 .command("kernel = @cuda launch=false f(…); config = launch_configuration(kernel.fun); kernel(…; threads=config.threads)"),
         ];
     }
-    if facts.framework == "jax" || says(&["pallas", "jaxlib", "xla/"]) {
+    if facts.framework == Framework::Jax || says(&["pallas", "jaxlib", "xla/"]) {
         return vec![
             Fix::new("use smaller blocks in the kernel, and fewer pipeline stages")
                 .command("block_q=64, block_k=64, num_stages=1"),
@@ -139,14 +142,14 @@ fn kernel(situation: &Situation<'_>) -> Vec<Fix> {
                 .command("cudaDeviceSetLimit(cudaLimitMallocHeapSize, 256 << 20);"),
         ];
     }
-    if facts.framework == "numba" {
+    if facts.framework == Framework::Numba {
         return vec![
             Fix::new("launch fewer threads per block").command("kernel[(n + 127) // 128, 128](…)"),
             Fix::new("let the compiler use fewer registers").command("@cuda.jit(max_registers=64)"),
         ];
     }
     // A user of a program cannot change its kernels.
-    if super::fixes::is_without_cuda(facts) && situation.program.name != "the OpenCL program" {
+    if super::fixes::is_without_cuda(facts) && !situation.program.writes(Framework::OpenCl) {
         let own = super::programs::advise(situation, Cause::LiveDataFillsDevice);
         if !own.is_empty() {
             return own;
@@ -245,7 +248,7 @@ fn request_too_large(situation: &Situation<'_>) -> Vec<Fix> {
     let account = &situation.account;
     let request = account.facts.request.unwrap_or(Bytes::ZERO);
     let room = account.facts.total.map(|total| total - CONTEXT_TYPICAL).filter(|room| !room.is_zero());
-    let is_torch = account.facts.framework.starts_with("pytorch");
+    let is_torch = account.facts.framework.is_torch();
     let shape = Fix::new(
         "print the shape of the tensor at the failing line: a request this large often comes from an unintended shape",
     )
@@ -302,7 +305,7 @@ fn request_too_large(situation: &Situation<'_>) -> Vec<Fix> {
 fn limit(situation: &Situation<'_>) -> Vec<Fix> {
     let (account, facts) = (&situation.account, situation.facts);
     let settings = situation.settings;
-    if facts.framework.starts_with("pytorch") {
+    if facts.framework.is_torch() {
         let held = account.reserved.or(facts.live).unwrap_or(Bytes::ZERO);
         let needed = facts.request.map(|request| held + request);
         let fraction = match (needed, facts.total) {
@@ -344,7 +347,7 @@ fn preallocation(situation: &Situation<'_>) -> Vec<Fix> {
     let environment = situation.environment;
     let says = |words: &str| situation.settings.mentions(words);
     let mut fixes = Vec::new();
-    if situation.facts.framework == "jax" || says("jax") || says("XLA_PYTHON_CLIENT") {
+    if situation.facts.framework == Framework::Jax || says("jax") || says("XLA_PYTHON_CLIENT") {
         fixes.push(
             Fix::new("let JAX allocate memory as it needs it")
                 .command(environment.export("XLA_PYTHON_CLIENT_PREALLOCATE=false")),
@@ -354,7 +357,7 @@ fn preallocation(situation: &Situation<'_>) -> Vec<Fix> {
                 .command(environment.export("XLA_PYTHON_CLIENT_MEM_FRACTION=.50")),
         );
     }
-    if situation.facts.framework == "tensorflow" || says("tensorflow") || says("keras") {
+    if situation.facts.framework == Framework::TensorFlow || says("tensorflow") || says("keras") {
         fixes.push(
             Fix::new("let TensorFlow allocate memory as it needs it")
                 .command(environment.export("TF_FORCE_GPU_ALLOW_GROWTH=true")),
@@ -375,7 +378,7 @@ fn preallocation(situation: &Situation<'_>) -> Vec<Fix> {
 fn overhead(situation: &Situation<'_>) -> Vec<Fix> {
     let (account, facts) = (&situation.account, situation.facts);
     let mut fixes = Vec::new();
-    if facts.framework == "pytorch-mps" {
+    if facts.framework == Framework::PyTorchMps {
         fixes.push(torch_fixes::watermark());
         fixes.extend(smaller::less_data(situation));
         return fixes;
@@ -402,7 +405,7 @@ fn overhead(situation: &Situation<'_>) -> Vec<Fix> {
                 .command(situation.environment.export("NCCL_BUFFSIZE=2097152")),
         );
     }
-    let is_torch = facts.framework.starts_with("pytorch") || is_from_pytorch(facts);
+    let is_torch = facts.framework.is_torch() || is_from_pytorch(facts);
     // A small part of the memory is better given up than fought for.
     if let (Some(live), Some(overhead)) = (facts.live, account.overhead())
         && is_torch
@@ -418,7 +421,7 @@ fn overhead(situation: &Situation<'_>) -> Vec<Fix> {
             fixes.push(Fix::new("or keep the language model's layers in RAM").command("n_gpu_layers=0"));
         }
     }
-    if is_torch || facts.framework == "nccl" && (says("nccl") || says("torch")) {
+    if is_torch || facts.framework == Framework::Nccl && (says("nccl") || says("torch")) {
         fixes.extend(smaller::less_data(situation));
     } else if own_code::is_own_code(facts) {
         fixes.push(advice::fewer_contexts());

@@ -7,6 +7,8 @@
 
 use std::sync::LazyLock;
 
+use makeroom_core::Framework;
+
 use regex::Regex;
 
 use super::facts::{Facts, Resource};
@@ -152,10 +154,10 @@ pub(crate) fn find(log: &Log) -> Option<(usize, Facts)> {
         (false, true) => Resource::Device,
         (false, false) => Resource::Unknown,
     };
-    let mut facts = Facts::new("", resource, &log.passage(index));
+    let mut facts = Facts::new(Framework::Unknown, resource, &log.passage(index));
     let ended = is_ended();
     if is_host {
-        facts.framework = "host";
+        facts.framework = Framework::Host;
         let summary = "The log says that host memory grows during the run";
         if ended {
             facts.state(Cause::HostMemory, Certainty::Likely, format!("{summary} until the run ends."));

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use super::environment::{Device, System};
@@ -99,11 +99,8 @@ fn listed_by_hand(situation: &Situation<'_>) -> Vec<Fix> {
 /// Another framework in the same process takes most of the GPU when it starts.
 fn second_framework(situation: &Situation<'_>) -> Option<Fix> {
     let settings = situation.settings;
-    let is_tensorflow = situation.program.name == "TensorFlow";
-    if !situation.facts.framework.starts_with("pytorch")
-        || !situation.account.others.is_empty()
-        || is_tensorflow
-    {
+    let is_tensorflow = situation.program.writes(Framework::TensorFlow);
+    if !situation.facts.framework.is_torch() || !situation.account.others.is_empty() || is_tensorflow {
         return None;
     }
     let export = |assignment: &str| situation.environment.export(assignment);
@@ -186,10 +183,10 @@ fn ranks_of(situation: &Situation<'_>) -> Vec<Fix> {
     if situation.program.work != Work::Inference {
         return sibling_ranks(held);
     }
-    let option = match situation.program.name {
-        "TensorRT-LLM" => "--tp_size 1",
-        "SGLang" => "--tp-size 1",
-        "LMDeploy" => "--tp 1",
+    let option = match situation.program {
+        program if program.writes(Framework::TensorRtLlm) => "--tp_size 1",
+        program if program.writes(Framework::Sglang) => "--tp-size 1",
+        program if program.writes(Framework::LmDeploy) => "--tp 1",
         _ => "--tensor-parallel-size 1",
     };
     vec![
@@ -260,7 +257,8 @@ pub(crate) fn list_holders(situation: &Situation<'_>) -> Fix {
 
 /// Whether the program draws through a graphics interface, and the text does not name an NVIDIA GPU's tools.
 pub(crate) fn is_graphics(situation: &Situation<'_>) -> bool {
-    ["vulkan", "direct3d", "opengl", "unreal", "wgpu"].contains(&situation.facts.framework)
+    [Framework::Vulkan, Framework::Direct3d, Framework::OpenGl, Framework::Unreal, Framework::Wgpu]
+        .contains(&situation.facts.framework)
         && !situation.settings.mentions("nvidia-smi")
 }
 

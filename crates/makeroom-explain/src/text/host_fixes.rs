@@ -7,7 +7,7 @@ mod runtimes;
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use super::environment::System;
@@ -317,13 +317,15 @@ fn pinned(situation: &Situation<'_>) -> Vec<Fix> {
     let facts = situation.facts;
     let mut fixes = Vec::new();
     // TensorFlow's advice already names the setting of its pool.
-    if facts.framework == "tensorflow" && !situation.settings.mentions("UNIFIED_MEMORY") {
+    if facts.framework == Framework::TensorFlow && !situation.settings.mentions("UNIFIED_MEMORY") {
     } else if situation.settings.mentions("faiss") {
         fixes.push(
             Fix::new("let FAISS pin less host memory (default 256 MiB per GPU)")
                 .command("resources.setPinnedMemory(64 * 1024 * 1024)"),
         );
-    } else if matches!(facts.framework, "jax" | "tensorflow") || situation.settings.mentions("alphafold") {
+    } else if matches!(facts.framework, Framework::Jax | Framework::TensorFlow)
+        || situation.settings.mentions("alphafold")
+    {
         fixes.push(
             Fix::new("keep the pool in device memory: unified memory makes XLA pin host memory for it")
                 .command(situation.environment.export("TF_FORCE_UNIFIED_MEMORY=0")),
@@ -456,25 +458,24 @@ fn fewer_workers(situation: &Situation<'_>) -> Fix {
         "workers_per_gpu",
         "workers",
     ]);
-    match shown.filter(|shown| (2.0..1e4).contains(&shown.value)) {
-        Some(shown) => {
+    let known = WORKERS.iter().find(|(program, _, _)| *program == situation.program.name);
+    match (shown.filter(|shown| (2.0..1e4).contains(&shown.value)), known) {
+        (Some(shown), _) => {
             let (count, half) = (shown.value as u64, shown.value as u64 / 2);
             Fix::new(format!(
                 "halve the data-loader workers from {count} to {half}: each holds its own copy of the dataset"
             ))
             .command(shown.with(half))
         }
-        None if let Some((_, option, default)) =
-            WORKERS.iter().find(|(program, _, _)| *program == situation.program.name) =>
-        {
+        (None, Some((_, option, default))) => {
             Fix::new(format!("load data with fewer worker processes (default {default}): each holds its own copy of the dataset"))
                 .command(*option)
         }
-        None if situation.settings.number(&["num_workers"]) == Some(0.0) => {
+        (None, None) if situation.settings.number(&["num_workers"]) == Some(0.0) => {
             Fix::new("keep the dataset on disk: the data loader already runs without workers")
                 .command("np.load(path, mmap_mode='r')")
         }
-        None => Fix::new("load data in the main process: each worker holds its own copy of the dataset")
+        (None, None) => Fix::new("load data in the main process: each worker holds its own copy of the dataset")
             .command("DataLoader(…, num_workers=0)"),
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use super::facts::Resource;
@@ -193,7 +193,7 @@ const SMALL_IN_POOL: Bytes = Bytes::mib(64);
 fn is_full_before(situation: &Situation<'_>) -> bool {
     let facts = situation.facts;
     let is_first_call = facts.request.is_none() && is_first_call(situation);
-    let is_tiny = facts.framework == "jax"
+    let is_tiny = facts.framework == Framework::Jax
         && facts.live.is_none()
         && facts.request.is_some_and(|request| request < SMALL_IN_POOL);
     is_small(situation)
@@ -219,7 +219,7 @@ fn is_first_call(situation: &Situation<'_>) -> bool {
     let is_before_the_model =
         situation.settings.mentions("main: seed") && !situation.settings.mentions("llama_model_load");
     // ONNX Runtime makes these calls for each session, while other sessions already hold memory.
-    let is_alone = situation.facts.framework != "onnxruntime";
+    let is_alone = situation.facts.framework != Framework::OnnxRuntime;
     is_before_the_model || is_alone && FIRST_CALLS.iter().any(|call| situation.settings.mentions(call))
 }
 

@@ -96,7 +96,7 @@ static MARKS: LazyLock<[(Language, Regex); 9]> = LazyLock::new(|| {
 
 impl Language {
     /// The language that a text shows.
-    pub(crate) fn of(text: Searched<'_>) -> Self {
+    pub(crate) fn from_text(text: Searched<'_>) -> Self {
         let matches = |words: &Regex| text.any(|part| words.is_match(part));
         if matches(&TRACEBACK) {
             return Self::Python;
@@ -138,7 +138,7 @@ mod tests {
             ("solver.cu:88: cudaMalloc failed: out of memory", Language::Native),
             ("out of memory", Language::Unknown),
         ] {
-            assert_eq!(Language::of(text.into()), language, "{text}");
+            assert_eq!(Language::from_text(text.into()), language, "{text}");
         }
     }
 
@@ -146,6 +146,6 @@ mod tests {
     fn a_python_traceback_decides() {
         let text =
             "Traceback (most recent call last):\n  File \"a.py\", line 3\nerror at kernel.cu:12: cudaMalloc";
-        assert_eq!(Language::of(text.into()), Language::Python);
+        assert_eq!(Language::from_text(text.into()), Language::Python);
     }
 }

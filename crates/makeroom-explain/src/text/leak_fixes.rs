@@ -1,5 +1,7 @@
 //! Steps against memory that grows from step to step, in the terms of the language, the framework or the program.
 
+use makeroom_core::Framework;
+
 use super::facts::Resource;
 use super::fixes::is_without_cuda;
 use super::own_code;
@@ -21,9 +23,9 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
     let is_native = [".cpp", ".cu", "cudaMalloc", "malloc(", "cudaFree", "chprintf", "C++"]
         .iter()
         .any(|words| situation.settings.mentions(words));
-    let is_python = facts.framework.starts_with("pytorch")
+    let is_python = facts.framework.is_torch()
         || ["torch", "epoch", ".py", "python"].iter().any(|words| situation.settings.mentions(words));
-    if facts.framework == "tensorflow" || situation.settings.mentions("keras") {
+    if facts.framework == Framework::TensorFlow || situation.settings.mentions("keras") {
         return vec![
             Fix::new("free the graph of earlier models after each fold or trial")
                 .command("tf.keras.backend.clear_session()"),
@@ -48,7 +50,7 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
                 .command("compute-sanitizer --tool memcheck --leak-check full ./program"),
         ];
     }
-    let is_torch = facts.framework.starts_with("pytorch")
+    let is_torch = facts.framework.is_torch()
         || situation.settings.mentions("torch")
         || situation.language.is_python()
         // Loops over batches are nearly always PyTorch's where nothing says otherwise.
@@ -94,14 +96,14 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
 /// Leaks of programs that do not hold PyTorch's tensors, or whose users cannot change the code.
 fn leak_elsewhere(situation: &Situation<'_>) -> Option<Vec<Fix>> {
     let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
-    let has_torch = situation.facts.framework.starts_with("pytorch") || says(&["torch"]);
+    let has_torch = situation.facts.framework.is_torch() || says(&["torch"]);
     if says(&["paddle"]) && !has_torch {
         return Some(vec![
             Fix::new("run the model without gradients, and release unused blocks after each input")
                 .command("with paddle.no_grad(): …; paddle.device.cuda.empty_cache()"),
         ]);
     }
-    if situation.program.name == "OpenMMLab" {
+    if situation.program.is_open_mmlab() {
         let is_engine = says(&["mmengine"]);
         return Some(vec![
             Fix::new("until the tensors that stay alive are found, restart from the last checkpoint before the GPU is full")
@@ -117,11 +119,11 @@ fn leak_elsewhere(situation: &Situation<'_>) -> Option<Vec<Fix>> {
         ]);
     }
     // The user of a known program cannot change how it frees memory, but can give it less and start it again.
-    if is_without_cuda(situation.facts) || situation.program.name == "LAMMPS" {
+    if is_without_cuda(situation.facts) || situation.program.is_lammps() {
         let own = programs::advise(situation, Cause::LiveDataFillsDevice);
         let is_known = !situation.program.name.starts_with("the ") && !own.is_empty();
         if is_known {
-            let restart = if situation.program.name == "LAMMPS" {
+            let restart = if situation.program.is_lammps() {
                 Fix::new("write restart files, and continue from the last one in a new process")
                     .command("restart 1000 run.*.restart")
             } else {

@@ -1,6 +1,6 @@
 //! Steps for programs that call CUDA or HIP themselves: buffers that fit what is free, pools, managed memory.
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 
 use super::environment::System;
 use super::facts::{Facts, Resource};
@@ -206,7 +206,7 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
 
 /// Whether a program calls CUDA or HIP itself, without a framework.
 pub(crate) fn is_own_code(facts: &Facts) -> bool {
-    matches!(facts.framework, "cuda" | "hip" | "thrust")
+    matches!(facts.framework, Framework::Cuda | Framework::Hip | Framework::Thrust)
         && facts.resource != Resource::Host
         && !is_from_pytorch(facts)
 }

@@ -59,7 +59,7 @@ const IN_A_STEP: &[&str] =
 
 impl Phase {
     /// The phase that a traceback shows.
-    pub(crate) fn of(situation: &Situation<'_>) -> Option<Self> {
+    pub(crate) fn from_situation(situation: &Situation<'_>) -> Option<Self> {
         let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
         if says(GATHER_SHARDS) {
             Some(Self::GatherShards)
@@ -81,12 +81,12 @@ impl Phase {
 pub(crate) fn steps(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     let is_about_own_memory =
         matches!(cause, Cause::LiveDataFillsDevice | Cause::Fragmentation | Cause::RequestExceedsDevice);
-    let is_torch = situation.settings.mentions("torch") || situation.facts.framework.starts_with("pytorch");
+    let is_torch = situation.settings.mentions("torch") || situation.facts.framework.is_torch();
     if !is_about_own_memory || !is_torch {
         return Vec::new();
     }
     let says = |words: &str| situation.settings.mentions(words);
-    match Phase::of(situation) {
+    match Phase::from_situation(situation) {
         Some(Phase::GatherShards) => {
             let mut fixes = Vec::new();
             if !says("offload_to_cpu=True") {

@@ -54,7 +54,7 @@ pub(crate) fn settle(facts: &mut Facts, text: Searched<'_>) {
     let any = |words: &Regex| text.any(|part| words.is_match(part));
     let line = without_names(&facts.quote);
     // Python's own exception is MemoryError; this one is PyTorch's or CuPy's.
-    let is_gpu_exception = || line.contains("OutOfMemoryError") && Language::of(text).is_python();
+    let is_gpu_exception = || line.contains("OutOfMemoryError") && Language::from_text(text).is_python();
     let is_device = of_line(&line) == Resource::Device
         || is_gpu_exception()
         || any(&DEVICE_ERROR)

@@ -40,8 +40,8 @@ impl<'log> Situation<'log> {
             context,
             environment: Environment::read(text, facts.framework),
             settings: Settings::new(text),
-            program: programs::of(text, facts),
-            language: Language::of(text),
+            program: programs::detect(text, facts),
+            language: Language::from_text(text),
             knobs: OnceCell::new(),
         }
     }
@@ -90,7 +90,7 @@ impl<'log> Situation<'log> {
             || quote.contains("(malloc at ")
             || quote.contains("THCudaCheck");
         let is_early_python = self.environment.python.is_some_and(|version| version < (3, 6));
-        let is_torch = self.facts.framework.starts_with("pytorch") || is_early_wording;
+        let is_torch = self.facts.framework.is_torch() || is_early_wording;
         is_torch
             && self.environment.torch.map_or(is_early_wording || is_early_python, |version| version < (1, 10))
     }

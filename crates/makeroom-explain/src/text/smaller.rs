@@ -4,7 +4,7 @@
 //! repeats its spelling with the value to try; where it does not, the step names the setting of the framework or
 //! the call of the API.
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 
 use super::environment::{Device, System};
 use super::facts::Facts;
@@ -127,7 +127,7 @@ fn batch_of_one(situation: &Situation<'_>) -> Fix {
     let aim = situation
         .to_free()
         .map_or(String::new(), |bytes| format!("; about {} must be freed", roughly(bytes)));
-    let is_torch = situation.facts.framework.starts_with("pytorch") || is_from_pytorch(situation.facts);
+    let is_torch = situation.facts.framework.is_torch() || is_from_pytorch(situation.facts);
     if situation.is_training() {
         let command = if is_torch { "DataLoader(dataset, batch_size=1)" } else { "batch_size=1" };
         return Fix::new(format!(
@@ -295,9 +295,11 @@ pub(crate) fn is_from_pytorch(facts: &Facts) -> bool {
         "cuda runtime error (",
         "c10/cuda",
     ];
-    facts.framework == "pytorch"
-        || (matches!(facts.framework, "cuda" | "cublas" | "cudnn" | "nccl")
-            && words.iter().any(|words| facts.quote.contains(words)))
+    facts.framework == Framework::PyTorch
+        || (matches!(
+            facts.framework,
+            Framework::Cuda | Framework::CuBlas | Framework::CuDnn | Framework::Nccl
+        ) && words.iter().any(|words| facts.quote.contains(words)))
 }
 
 #[cfg(test)]

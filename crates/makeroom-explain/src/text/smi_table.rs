@@ -30,7 +30,7 @@ pub(crate) struct DeviceUse {
 
 /// Where a table was made, where the words above it say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum TableOrigin {
     Container,
     Host,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Table {
     /// The half that lists processes is there, empty or not.
     pub(crate) has_process_part: bool,
     /// Where it was made.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<TableOrigin>,
     /// The devices are MIG instances; they have replaced the device they are parts of.
     is_mig: bool,
 }
@@ -99,7 +99,7 @@ struct Reader {
     device: Option<DeviceIndex>,
     is_in_processes: bool,
     is_in_list: bool,
-    place: Option<Place>,
+    place: Option<TableOrigin>,
 }
 
 /// The heading of the list of processes: in a frame, or alone on its line. "Number of Processes: 4" is none.
@@ -133,9 +133,9 @@ impl Reader {
     /// The last word before a table that says where it was made.
     fn read_place(&mut self, line: &str) {
         if CONTAINER.is_match(line) {
-            self.place = Some(Place::Container);
+            self.place = Some(TableOrigin::Container);
         } else if HOST.is_match(line) {
-            self.place = Some(Place::Host);
+            self.place = Some(TableOrigin::Host);
         }
     }
 
@@ -287,7 +287,7 @@ mod tests {
         let text = "inside the container:\n| Processes:   GPU Memory |\n|====|\n\
             on the host:\n| Processes:   GPU Memory |\n|    0     4501    C   python    903MiB |";
         let places: Vec<_> = read(text).iter().map(|table| table.place).collect();
-        assert_eq!(places, [Some(Place::Container), Some(Place::Host)]);
+        assert_eq!(places, [Some(TableOrigin::Container), Some(TableOrigin::Host)]);
     }
 
     #[test]

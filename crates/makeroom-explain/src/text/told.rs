@@ -5,6 +5,8 @@
 
 use std::sync::LazyLock;
 
+use makeroom_core::Framework;
+
 use regex::Regex;
 
 use super::facts::{Facts, Resource, Statement};
@@ -55,7 +57,7 @@ pub(crate) fn find(log: &Log) -> Option<(usize, Facts)> {
     };
     lines().find(|(_, line)| FAILED.is_match(line) && !NO_REPORT.is_match(line))?;
     let (index, _) = lines().find(|(_, line)| CROWDED.is_match(line) && MEMORY.is_match(line))?;
-    let mut facts = Facts::new("", Resource::Device, &log.passage(index));
+    let mut facts = Facts::new(Framework::Unknown, Resource::Device, &log.passage(index));
     let stated = Statement::new(
         Cause::OtherProcesses,
         Certainty::Likely,

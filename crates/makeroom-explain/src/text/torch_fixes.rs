@@ -1,7 +1,7 @@
 //! PyTorch's own remedies, as far as the platform and the version have them: allocator settings, and what usually
 //! helps training and inference.
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 
 use super::environment::System;
 use super::facts::Allocator;
@@ -103,7 +103,7 @@ const WORTH_TRYING: f64 = 0.02;
 pub(crate) fn allocator_first(situation: &Situation<'_>) -> Vec<Fix> {
     let facts = situation.facts;
     let mut fixes = Vec::new();
-    if facts.framework == "pytorch-mps" {
+    if facts.framework == Framework::PyTorchMps {
         fixes.push(watermark());
     }
     let can_be_in_pieces =
@@ -125,7 +125,7 @@ pub(crate) fn allocator_first(situation: &Situation<'_>) -> Vec<Fix> {
 
 /// Live tensors fill the device.
 pub(crate) fn live_data(situation: &Situation<'_>) -> Vec<Fix> {
-    let is_torch = situation.facts.framework.starts_with("pytorch");
+    let is_torch = situation.facts.framework.is_torch();
     let mut fixes = allocator_first(situation);
     fixes.extend(smaller::less_data(situation));
     if !is_torch {

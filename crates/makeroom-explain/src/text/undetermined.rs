@@ -22,12 +22,12 @@ pub(crate) fn finding(facts: &Facts, situation: &Situation<'_>) -> Finding {
     let summary = match facts.request {
         Some(request) => {
             let used = facts.live.filter(|live| !live.is_zero());
-            let with = match (facts.free, facts.total) {
-                _ if let Some(live) = used => format!(" with {live} in use by the program"),
-                (Some(free), Some(total)) => format!(" with {free} of {total} free"),
-                (Some(free), None) => format!(" with {free} free"),
-                (None, Some(total)) => format!(" on a GPU with {total}"),
-                (None, None) => String::new(),
+            let with = match (used, facts.free, facts.total) {
+                (Some(live), ..) => format!(" with {live} in use by the program"),
+                (None, Some(free), Some(total)) => format!(" with {free} of {total} free"),
+                (None, Some(free), None) => format!(" with {free} free"),
+                (None, None, Some(total)) => format!(" on a GPU with {total}"),
+                (None, None, None) => String::new(),
             };
             let reason = if situation.account.is_contradictory() {
                 "the size of the request does not explain the failure"

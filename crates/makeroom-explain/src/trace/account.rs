@@ -1,6 +1,6 @@
 //! The ledger of a recording's device at one moment.
 
-use makeroom_core::{Bytes, DeviceIndex};
+use makeroom_core::{Bytes, DeviceIndex, Library};
 
 use super::overhead::Overhead;
 use super::pieces::Pieces;
@@ -19,7 +19,7 @@ pub(crate) struct Account<'trace> {
     pub(crate) what_is_live: &'static str,
     pub(crate) refusal: Option<&'trace Refusal<'trace>>,
     /// What of the memory outside of segments libraries asked for, largest first.
-    pub(crate) libraries: &'trace [(&'static str, Bytes)],
+    pub(crate) libraries: &'trace [(Library, Bytes)],
     /// What the device holds beside all that, and how large it is.
     pub(crate) overhead: Option<(Overhead, Bytes)>,
 }
@@ -74,7 +74,7 @@ impl Account<'_> {
         } else {
             lines.push(live(pieces, pieces.live + pieces.homeless - libraries, self.what_is_live));
         }
-        lines.extend(self.libraries.iter().map(|&(name, bytes)| LedgerLine::new(name, bytes)));
+        lines.extend(self.libraries.iter().map(|&(library, bytes)| LedgerLine::new(library.name(), bytes)));
         if self.has_segments {
             lines.push(LedgerLine::new("rounding", pieces.rounding));
             lines.push(unused(pieces, self.refusal));
@@ -122,7 +122,7 @@ fn of_driver(overhead: &Overhead) -> Vec<LedgerLine> {
     lines.push(if parts.is_empty() {
         context("context and code")
     } else {
-        LedgerLine::of("context and code", [vec![context("context")], parts].concat())
+        LedgerLine::sum("context and code", [vec![context("context")], parts].concat())
     });
     for (what, bytes) in [
         ("created but not mapped", overhead.unmapped),
@@ -157,7 +157,7 @@ fn live(pieces: &Pieces, whole: Bytes, what: &str) -> LedgerLine {
     }
     let named: Bytes = parts.iter().map(LedgerLine::bytes).sum();
     parts.insert(0, LedgerLine::new("in use", whole - named));
-    LedgerLine::of(what, parts)
+    LedgerLine::sum(what, parts)
 }
 
 fn unused(pieces: &Pieces, refusal: Option<&Refusal<'_>>) -> LedgerLine {
@@ -182,5 +182,5 @@ fn unused(pieces: &Pieces, refusal: Option<&Refusal<'_>>) -> LedgerLine {
         LedgerLine::new("large enough", usable),
         LedgerLine::new("too small, or not usable for this request", cached - usable),
     ];
-    LedgerLine::of("unused, cached", parts)
+    LedgerLine::sum("unused, cached", parts)
 }

@@ -1,27 +1,27 @@
 //! Causes that lie beside the refused request: in another allocator of the process, in its contexts, in other processes,
 //! in the limit that it ran under. What lies in the allocator that was asked is `verdict`'s.
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Holder};
 
-use super::choice::Holder;
 use super::room::Room;
 use super::verdict::Refusal;
 use crate::{Cause, Certainty, Finding};
 
 impl Refusal<'_> {
     pub(super) fn contexts(&self) -> Bytes {
-        self.beside.map_or(Bytes::ZERO, |beside| beside.contexts)
+        self.process_overhead.map_or(Bytes::ZERO, |process_overhead| process_overhead.contexts)
     }
 
     /// What the limit of the run counted beyond what was recorded.
     pub(super) fn counted_beyond(&self) -> Bytes {
-        self.beside.map_or(Bytes::ZERO, |beside| beside.counted_beyond)
+        self.process_overhead.map_or(Bytes::ZERO, |process_overhead| process_overhead.counted_beyond)
     }
 
     /// What of this process's memory is neither live nor cached, and could be had again: contexts that it does not need,
     /// and frees that wait.
     pub(super) fn could_be_back(&self) -> Bytes {
-        self.further_contexts() + self.beside.map_or(Bytes::ZERO, |beside| beside.pending.bytes)
+        self.further_contexts()
+            + self.process_overhead.map_or(Bytes::ZERO, |process_overhead| process_overhead.pending.bytes)
     }
 
     /// Somebody else asked the driver, and what the framework keeps without using it would have served the request.
@@ -47,7 +47,7 @@ impl Refusal<'_> {
         if untaken >= request || untaken + further < request {
             return None;
         }
-        let count = self.beside.map_or(0, |beside| beside.context_count);
+        let count = self.process_overhead.map_or(0, |process_overhead| process_overhead.context_count);
         let summary = format!(
             "{request} failed with {untaken} left, while this process has {count} CUDA contexts that hold {contexts}. One is enough: each holds memory until it is destroyed."
         );
@@ -56,7 +56,7 @@ impl Refusal<'_> {
 
     /// Memory that was freed in stream order is the driver's pools' until the streams are waited for.
     pub(super) fn waiting_frees(&self) -> Option<Finding> {
-        let pending = self.beside?.pending;
+        let pending = self.process_overhead?.pending;
         let free = self.event.device_free().filter(|_| self.room == Room::Unknown)?;
         let request = self.event.size;
         if free >= request || free + pending.bytes < request {
@@ -71,14 +71,14 @@ impl Refusal<'_> {
 
     /// Another framework in the same process holds the missing memory; whether it uses it, only that framework knows.
     pub(super) fn other_framework(&self) -> Option<Finding> {
-        let (name, bytes) = self.beside?.other_framework?;
+        let (framework, bytes) = self.process_overhead?.other_framework?;
         let free = self.untaken()?;
         let request = self.event.size;
         if free >= request || free + bytes < request {
             return None;
         }
         let summary = format!(
-            "{request} failed with {free} free, while {name} in the same process holds {bytes}: frameworks cache freed memory and do not share it."
+            "{request} failed with {free} free, while {framework} in the same process holds {bytes}: frameworks cache freed memory and do not share it."
         );
         Some(self.finding(Cause::CacheHeldByFramework, Certainty::Likely, bytes, summary))
     }
@@ -101,7 +101,7 @@ impl Refusal<'_> {
     pub(super) fn pieces_of_the_driver(&self) -> Option<Finding> {
         let free = self.event.device_free().filter(|_| self.room == Room::Unknown)?;
         let request = self.event.size;
-        if self.beside.is_none() || self.has_segments && !self.is_of_other || free < request {
+        if self.process_overhead.is_none() || self.has_segments && !self.is_of_other || free < request {
             return None;
         }
         let summary = format!(
@@ -119,7 +119,7 @@ impl Refusal<'_> {
             return None;
         }
         let request = self.event.size;
-        let what = if self.beside.is_some() { "recording" } else { "snapshot" };
+        let what = if self.process_overhead.is_some() { "recording" } else { "snapshot" };
         let summary = match self.room {
             Room::Unknown => format!(
                 "{request} failed while the driver had {untaken} free: {} applied a limit{} that the {what} does not contain.",

@@ -1,8 +1,6 @@
 //! Which device of a recording is explained, and what its source is called.
 
-use std::fmt;
-
-use makeroom_core::{Action, DeviceIndex, DeviceTrace, Trace, TraceKind};
+use makeroom_core::{Action, DeviceIndex, DeviceTrace, Framework, Holder, Trace, TraceKind};
 
 use super::history::History;
 use crate::InputKind;
@@ -36,50 +34,23 @@ pub(super) fn input_kind(trace: &Trace) -> InputKind {
     }
 }
 
-/// The framework whose allocations were recorded, as in `--json`; of a whole process only where its tensors were.
-pub(super) fn framework(trace: &Trace) -> Option<&'static str> {
+/// The framework whose allocations were recorded; of a whole process only where its tensors were.
+pub(super) fn framework(trace: &Trace) -> Framework {
     match trace.kind {
-        TraceKind::TorchSnapshot => Some("pytorch"),
-        TraceKind::RmmLog => Some("rmm"),
-        TraceKind::Room => {
-            trace.process.as_ref().is_some_and(|process| process.sees_tensors).then_some("pytorch")
+        TraceKind::TorchSnapshot => Framework::PyTorch,
+        TraceKind::RmmLog => Framework::Rmm,
+        TraceKind::Room if trace.process.as_ref().is_some_and(|process| process.sees_tensors) => {
+            Framework::PyTorch
         }
+        TraceKind::Room => Framework::Unknown,
     }
 }
 
 /// Who took the memory from the driver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Holder {
-    /// PyTorch's caching allocator.
-    PyTorch,
-    /// A pool with a limit of its own.
-    Pool,
-    /// The program itself.
-    Program,
-}
-
-impl Holder {
-    pub(super) fn of_trace(trace: &Trace) -> Self {
-        let holds_tensors = match trace.kind {
-            TraceKind::TorchSnapshot => true,
-            TraceKind::RmmLog => false,
-            TraceKind::Room => trace.process.as_ref().is_some_and(|process| process.sees_tensors),
-        };
-        match trace.settings.pool_limits {
-            Some(_) => Self::Pool,
-            None if holds_tensors => Self::PyTorch,
-            None => Self::Program,
-        }
-    }
-}
-
-/// As the subject of a sentence.
-impl fmt::Display for Holder {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::PyTorch => "PyTorch",
-            Self::Pool => "the pool",
-            Self::Program => "the program",
-        })
+pub(super) fn holder(trace: &Trace) -> Holder {
+    match trace.settings.pool_limits {
+        Some(_) => Holder::Pool,
+        None if framework(trace) == Framework::PyTorch => Holder::PyTorch,
+        None => Holder::Program,
     }
 }

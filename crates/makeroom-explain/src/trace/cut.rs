@@ -56,7 +56,7 @@ pub fn cut(segment: &HeldSegment, blocks: &[LiveBlock], sizes: &BlockSizes<'_>, 
             tell(Part::Unused { from: cursor, to: block.address });
         }
         let next = blocks.get(index + 1).map_or(end, |next| next.address);
-        let mut size = sizes.of(block);
+        let mut size = sizes.size_of(block);
         let gap = next.saturating_sub(block.address.saturating_add(size));
         let is_whole = gap <= LARGEST_UNSPLIT || size >= sizes.settings.max_split_size;
         if !is_small && !segment.is_expandable && is_whole {
@@ -85,11 +85,11 @@ pub struct BlockSizes<'known> {
 }
 
 impl BlockSizes<'_> {
-    fn of(&self, block: &LiveBlock) -> u64 {
+    fn size_of(&self, block: &LiveBlock) -> u64 {
         let known = self.at_end.by_address.get(&block.address);
         match known.filter(|known| known.since <= self.position) {
             Some(known) => known.size.get(),
-            None => match self.ends.of(block) {
+            None => match self.ends.end_of(block) {
                 Some(end) => end - block.address,
                 None => self.settings.round_size(block.requested.get()),
             },

@@ -66,7 +66,7 @@ impl BlockEnds {
         Self { by_address: ends.collect() }
     }
 
-    pub(super) fn of(&self, block: &LiveBlock) -> Option<u64> {
+    pub(super) fn end_of(&self, block: &LiveBlock) -> Option<u64> {
         self.by_address.get(&block.address).copied()
     }
 }
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(sizes.map(Bytes::get), [413_894_904, 6_494_984, 124_869_632, 545_259_520]);
         let ends = BlockEnds::new(&device, &settings, &state.segments, &state.blocks, peak + 1);
         let rests = state.blocks.iter().filter_map(|block| {
-            Some(ends.of(block)? - block.address - settings.round_size(block.requested.get()))
+            Some(ends.end_of(block)? - block.address - settings.round_size(block.requested.get()))
         });
         let mut rests: Vec<u64> = rests.filter(|&rest| rest > 0).collect();
         rests.sort_unstable();

@@ -1,9 +1,9 @@
 //! What to do about a finding in a recording, with figures from the recording itself.
 
-use makeroom_core::{Bytes, Frame, Trace, TraceKind};
+use makeroom_core::{Bytes, Frame, Holder, Trace, TraceKind};
 use makeroom_sim::Settings;
 
-use super::choice::Holder;
+use super::choice::holder;
 use super::verdict::Refusal;
 use crate::advice::{self, Maker};
 use crate::{Alternative, Cause, Finding, Fix};
@@ -96,15 +96,15 @@ fn raise_limit_of_pool(refusal: &Refusal<'_>) -> Fix {
 
 /// Memory that the pools of this process keep.
 fn cache(refusal: &Refusal<'_>) -> Vec<Fix> {
-    let beside = refusal.beside.unwrap_or_default();
+    let process_overhead = refusal.process_overhead.unwrap_or_default();
     let mut fixes = Vec::new();
-    if !beside.pending.bytes.is_zero() {
-        fixes.push(advice::wait_for_streams().frees(beside.pending.bytes));
+    if !process_overhead.pending.bytes.is_zero() {
+        fixes.push(advice::wait_for_streams().frees(process_overhead.pending.bytes));
     }
     if refusal.is_of_other && !refusal.pieces.releasable.is_zero() {
         fixes.push(advice::empty_own_cache().frees(refusal.pieces.releasable));
     }
-    if let Some((_, bytes)) = beside.other_framework {
+    if let Some((_, bytes)) = process_overhead.other_framework {
         fixes.push(advice::empty_other_cache().frees(bytes));
     }
     fixes
@@ -142,7 +142,7 @@ fn live_data(
     fixes.extend(expandable_that_fits(alternatives));
     let request = refusal.event.size;
     let missing = refusal.untaken().map(|untaken| request - untaken.min(request));
-    if Holder::of_trace(trace) != Holder::PyTorch {
+    if holder(trace) != Holder::PyTorch {
         const ACTION: &str =
             "free buffers before allocating the next ones, or process the data in smaller chunks";
         let fix = missing.map_or(Fix::new(ACTION), |missing| shortfall(ACTION, missing));
@@ -262,11 +262,7 @@ fn leak(trace: &Trace, refusal: &Refusal<'_>) -> Vec<Fix> {
 
 /// What helps against leaks of this kind of program.
 pub(crate) fn leak_in_general(trace: &Trace) -> Vec<Fix> {
-    if Holder::of_trace(trace) == Holder::PyTorch {
-        advice::leak()
-    } else {
-        vec![advice::leak_without_tensors()]
-    }
+    if holder(trace) == Holder::PyTorch { advice::leak() } else { vec![advice::leak_without_tensors()] }
 }
 
 /// The size of the device or the limit completes the breakdown.
@@ -283,29 +279,29 @@ pub(crate) fn say_the_room(kind: TraceKind) -> Fix {
 }
 
 /// Things people try that cannot help here.
-pub(crate) fn futile(
+pub(crate) fn wont_help(
     cause: Cause,
     trace: &Trace,
     refusal: &Refusal<'_>,
     split: Option<StepSplit>,
     alternatives: &[Alternative],
 ) -> Vec<String> {
-    let mut futile = Vec::new();
+    let mut wont_help = Vec::new();
     if !refusal.has_segments {
-        return futile;
+        return wont_help;
     }
     let is_expandable = was_expandable(trace);
     match cause {
         Cause::Fragmentation => {
-            futile.push("empty_cache(), because live tensors sit between the free blocks".to_owned());
+            wont_help.push("empty_cache(), because live tensors sit between the free blocks".to_owned());
             if is_expandable {
-                futile.push("expandable_segments, which was already on".to_owned());
+                wont_help.push("expandable_segments, which was already on".to_owned());
             }
         }
         Cause::LiveDataFillsDevice => {
             let cached = refusal.pieces.cached();
             let would_fit = alternatives.iter().any(|alternative| alternative.fits == Some(true));
-            futile.push(match (is_expandable, would_fit) {
+            wont_help.push(match (is_expandable, would_fit) {
                 (true, _) => {
                     format!("empty_cache() (only {cached} is cached) or expandable_segments (already on)")
                 }
@@ -319,16 +315,16 @@ pub(crate) fn futile(
             if let Some((split, limit)) = split.zip(refusal.room.limit())
                 && split.lasting >= limit
             {
-                futile.push(format!(
+                wont_help.push(format!(
                     "a smaller batch, because memory from before the failing step ({}) already fills the {limit}",
                     split.lasting
                 ));
             }
         }
         Cause::Leak => {
-            futile.push("a smaller batch, which only delays the failure".to_owned());
+            wont_help.push("a smaller batch, which only delays the failure".to_owned());
         }
         _ => {}
     }
-    futile
+    wont_help
 }

@@ -19,7 +19,6 @@
 mod account;
 mod alternatives;
 mod around;
-mod beside;
 mod choice;
 mod cut;
 mod ends;
@@ -29,6 +28,7 @@ mod lifetimes;
 mod outside;
 mod overhead;
 mod pieces;
+mod process_overhead;
 mod room;
 mod rounds;
 mod segments;
@@ -42,7 +42,7 @@ pub use cut::{BlockSizes, Part, SizesAtEnd, cut, is_small};
 pub use ends::BlockEnds;
 pub(crate) use history::History;
 pub use lifetimes::{Allocation, Allocations};
-pub use outside::{Beside, held_beside, place_of};
+pub use outside::{DeviceOverhead, device_overhead, place_of};
 pub(crate) use overhead::{DEFAULT_HEAP, Measured};
 pub use room::Room;
 pub use segments::{HeldSegment, SegmentsHeld};
@@ -52,11 +52,11 @@ pub use state::LiveBlock;
 pub(crate) use state::{State, states_at};
 pub(crate) use taken::{at as taken_at, is_outside, peak as peak_taken};
 
-use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, Trace, TraceKind};
+use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, Framework, Holder, Library, Trace, TraceKind};
 use makeroom_sim::Settings;
 
 use self::account::Account;
-use self::choice::{Holder, chosen_device, framework, input_kind};
+use self::choice::{chosen_device, framework, holder, input_kind};
 use self::fixes::StepSplit;
 use self::overhead::Overhead;
 use self::pieces::Pieces;
@@ -139,7 +139,7 @@ impl<'trace> Subject<'trace> {
             growth,
             run: None,
             alternatives: Vec::new(),
-            futile: Vec::new(),
+            wont_help: Vec::new(),
             next: Vec::new(),
             notes: self.notes(),
         };
@@ -176,9 +176,9 @@ impl<'trace> Subject<'trace> {
             event,
             pieces,
             room,
-            holder: Holder::of_trace(self.trace),
+            holder: holder(self.trace),
             pool_limit: self.pool_limit().filter(|&limit| room == Room::Limit(limit)),
-            beside: self.beside(&event, overhead.as_ref(), &libraries),
+            process_overhead: self.process_overhead(&event, overhead.as_ref(), &libraries),
             growth: explanation.growth.as_ref(),
             has_segments: self.has_segments(),
             settings: &self.settings,
@@ -194,12 +194,12 @@ impl<'trace> Subject<'trace> {
         let first = &causes[0];
         explanation.verdict =
             Verdict { cause: first.cause, certainty: first.certainty, summary: first.summary.clone() };
-        explanation.futile = fixes::futile(first.cause, self.trace, &refusal, split, &alternatives);
+        explanation.wont_help = fixes::wont_help(first.cause, self.trace, &refusal, split, &alternatives);
         explanation.ledger = Some(self.ledger(room, pieces, Some(&refusal), &libraries, overhead));
         explanation.request = Some(Request {
             bytes: Some(event.size),
             device: Some(self.device.device),
-            site: self.places.of(event.stack),
+            site: self.places.site_of(event.stack),
         });
         let later = self.history.failures.len() - 1;
         if later > 0 {
@@ -302,7 +302,7 @@ impl<'trace> Subject<'trace> {
         room: Room,
         pieces: &Pieces,
         refusal: Option<&Refusal<'_>>,
-        libraries: &[(&'static str, Bytes)],
+        libraries: &[(Library, Bytes)],
         overhead: Option<(Overhead, Bytes)>,
     ) -> Ledger {
         let account = Account {
@@ -311,7 +311,7 @@ impl<'trace> Subject<'trace> {
             limit_of_run: refusal.and_then(Refusal::limit_of_run),
             pieces,
             has_segments: self.has_segments(),
-            what_is_live: match Holder::of_trace(self.trace) {
+            what_is_live: match holder(self.trace) {
                 Holder::PyTorch => "live tensors",
                 Holder::Pool | Holder::Program => "live memory",
             },
@@ -353,7 +353,7 @@ fn empty(trace: &Trace) -> Explanation {
     };
     let summary = summary.to_owned();
     Explanation {
-        input: InputSummary { kind: input_kind(trace), framework: None },
+        input: InputSummary { kind: input_kind(trace), framework: Framework::Unknown },
         request: None,
         verdict: Verdict { cause: Cause::None, certainty: Certainty::Certain, summary },
         causes: Vec::new(),
@@ -363,7 +363,7 @@ fn empty(trace: &Trace) -> Explanation {
         growth: None,
         run: None,
         alternatives: Vec::new(),
-        futile: Vec::new(),
+        wont_help: Vec::new(),
         next: Vec::new(),
         notes: trace.notes.clone(),
     }

@@ -12,7 +12,7 @@ const LONGEST_CALL_US: u64 = 1000;
 
 /// What a device held that this process did not ask for: contexts, code, the driver's own, other processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Beside {
+pub struct DeviceOverhead {
     /// The device's memory.
     pub total: Bytes,
     /// The most of it that was held beside what the process asked for.
@@ -29,14 +29,14 @@ pub struct Beside {
 /// It is asked by another thread than the one that takes memory, which may be inside of a call then: what that takes is there
 /// before its event, and what it gives back is there after it. So what one call around the moment can have taken counts as
 /// taken.
-pub fn held_beside(trace: &Trace, device: &DeviceTrace) -> Option<Beside> {
+pub fn device_overhead(trace: &Trace, device: &DeviceTrace) -> Option<DeviceOverhead> {
     let process = trace.process.as_ref()?;
     let start = Start::new(device);
     let mut taken = Taken::new(&start);
     let mut events = device.events.iter().peekable();
     let (mut last_us, mut fallen) = (0, Bytes::ZERO);
     let samples = process.device_samples.iter().filter(|sample| sample.device == device.device);
-    let beside = samples.map(|sample| {
+    let held_outside = samples.map(|sample| {
         while let Some(event) = events.next_if(|event| event.time_us <= sample.time_us) {
             let before = taken.bytes();
             taken.apply(&event);
@@ -47,11 +47,14 @@ pub fn held_beside(trace: &Trace, device: &DeviceTrace) -> Option<Beside> {
         let next = events.peek().filter(|event| is_near(event.time_us));
         let under_way = given.max(next.map_or(Bytes::ZERO, |event| taken.added_by(event)));
         let held = sample.total - sample.free - taken.bytes() - under_way;
-        Beside { total: sample.total, held, is_own: process.limit.is_some() }
+        DeviceOverhead { total: sample.total, held, is_own: process.limit.is_some() }
     });
-    let beside = beside.max_by_key(|beside| beside.held)?;
+    let held_outside = held_outside.max_by_key(|held_outside| held_outside.held)?;
     let own = process.limit.and_then(|_| own_overhead(process, device, &start));
-    Some(Beside { held: own.map_or(beside.held, |own| own.min(beside.held)), ..beside })
+    Some(DeviceOverhead {
+        held: own.map_or(held_outside.held, |own| own.min(held_outside.held)),
+        ..held_outside
+    })
 }
 
 /// What the contexts of a process hold in the end, with all that came to them.
@@ -67,7 +70,7 @@ fn own_overhead(process: &ProcessRecord, device: &DeviceTrace, start: &Start) ->
 
 /// The place in the program that a stack names.
 pub fn place_of(trace: &Trace, stack: StackId) -> Option<String> {
-    Places::new(trace).of(stack)
+    Places::new(trace).site_of(stack)
 }
 
 #[cfg(test)]
@@ -111,7 +114,7 @@ mod tests {
             device.events.push(event);
         }
         let trace = Trace { process, ..Trace::new(TraceKind::Room) };
-        held_beside(&trace, &device).map(|beside| beside.held)
+        device_overhead(&trace, &device).map(|held_outside| held_outside.held)
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! says nothing: a forward pass takes the same size in every layer and keeps it for the backward pass, and their optimizers
 //! mark the steps.
 
-use makeroom_core::{Action, Bytes, DeviceTrace, FastMap, StackId, Trace};
+use makeroom_core::{Action, Bytes, DeviceTrace, FastMap, Framework, StackId, Trace};
 
 use super::choice::framework;
 
@@ -40,7 +40,7 @@ struct Kept {
 impl Rounds {
     /// Looks for them up to the first refusal: what a program does after that is another story.
     pub(super) fn find(trace: &Trace, device: &DeviceTrace) -> Option<Self> {
-        if trace.process.is_none() || framework(trace).is_some() {
+        if trace.process.is_none() || framework(trace) != Framework::Unknown {
             return None;
         }
         let actions = device.events.actions();

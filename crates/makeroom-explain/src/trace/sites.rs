@@ -6,7 +6,7 @@
 //! that go down to the driver, the one that the program itself called. A node with one child that matters is merged
 //! with it, so that `<module>` and `main` do not fill the screen.
 
-use makeroom_core::{Bytes, FastMap, Frame, FrameId, StackId, Stacks, Trace};
+use makeroom_core::{Bytes, FastMap, Frame, FrameId, Framework, Library, StackId, Stacks, Trace};
 
 use super::choice::framework;
 use super::state::LiveBlock;
@@ -27,13 +27,13 @@ const MOST_CALLEES: usize = 8;
 
 /// Live bytes and blocks of one stack.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct StackTotal {
     pub(crate) bytes: Bytes,
     pub(crate) blocks: u64,
 }
 
 /// Live memory by stack.
-pub(crate) type HeldByStack = FastMap<StackId, Held>;
+pub(crate) type HeldByStack = FastMap<StackId, StackTotal>;
 
 /// Adds up blocks by stack.
 pub(crate) fn by_stack<'state>(blocks: impl IntoIterator<Item = &'state LiveBlock>) -> HeldByStack {
@@ -63,10 +63,10 @@ impl<'trace> Places<'trace> {
     pub fn new(trace: &'trace Trace) -> Self {
         let executable = trace.process.as_ref().map_or("", |process| process.identity.executable.as_str());
         let without_stack = match framework(trace) {
-            Some("rmm") => "unknown places: RMM logs contain no stacks",
+            Framework::Rmm => "unknown places: RMM logs contain no stacks",
             _ if trace.stacks.frame_count() == 0 => "unknown places: no stacks were recorded",
-            Some(_) => "no stack recorded (backward pass, or a thread without Python)",
-            None => "no stack recorded",
+            Framework::PyTorch => "no stack recorded (backward pass, or a thread without Python)",
+            _ => "no stack recorded",
         };
         Self { stacks: &trace.stacks, executable, is_whole_process: trace.process.is_some(), without_stack }
     }
@@ -74,7 +74,7 @@ impl<'trace> Places<'trace> {
     /// The tree of places, largest first, and the bytes of those left out.
     pub(crate) fn tree(self, held: &HeldByStack) -> (Vec<Site>, Bytes) {
         let whole: Bytes = held.values().map(|entry| entry.bytes).sum();
-        let mut paths: Vec<(Vec<Step>, Held)> =
+        let mut paths: Vec<(Vec<Step>, StackTotal)> =
             held.iter().map(|(&stack, &entry)| (self.path(stack), entry)).collect();
         paths.sort_unstable_by(|(first, _), (second, _)| first.cmp(second));
         let sites = Node::new(&paths, 0).sites(self, whole.scaled(LEAST_SHARE));
@@ -83,7 +83,7 @@ impl<'trace> Places<'trace> {
     }
 
     /// The program's innermost own line of a stack, for a sentence.
-    pub(crate) fn of(self, stack: StackId) -> Option<String> {
+    pub(crate) fn site_of(self, stack: StackId) -> Option<String> {
         self.without(stack, "")
     }
 
@@ -132,8 +132,8 @@ impl<'trace> Places<'trace> {
         is_called.then(|| self.describe(self.called(frames)))
     }
 
-    /// The library that asked, by the name that people know it by: the innermost one of the stack.
-    pub(crate) fn library(self, stack: StackId) -> Option<&'static str> {
+    /// The library that allocated: the innermost one of the stack, if it is known.
+    pub(crate) fn library(self, stack: StackId) -> Option<Library> {
         match self.asker(stack)? {
             Owner::Library(known) => known,
             _ => None,
@@ -222,7 +222,10 @@ impl<'trace> Places<'trace> {
         let library = name(frame.library);
         if !library.is_empty() && frame.line == 0 {
             let file = library.rsplit('/').next().unwrap_or(library);
-            return format!("{function} in {}", clip(native::known_as(library).unwrap_or(file)));
+            return format!(
+                "{function} in {}",
+                clip(native::known_library(library).map_or(file, |library| library.name()))
+            );
         }
         let file = clip(short_file(name(frame.file)));
         match (file.as_str(), frame.line) {
@@ -241,10 +244,10 @@ fn clip(text: &str) -> String {
 /// large tree hold too little for that.
 #[derive(Clone, Copy)]
 struct Node<'paths> {
-    paths: &'paths [(Vec<Step>, Held)],
+    paths: &'paths [(Vec<Step>, StackTotal)],
     /// How many steps they share.
     depth: usize,
-    held: Held,
+    held: StackTotal,
 }
 
 /// One step down the tree.
@@ -259,8 +262,8 @@ enum Step {
 }
 
 impl<'paths> Node<'paths> {
-    fn new(paths: &'paths [(Vec<Step>, Held)], depth: usize) -> Self {
-        let mut held = Held::default();
+    fn new(paths: &'paths [(Vec<Step>, StackTotal)], depth: usize) -> Self {
+        let mut held = StackTotal::default();
         for (_, entry) in paths {
             held.bytes += entry.bytes;
             held.blocks += entry.blocks;

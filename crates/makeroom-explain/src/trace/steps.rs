@@ -5,7 +5,7 @@ use makeroom_core::{Action, AnnotationStage, Bytes, DeviceTrace, FastMap, Trace}
 
 use super::history::{Floor, History};
 use super::rounds::Rounds;
-use super::sites::{self, Held, HeldByStack, Places};
+use super::sites::{self, HeldByStack, Places, StackTotal};
 use super::state::{State, states_at};
 use crate::Growth;
 
@@ -56,7 +56,7 @@ impl Steps {
 
     fn recognised(trace: &Trace, device: &DeviceTrace) -> Option<Self> {
         let rounds = Rounds::find(trace, device)?;
-        let place = Places::new(trace).of(rounds.stack);
+        let place = Places::new(trace).site_of(rounds.stack);
         let measured_by = match place {
             Some(place) => format!("each {} request at {place}", rounds.size),
             None => format!("each {} request", rounds.size),
@@ -182,7 +182,8 @@ fn keeps_growing(floors: &[Floor]) -> bool {
 fn rising(states: &[State]) -> HeldByStack {
     let [first, middle, last] = states else { return HeldByStack::default() };
     let [first, middle] = [first, middle].map(|state| sites::by_stack(&state.blocks));
-    let bytes = |held: &HeldByStack, stack| held.get(&stack).map_or(Bytes::ZERO, |entry: &Held| entry.bytes);
+    let bytes =
+        |held: &HeldByStack, stack| held.get(&stack).map_or(Bytes::ZERO, |entry: &StackTotal| entry.bytes);
     sites::by_stack(&last.blocks)
         .into_iter()
         .filter(|(stack, entry)| {
@@ -191,7 +192,7 @@ fn rising(states: &[State]) -> HeldByStack {
         })
         .map(|(stack, entry)| {
             let blocks = entry.blocks.saturating_sub(first.get(&stack).map_or(0, |early| early.blocks));
-            (stack, Held { bytes: entry.bytes - bytes(&first, stack), blocks })
+            (stack, StackTotal { bytes: entry.bytes - bytes(&first, stack), blocks })
         })
         .collect()
 }

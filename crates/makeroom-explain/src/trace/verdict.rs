@@ -1,9 +1,8 @@
 //! Names the cause from a recording: the state at the refused request against the room there was.
 
-use makeroom_core::{Bytes, Event, PendingFrees, StreamId};
+use makeroom_core::{Bytes, Event, Holder, Library, PendingFrees, StreamId};
 use makeroom_sim::Settings;
 
-use super::choice::Holder;
 use super::pieces::Pieces;
 use super::room::Room;
 use crate::thresholds::{Shortage, leak_decides, private_pools_decide};
@@ -19,7 +18,7 @@ pub(crate) struct Refusal<'trace> {
     /// The limit of makeroom's own pool, where that is the room.
     pub(crate) pool_limit: Option<Bytes>,
     /// What a whole process recorded beside its own requests; `None` where only an allocator was.
-    pub(crate) beside: Option<Beside>,
+    pub(crate) process_overhead: Option<ProcessOverhead>,
     pub(crate) growth: Option<&'trace Growth>,
     /// Whether the recording says what was reserved.
     pub(crate) has_segments: bool,
@@ -31,7 +30,7 @@ pub(crate) struct Refusal<'trace> {
 
 /// What a recording of a whole process says beside what was asked for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Beside {
+pub(crate) struct ProcessOverhead {
     /// What `makeroom run --limit` allowed in all, contexts included, if that refused.
     pub(crate) limit_of_run: Option<Bytes>,
     /// What that limit must have counted at least beyond what was recorded: it refused, and neither the device nor what
@@ -48,7 +47,7 @@ pub(crate) struct Beside {
     /// What was freed in stream order and was not known to be back.
     pub(crate) pending: PendingFrees,
     /// The other framework of the process that holds most.
-    pub(crate) other_framework: Option<(&'static str, Bytes)>,
+    pub(crate) other_framework: Option<(Library, Bytes)>,
     /// The device's memory, where it was measured.
     pub(crate) total: Option<Bytes>,
 }
@@ -56,16 +55,16 @@ pub(crate) struct Beside {
 impl Refusal<'_> {
     /// What `makeroom run --limit` allowed in all, if that refused.
     pub(crate) fn limit_of_run(&self) -> Option<Bytes> {
-        self.beside?.limit_of_run
+        self.process_overhead?.limit_of_run
     }
 
     pub(super) fn others(&self) -> Bytes {
-        self.beside.map_or(Bytes::ZERO, |beside| beside.others)
+        self.process_overhead.map_or(Bytes::ZERO, |process_overhead| process_overhead.others)
     }
 
     /// What this process would have again if it destroyed all contexts but one.
     pub(super) fn further_contexts(&self) -> Bytes {
-        self.beside.map_or(Bytes::ZERO, |beside| beside.further_contexts)
+        self.process_overhead.map_or(Bytes::ZERO, |process_overhead| process_overhead.further_contexts)
     }
 
     /// The limit as people know it.
@@ -209,10 +208,15 @@ impl Refusal<'_> {
 
     /// The device's memory without the contexts: as measured, or the sum of everything that is known to be on it.
     fn usable_device(&self, free: Bytes) -> Bytes {
-        let other_framework =
-            self.beside.and_then(|beside| beside.other_framework).map_or(Bytes::ZERO, |(_, bytes)| bytes);
+        let other_framework = self
+            .process_overhead
+            .and_then(|process_overhead| process_overhead.other_framework)
+            .map_or(Bytes::ZERO, |(_, bytes)| bytes);
         let known = free + self.held() + self.others() + self.could_be_back() + other_framework;
-        let measured = self.beside.and_then(|beside| beside.total).map(|total| total - self.contexts());
+        let measured = self
+            .process_overhead
+            .and_then(|process_overhead| process_overhead.total)
+            .map(|total| total - self.contexts());
         known.max(measured.unwrap_or(Bytes::ZERO))
     }
 
@@ -228,8 +232,8 @@ impl Refusal<'_> {
 
     fn request_exceeds(&self) -> Option<Finding> {
         let request = self.event.size;
-        let (reachable, summary) = match (self.room.limit(), self.event.device_free()) {
-            (Some(limit), _) if let Some(whole) = self.limit_of_run() => {
+        let (reachable, summary) = match (self.room.limit(), self.limit_of_run(), self.event.device_free()) {
+            (Some(limit), Some(whole), _) => {
                 let reachable = limit + self.further_contexts();
                 let left = if reachable < whole {
                     format!(", {reachable} after the CUDA context")
@@ -238,19 +242,19 @@ impl Refusal<'_> {
                 };
                 (reachable, format!("`makeroom run --limit` allows {whole} in total{left}"))
             }
-            (Some(limit), _) if self.pool_limit.is_some() => {
+            (Some(limit), None, _) if self.pool_limit.is_some() => {
                 (limit, format!("the pool is limited to {limit}"))
             }
-            (Some(limit), _) => (limit, format!("the allocator has {limit} in total")),
-            (None, Some(free)) if !self.others().is_zero() => {
+            (Some(limit), None, _) => (limit, format!("the allocator has {limit} in total")),
+            (None, _, Some(free)) if !self.others().is_zero() => {
                 let reachable = self.usable_device(free);
                 (reachable, format!("even without other processes, this GPU has only {reachable}"))
             }
-            (None, Some(free)) => {
+            (None, _, Some(free)) => {
                 let reachable = self.usable_device(free);
                 (reachable, format!("this GPU has only {reachable} for the whole process"))
             }
-            (None, None) => return None,
+            (None, _, None) => return None,
         };
         let summary = format!("A single allocation of {request} was requested; {summary}.");
         let shortage = Shortage { total: Some(reachable), ..self.shortage() };

@@ -98,7 +98,7 @@ impl Plan {
     }
 
     fn own_card(&self) -> Option<Bytes> {
-        self.probes.iter().rev().find_map(|probe| probe.beside).map(|beside| beside.total)
+        self.probes.iter().rev().find_map(|probe| probe.overhead).map(|overhead| overhead.total)
     }
 
     /// Changes the allocator of the predictions.

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use makeroom_core::{Action, Bytes, Trace};
-use makeroom_explain::Beside;
+use makeroom_explain::DeviceOverhead;
 use makeroom_sim::Step;
 use makeroom_trace::Input;
 
@@ -18,7 +18,7 @@ const CARD: Bytes = Bytes::gib(16);
 /// What the limit counts for a context, and for cuBLAS and cuDNN.
 const COUNTED: Bytes = Bytes::mib(527 + 64);
 /// Memory outside the allocator in a run: the limit does not count code that is loaded later.
-const BESIDE: Bytes = Bytes::mib(623 + 64);
+const OVERHEAD: Bytes = Bytes::mib(623 + 64);
 
 fn trace(model: &str, batch: u64) -> Trace {
     let file = format!("../../traces/fit/{model}_{batch}.room.gz");
@@ -65,10 +65,10 @@ impl Script {
 
     fn run(&self, batch: u64) -> RunOutcome {
         let (nearest, scaled) = self.near(batch);
-        let beside = Some(Beside { total: Bytes::gib(140), held: BESIDE, is_own: true });
+        let overhead = Some(DeviceOverhead { total: Bytes::gib(140), held: OVERHEAD, is_own: true });
         let is_same = nearest.batch == batch;
         let program = if is_same { nearest.program.clone() } else { scaled.at(batch) };
-        let probe = Probe { batch, program, beside, ..nearest.clone() };
+        let probe = Probe { batch, program, overhead, ..nearest.clone() };
         if self.fits(batch) {
             return RunOutcome::Ran(Box::new(probe));
         }
@@ -184,7 +184,7 @@ fn what_a_refused_run_asked_for_bounds_the_room() {
     }
     // As if there were no memory outside the allocator: more would fit than did.
     for probe in &mut plan.probes {
-        probe.beside = Some(Beside { total: CARD, held: Bytes::ZERO, is_own: true });
+        probe.overhead = Some(DeviceOverhead { total: CARD, held: Bytes::ZERO, is_own: true });
     }
     assert!(plan.predict().unwrap().batch > Some(61));
     plan.ran(61, script.run(61));

@@ -1,13 +1,13 @@
 //! Complete searches for programs with known answers.
 
-use makeroom_explain::Beside;
+use makeroom_explain::DeviceOverhead;
 
 use super::*;
 use crate::probe::Probe;
 use crate::search::largest;
 use crate::testing::{Shape, keeping, training};
 
-const BESIDE: Bytes = Bytes::mib(500);
+const OVERHEAD: Bytes = Bytes::mib(500);
 
 fn bounds() -> Bounds {
     Bounds { first: 4, most: 1 << 30, multiple: 1, runs: 4, card: None, margin: None }
@@ -23,15 +23,15 @@ struct Machine {
 impl Machine {
     fn fits(&self, batch: u64) -> bool {
         let program = training(&self.shape, batch).program;
-        self.allocator.run(&program, Some((self.card - BESIDE).get())).refusal.is_none()
+        self.allocator.run(&program, Some((self.card - OVERHEAD).get())).refusal.is_none()
     }
 
     fn run(&self, batch: u64) -> RunOutcome {
         if !self.fits(batch) {
             return RunOutcome::Refused(None);
         }
-        let beside = Some(Beside { total: self.card, held: BESIDE, is_own: false });
-        RunOutcome::Ran(Box::new(Probe { beside, ..training(&self.shape, batch) }))
+        let overhead = Some(DeviceOverhead { total: self.card, held: OVERHEAD, is_own: false });
+        RunOutcome::Ran(Box::new(Probe { overhead, ..training(&self.shape, batch) }))
     }
 
     fn truth(&self) -> u64 {
@@ -141,8 +141,8 @@ fn what_does_not_grow_and_what_does_not_fit_is_said() {
 fn memory_that_grows_by_more_of_the_same_is_not_said_to_be_the_same() {
     let mut plan = Plan::new(bounds(), makeroom_sim::parse("cuda-async").unwrap());
     for batch in [4, 60] {
-        let beside = Some(Beside { total: Bytes::gib(24), held: BESIDE, is_own: false });
-        plan.ran(batch, RunOutcome::Ran(Box::new(Probe { beside, ..keeping(batch) })));
+        let overhead = Some(DeviceOverhead { total: Bytes::gib(24), held: OVERHEAD, is_own: false });
+        plan.ran(batch, RunOutcome::Ran(Box::new(Probe { overhead, ..keeping(batch) })));
     }
     assert_eq!(plan.next(), Next::Stop(Stop::NoLaw));
 }

@@ -32,7 +32,7 @@ pub(crate) fn join(
 }
 
 fn device(joined: &Joined<'_>, card: &Card, label: Label) -> Device {
-    let mut device = Device::of(card, label);
+    let mut device = Device::from_card(card, label);
     device.holders = holders(joined, card);
     device.idle = idle(&mut device.holders);
     // MIG instances have accounts of their own; the lists of the whole GPU include them.

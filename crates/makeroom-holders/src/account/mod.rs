@@ -202,7 +202,7 @@ impl Certainty {
 }
 
 impl Device {
-    pub(crate) fn of(card: &Card, label: Label) -> Self {
+    pub(crate) fn from_card(card: &Card, label: Label) -> Self {
         Self {
             label,
             uuid: card.uuid.clone(),

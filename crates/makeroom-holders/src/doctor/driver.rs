@@ -112,7 +112,7 @@ fn of_card(card: &Card) -> Vec<Check> {
 /// Modes that affect several GPUs: one line for each mode.
 fn modes(cards: &[Card]) -> Vec<Check> {
     let mut checks = Vec::new();
-    if let Some(group) = Group::of(cards, |card| card.compute_mode == Some(ComputeMode::Prohibited)) {
+    if let Some(group) = Group::from_cards(cards, |card| card.compute_mode == Some(ComputeMode::Prohibited)) {
         let found = format!(
             "{} {} in compute mode PROHIBITED: CUDA cannot use {}",
             group.names,
@@ -122,7 +122,7 @@ fn modes(cards: &[Card]) -> Vec<Check> {
         let fix = format!("sudo nvidia-smi -i {} -c DEFAULT", group.indices);
         checks.push(Check::new("compute_mode", Verdict::Problem, found).fix(fix));
     }
-    if let Some(group) = Group::of(cards, |card| card.compute_mode == Some(ComputeMode::Exclusive)) {
+    if let Some(group) = Group::from_cards(cards, |card| card.compute_mode == Some(ComputeMode::Exclusive)) {
         let found = format!(
             "{} {} only one process at a time (EXCLUSIVE_PROCESS): a second one fails, including data-loader workers that use CUDA",
             group.names,
@@ -131,7 +131,7 @@ fn modes(cards: &[Card]) -> Vec<Check> {
         let fix = format!("sudo nvidia-smi -i {} -c DEFAULT", group.indices);
         checks.push(Check::new("compute_mode", Verdict::Note, found).fix(fix));
     }
-    if let Some(group) = Group::of(cards, |card| card.is_persistent == Some(false)) {
+    if let Some(group) = Group::from_cards(cards, |card| card.is_persistent == Some(false)) {
         let found = format!(
             "persistence mode is off on {}: the driver shuts down when the last process exits, so the next program starts slowly and settings are lost",
             group.names
@@ -152,7 +152,7 @@ struct Group {
 }
 
 impl Group {
-    fn of(cards: &[Card], is_meant: impl Fn(&Card) -> bool) -> Option<Self> {
+    fn from_cards(cards: &[Card], is_meant: impl Fn(&Card) -> bool) -> Option<Self> {
         let indices: Vec<String> =
             cards.iter().filter(|card| is_meant(card)).map(|card| card.index.to_string()).collect();
         let is_one = indices.len() == 1;
@@ -245,11 +245,11 @@ fn known<'survey>(survey: &'survey Survey, name: &str) -> Option<&'survey Card> 
 /// MPS: its pipe directory and its memory limit.
 fn service(surroundings: &Surroundings) -> Vec<Check> {
     let mut checks = Vec::new();
-    if let Some(folder) = surroundings.variable("CUDA_MPS_PIPE_DIRECTORY") {
-        let below = folder.trim_start_matches('/');
+    if let Some(directory) = surroundings.variable("CUDA_MPS_PIPE_DIRECTORY") {
+        let below = directory.trim_start_matches('/');
         if !surroundings.path(below).join("control").exists() {
             let found = format!(
-                "CUDA_MPS_PIPE_DIRECTORY={folder}, but no MPS daemon listens there: programs run without MPS"
+                "CUDA_MPS_PIPE_DIRECTORY={directory}, but no MPS daemon listens there: programs run without MPS"
             );
             checks.push(Check::new("mps", Verdict::Warning, found).fix("start the daemon with the same variable (nvidia-cuda-mps-control -d), or unset CUDA_MPS_PIPE_DIRECTORY"));
         }

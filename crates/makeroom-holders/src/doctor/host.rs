@@ -56,7 +56,7 @@ fn group_limit(surroundings: &Surroundings) -> Option<Bytes> {
         let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else {
             continue;
         };
-        let (folder, file) = match controllers {
+        let (directory, file) = match controllers {
             "" => ("sys/fs/cgroup", "memory.max"),
             _ if controllers.split(',').any(|name| name == "memory") => {
                 ("sys/fs/cgroup/memory", "memory.limit_in_bytes")
@@ -66,7 +66,7 @@ fn group_limit(surroundings: &Surroundings) -> Option<Bytes> {
         // In a container, the path is the host's, and the mount point is the group itself.
         let mut below = path.trim_matches('/');
         loop {
-            let text = surroundings.read(&format!("{folder}/{below}/{file}"));
+            let text = surroundings.read(&format!("{directory}/{below}/{file}"));
             limits.extend(text.and_then(|text| text.trim().parse::<u64>().ok()));
             match below.rsplit_once('/') {
                 Some((above, _)) => below = above,

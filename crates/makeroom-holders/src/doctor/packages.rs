@@ -30,11 +30,11 @@ impl Packages {
             ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(|name| surroundings.variable(name));
         let mut prefixes: Vec<PathBuf> = active.map(PathBuf::from).collect();
         let path = surroundings.variable("PATH").unwrap_or_default();
-        let python = std::env::split_paths(path).find(|folder| {
-            let folder = folder.strip_prefix("/").unwrap_or(folder);
-            surroundings.root.join(folder).join("python3").exists()
+        let python = std::env::split_paths(path).find(|directory| {
+            let directory = directory.strip_prefix("/").unwrap_or(directory);
+            surroundings.root.join(directory).join("python3").exists()
         });
-        prefixes.extend(python.and_then(|folder| folder.parent().map(Path::to_path_buf)));
+        prefixes.extend(python.and_then(|directory| directory.parent().map(Path::to_path_buf)));
         let torch = prefixes.iter().find_map(|prefix| {
             let prefix = prefix.strip_prefix("/").unwrap_or(prefix);
             torch_below(&surroundings.root.join(prefix))
@@ -45,19 +45,21 @@ impl Packages {
 
 /// PyTorch in `PREFIX/lib/python3.*/site-packages`.
 fn torch_below(prefix: &Path) -> Option<Torch> {
-    let folders =
-        |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    folders(&prefix.join("lib"))
-        .filter(|folder| folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python3")))
+    let directories =
+        |directory: &Path| fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    directories(&prefix.join("lib"))
+        .filter(|directory| {
+            directory.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python3"))
+        })
         .flat_map(|python| ["site-packages", "dist-packages"].map(|name| python.join(name)))
-        .flat_map(|packages| folders(&packages).collect::<Vec<_>>())
+        .flat_map(|packages| directories(&packages).collect::<Vec<_>>())
         .find_map(|package| Torch::parse(&package.file_name()?.to_string_lossy()))
 }
 
 impl Torch {
     /// Parses a package's metadata directory name: `torch-2.11.0+cu130.dist-info`.
-    fn parse(folder: &str) -> Option<Self> {
-        let version = folder.strip_prefix("torch-")?.strip_suffix(".dist-info")?;
+    fn parse(directory: &str) -> Option<Self> {
+        let version = directory.strip_prefix("torch-")?.strip_suffix(".dist-info")?;
         let (release, build) = version.split_once('+').unwrap_or((version, ""));
         let mut numbers = release.split('.').map_while(|part| part.parse().ok());
         let release = (numbers.next()?, numbers.next()?);

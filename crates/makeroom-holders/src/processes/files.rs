@@ -65,33 +65,33 @@ pub struct OpenFiles {
 impl OpenFiles {
     /// Reads the open files of a process; `None` if that is not permitted or it is gone. If the main thread has
     /// exited, only the remaining threads show them.
-    pub(super) fn read(folder: &Path, stat: &Stat, budget: &mut LookBudget) -> Option<Self> {
+    pub(super) fn read(directory: &Path, stat: &Stat, budget: &mut LookBudget) -> Option<Self> {
         if stat.state != State::Zombie {
-            return Self::read_folder(&folder.join("fd"), budget);
+            return Self::read_directory(&directory.join("fd"), budget);
         }
-        let threads = fs::read_dir(folder.join("task")).ok()?.flatten().take(budget.threads());
+        let threads = fs::read_dir(directory.join("task")).ok()?.flatten().take(budget.threads());
         threads
-            .filter_map(|thread| Self::read_folder(&thread.path().join("fd"), budget))
+            .filter_map(|thread| Self::read_directory(&thread.path().join("fd"), budget))
             .find(Self::has_driver)
     }
 
     /// Looks for a recording. The recorder's thread has a file descriptor table of its own.
-    pub(super) fn find_recording(&mut self, folder: &Path, budget: &mut LookBudget) {
+    pub(super) fn find_recording(&mut self, directory: &Path, budget: &mut LookBudget) {
         /// The recorder has one thread; any others of that name are the program's own.
         const MOST_WRITERS: usize = 4;
         if self.recording.is_some() {
             return;
         }
-        let threads = threads(folder, budget.threads());
+        let threads = threads(directory, budget.threads());
         budget.spend(threads.len());
         let mut tables = writers(&threads).take(MOST_WRITERS);
-        self.recording = tables.find_map(|table| Self::read_folder(&table, budget)?.recording);
+        self.recording = tables.find_map(|table| Self::read_directory(&table, budget)?.recording);
     }
 
-    fn read_folder(folder: &Path, budget: &mut LookBudget) -> Option<Self> {
+    fn read_directory(directory: &Path, budget: &mut LookBudget) -> Option<Self> {
         let mut files = Self::default();
         let mut looks = 0;
-        for entry in fs::read_dir(folder).ok()?.flatten().take(budget.files()) {
+        for entry in fs::read_dir(directory).ok()?.flatten().take(budget.files()) {
             looks += 1;
             let path = entry.path();
             if let Ok(target) = fs::read_link(&path) {
@@ -128,7 +128,7 @@ impl OpenFiles {
     }
 
     fn add(&mut self, path: &Path) {
-        let is_device = path.parent().is_some_and(|folder| folder.ends_with("dev"));
+        let is_device = path.parent().is_some_and(|directory| directory.ends_with("dev"));
         let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|_| is_device) else {
             return;
         };
@@ -150,19 +150,19 @@ mod tests {
 
     #[test]
     fn a_process_with_many_files_costs_others_only_what_they_do_not_need() {
-        let folder = std::env::temp_dir().join(format!("makeroom-many-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let directory = std::env::temp_dir().join(format!("makeroom-many-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
         for number in 0..1000 {
-            std::os::unix::fs::symlink("/dev/null", folder.join(number.to_string())).unwrap();
+            std::os::unix::fs::symlink("/dev/null", directory.join(number.to_string())).unwrap();
         }
         let mut budget = LookBudget { left: 1500 };
         let left: Vec<usize> = (0..3)
             .map(|_| {
-                OpenFiles::read_folder(&folder, &mut budget).unwrap();
+                OpenFiles::read_directory(&directory, &mut budget).unwrap();
                 budget.left
             })
             .collect();
-        fs::remove_dir_all(&folder).unwrap();
+        fs::remove_dir_all(&directory).unwrap();
         assert_eq!(left, [500, 0, 0]);
         assert_eq!((budget.files(), budget.threads()), (LookBudget::LEAST_FILES, LookBudget::LEAST_THREADS));
     }

@@ -116,9 +116,9 @@ impl Processes {
         let mut processes = Self { view: View::read(root), ..Self::default() };
         let mut reader = Reader::new(root);
         for pid in pids(root) {
-            let folder = reader.folder(pid);
-            let Some(stat) = Stat::read(&folder) else { continue };
-            let files = OpenFiles::read(&folder, &stat, &mut reader.budget);
+            let directory = reader.directory(pid);
+            let Some(stat) = Stat::read(&directory) else { continue };
+            let files = OpenFiles::read(&directory, &stat, &mut reader.budget);
             processes.view.unreadable += u32::from(files.is_none() && stat.may_have_files());
             let files = files.unwrap_or_default();
             if (files.has_driver() || listed.contains(&pid)) && !own.contains(&pid) {
@@ -133,7 +133,7 @@ impl Processes {
     pub(crate) fn refresh(&mut self, root: &Path, listed: &HashSet<u32>) {
         let mut reader = Reader::new(root);
         for &pid in listed {
-            let Some(stat) = Stat::read(&reader.folder(pid)) else {
+            let Some(stat) = Stat::read(&reader.directory(pid)) else {
                 self.stats.remove(&pid);
                 self.known.remove(&pid);
                 continue;
@@ -144,8 +144,8 @@ impl Processes {
                 process.has_parents_program = reader.has_parents_program(&stat);
                 process.stat = stat.clone();
             } else {
-                let folder = reader.folder(pid);
-                let files = OpenFiles::read(&folder, &stat, &mut reader.budget).unwrap_or_default();
+                let directory = reader.directory(pid);
+                let files = OpenFiles::read(&directory, &stat, &mut reader.budget).unwrap_or_default();
                 self.known.insert(pid, reader.process(stat.clone(), files));
             }
             self.stats.insert(pid, stat);
@@ -166,7 +166,7 @@ impl Processes {
         // Each process may have megabytes of maps.
         let ends = Instant::now() + LONGEST_MAPPED;
         for pid in rest.into_iter().take_while(|_| Instant::now() < ends) {
-            let maps = reader.patient.read(&reader.folder(pid).join("maps"), OpenFiles::LONGEST_MAPS);
+            let maps = reader.patient.read(&reader.directory(pid).join("maps"), OpenFiles::LONGEST_MAPS);
             let files = OpenFiles::of_maps(&maps.unwrap_or_default());
             if files.has_driver()
                 && let Some(stat) = self.stats.get(&pid)
@@ -187,11 +187,11 @@ struct Reader<'root> {
 
 impl<'root> Reader<'root> {
     fn new(root: &'root Path) -> Self {
-        let users = Users::of(root);
+        let users = Users::read(root);
         Self { root, uptime: uptime(root), users, patient: Patient::default(), budget: LookBudget::default() }
     }
 
-    fn folder(&self, pid: u32) -> PathBuf {
+    fn directory(&self, pid: u32) -> PathBuf {
         self.root.join(pid.to_string())
     }
 
@@ -202,15 +202,15 @@ impl<'root> Reader<'root> {
     }
 
     fn process(&mut self, stat: Stat, mut files: OpenFiles) -> Process {
-        let folder = self.folder(stat.pid);
-        files.find_recording(&folder, &mut self.budget);
-        let status = text(&folder.join("status"), LONGEST_FILE);
+        let directory = self.directory(stat.pid);
+        files.find_recording(&directory, &mut self.budget);
+        let status = text(&directory.join("status"), LONGEST_FILE);
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let user = field("Uid").and_then(|line| line.split_ascii_whitespace().nth(1)?.parse().ok());
         let pids = field("NSpid").unwrap_or_default();
-        let command = self.patient.read(&folder.join("cmdline"), LONGEST_COMMAND).unwrap_or_default();
+        let command = self.patient.read(&directory.join("cmdline"), LONGEST_COMMAND).unwrap_or_default();
         let words = command.split(|&byte| byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
-        let belonging = Belonging::parse(&text(&folder.join("cgroup"), LONGEST_FILE));
+        let belonging = Belonging::parse(&text(&directory.join("cgroup"), LONGEST_FILE));
         Process {
             command: words.filter(|word| !word.is_empty()).collect(),
             user,
@@ -226,7 +226,7 @@ impl<'root> Reader<'root> {
     }
 
     fn has_parents_program(&self, stat: &Stat) -> Option<bool> {
-        let program = |pid: u32| fs::read_link(self.folder(pid).join("exe")).ok();
+        let program = |pid: u32| fs::read_link(self.directory(pid).join("exe")).ok();
         let own = program(stat.pid)?;
         Some(program(stat.parent).is_some_and(|parents| parents == own))
     }
@@ -234,9 +234,9 @@ impl<'root> Reader<'root> {
     /// Whether a session was started by systemd, the system's or a user's. Sessions that a service starts for users
     /// (logins, jobs, notebooks) are not part of the service.
     fn is_begun_by_manager(&self, session: u32) -> bool {
-        let Some(leader) = Stat::read(&self.folder(session)) else { return false };
+        let Some(leader) = Stat::read(&self.directory(session)) else { return false };
         leader.parent == 1
-            || Stat::read(&self.folder(leader.parent)).is_some_and(|parent| parent.name == "systemd")
+            || Stat::read(&self.directory(leader.parent)).is_some_and(|parent| parent.name == "systemd")
     }
 }
 

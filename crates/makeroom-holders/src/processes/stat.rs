@@ -40,8 +40,8 @@ pub enum State {
 
 impl Stat {
     /// Reads a process's stat line; `None` if it is gone.
-    pub(super) fn read(folder: &Path) -> Option<Self> {
-        Self::parse(&fs::read(folder.join("stat")).ok()?)
+    pub(super) fn read(directory: &Path) -> Option<Self> {
+        Self::parse(&fs::read(directory.join("stat")).ok()?)
     }
 
     /// Parses the line. The name is in parentheses and may contain any character, so fields are counted from the last

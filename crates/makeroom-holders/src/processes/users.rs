@@ -21,7 +21,7 @@ pub(super) struct Users {
 
 impl Users {
     /// The users of the processes under `root`.
-    pub(super) fn of(root: &Path) -> Self {
+    pub(super) fn read(root: &Path) -> Self {
         Self { first_process: root.join("1"), names: None }
     }
 

@@ -62,7 +62,7 @@ pub(super) fn add_up(file: impl Read, ends: Instant) -> Option<HashMap<String, S
 struct Latest {
     uuids: HashMap<DeviceIndex, String>,
     /// Whether the address is a handle, and the address.
-    places: HashMap<(bool, u64), Place>,
+    places: HashMap<(bool, u64), DeviceSum>,
     /// Imported memory: the time of the latest event, and whether it opened the memory.
     imports: HashMap<(DeviceIndex, u64), (u64, bool)>,
     refused: HashMap<DeviceIndex, u64>,
@@ -71,7 +71,7 @@ struct Latest {
 }
 
 #[derive(Debug)]
-struct Place {
+struct DeviceSum {
     time_ns: u64,
     device: DeviceIndex,
     live: u64,
@@ -101,7 +101,7 @@ impl Latest {
         } else if is_taking(event) || is_giving(event.kind) {
             let live = if is_taking(event) { event.size.get() } else { 0 };
             let managed = if event.kind == EventKind::ManagedAlloc { live } else { 0 };
-            let now = || Place { time_ns, device, live, managed };
+            let now = || DeviceSum { time_ns, device, live, managed };
             let place = (is_handle(event.kind), event.address.0);
             let known = self.places.entry(place).or_insert_with(now);
             // On equal timestamps, the later event in the file wins.

@@ -194,12 +194,12 @@ fn ended(mut child: Child) -> SurveyError {
 }
 
 fn hang(child: &Child, waited: Duration) -> SurveyError {
-    let folder = Path::new("/proc").join(child.id().to_string());
+    let directory = Path::new("/proc").join(child.id().to_string());
     // The name before the parenthesis need not be text.
-    let state = std::fs::read(folder.join("stat"))
+    let state = std::fs::read(directory.join("stat"))
         .ok()
         .and_then(|line| String::from_utf8_lossy(&line).rsplit_once(')')?.1.trim_start().chars().next());
-    let function = std::fs::read_to_string(folder.join("wchan")).unwrap_or_default();
+    let function = std::fs::read_to_string(directory.join("wchan")).unwrap_or_default();
     let place = match (state, function.as_str()) {
         (Some('D'), "" | "0") => ": the process that queries NVML is in uninterruptible sleep".to_owned(),
         (Some('D'), function) => {

@@ -13,7 +13,7 @@ pub(crate) const NO_HANDLE: HandleId = u32::MAX;
 
 /// A handle and its address.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldHandle {
     pub(crate) piece: Piece,
     /// Where it is mapped; 0 if unmapped.
     pub(crate) address: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Range {
 /// All handles and ranges.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Handles {
-    table: Vec<Held>,
+    table: Vec<HeldHandle>,
     vacant: Vec<HandleId>,
     pub(crate) ranges: Vec<Range>,
     /// Unmapped handles, left over from failed calls.
@@ -56,7 +56,7 @@ impl Handles {
         (self.table.len() - self.vacant.len()) as u64
     }
 
-    pub(crate) fn get(&self, id: HandleId) -> Held {
+    pub(crate) fn get(&self, id: HandleId) -> HeldHandle {
         self.table[id as usize]
     }
 
@@ -68,7 +68,7 @@ impl Handles {
     pub(crate) fn add(&mut self, piece: Piece) -> HandleId {
         self.reserved += piece.size;
         self.peak = self.peak.max(self.reserved);
-        let held = Held { piece, address: 0, near: NONE };
+        let held = HeldHandle { piece, address: 0, near: NONE };
         if let Some(id) = self.vacant.pop() {
             self.table[id as usize] = held;
             return id;
@@ -97,7 +97,7 @@ impl Handles {
 
     /// Records that a handle was unmapped.
     pub(crate) fn unmap(&mut self, id: HandleId) {
-        let Held { piece, address, .. } = self.get(id);
+        let HeldHandle { piece, address, .. } = self.get(id);
         self.table[id as usize].address = 0;
         self.name_pages(address, piece.size, NO_HANDLE);
     }

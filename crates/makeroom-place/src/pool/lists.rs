@@ -20,7 +20,7 @@ impl Zone {
     pub(crate) const ALL: [Self; 2] = [Self::Small, Self::Large];
 
     /// The zone for blocks of this size.
-    pub(crate) fn of(size: u64) -> Self {
+    pub(crate) fn for_size(size: u64) -> Self {
         if size <= SMALL { Self::Small } else { Self::Large }
     }
 

@@ -107,7 +107,7 @@ impl Policy {
     }
 
     /// Allocates memory for use on a stream, at a multiple of 512 bytes. A request for 0 bytes counts as 1 byte.
-    pub fn allocate(
+    pub fn allocate_block(
         &mut self,
         backing: &mut impl Backing,
         size: u64,
@@ -130,7 +130,7 @@ impl Policy {
             return Err(self.shortage(size, stream, Cause::TooLarge));
         }
         let rounded = size.max(1).next_multiple_of(GRAIN);
-        let zone = Zone::of(rounded);
+        let zone = Zone::for_size(rounded);
         if let Some(id) = self.reuse(rounded, zone, stream, size) {
             return Ok(self.allocated(id));
         }
@@ -156,7 +156,7 @@ impl Policy {
         }
         let stream = self.stream(stream);
         let rounded = size.max(1).next_multiple_of(GRAIN);
-        let zone = Zone::of(rounded);
+        let zone = Zone::for_size(rounded);
         if let Some(id) = self.reuse(rounded, zone, stream, size) {
             return Some(self.allocated(id));
         }

@@ -32,7 +32,7 @@ pub struct Stats {
 impl Stats {
     /// The sum of two pools' statistics. Peaks cannot be added, so the result has this pool's.
     #[must_use]
-    pub fn beside(self, other: &Self) -> Self {
+    pub fn plus(self, other: &Self) -> Self {
         Self {
             live: self.live + other.live,
             pending: self.pending + other.pending,

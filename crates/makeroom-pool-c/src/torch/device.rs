@@ -95,7 +95,7 @@ impl Device {
         })
     }
 
-    pub(super) fn allocate(&self, bytes: u64, stream: StreamId, site: Site) -> Result<Address> {
+    pub(super) fn allocate_for_tensor(&self, bytes: u64, stream: StreamId, site: Site) -> Result<Address> {
         let entry = self.pool_for(stream);
         self.share_limit(&entry)?;
         match entry.allocator.allocate(bytes, stream, site) {

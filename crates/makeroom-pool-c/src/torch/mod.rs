@@ -27,7 +27,8 @@ unsafe extern "C-unwind" fn alloc(
     caller: usize,
 ) -> *mut c_void {
     let site = Site::Code(caller as u64);
-    let allocated = guard(|| devices::get(device)?.allocate(bytes as u64, stream_id(stream), site));
+    let allocated =
+        guard(|| devices::get(device)?.allocate_for_tensor(bytes as u64, stream_id(stream), site));
     match allocated {
         Ok(address) => return address.0 as *mut c_void,
         Err(failure) => keep(failure),

@@ -15,26 +15,26 @@ pub(crate) fn here() -> &'static Path {
 /// per test file, in a separate directory, because the outer build may hold the lock of the usual one. With
 /// `CARGO_BUILD_TARGET` the library is built for the same target as the tests.
 pub(crate) fn library(name: &str) -> PathBuf {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     let make = || {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pool-c-library");
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pool-c-library");
         let mut command = Command::new(env!("CARGO"));
         // The release build without LTO, to build faster.
         command.args(["build", "--lib", "--release", "--config", "profile.release.lto='off'"]);
         command.arg("--manifest-path").arg(here().join("Cargo.toml"));
-        let result = command.arg("--target-dir").arg(&folder).output().unwrap();
+        let result = command.arg("--target-dir").arg(&directory).output().unwrap();
         assert!(result.status.success(), "{}", String::from_utf8_lossy(&result.stderr));
-        folder.join(env::var("CARGO_BUILD_TARGET").unwrap_or_default()).join("release")
+        directory.join(env::var("CARGO_BUILD_TARGET").unwrap_or_default()).join("release")
     };
-    FOLDER.get_or_init(make).join(name)
+    DIRECTORY.get_or_init(make).join(name)
 }
 
 /// A directory for a test's output.
-pub(crate) fn folder(test: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pool-c").join(test);
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).unwrap();
-    folder
+pub(crate) fn directory(test: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pool-c").join(test);
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).unwrap();
+    directory
 }
 
 /// Compiles sources in C or C++, with all warnings as errors.
@@ -51,16 +51,16 @@ pub(crate) fn compile(sources: &[&Path], output: &Path, options: &[&str]) {
 /// Options that link the shared library in place.
 pub(crate) fn link() -> [String; 2] {
     let library = library("libmakeroom_pool.so");
-    let folder = library.parent().unwrap().display().to_string();
-    [library.display().to_string(), format!("-Wl,-rpath,{folder}")]
+    let directory = library.parent().unwrap().display().to_string();
+    [library.display().to_string(), format!("-Wl,-rpath,{directory}")]
 }
 
 /// Runs a program on the software GPU.
-pub(crate) fn run(program: &Path, folder: &Path, arguments: &[&str], machine: &str) -> Output {
-    let driver = folder.join("driver");
+pub(crate) fn run(program: &Path, directory: &Path, arguments: &[&str], machine: &str) -> Output {
+    let driver = directory.join("driver");
     makeroom_simcard::install::beside(&env::current_exe().unwrap(), &driver).unwrap();
     let mut command = Command::new(program);
-    command.args(arguments).current_dir(folder);
+    command.args(arguments).current_dir(directory);
     command.env("LD_LIBRARY_PATH", &driver).env("MAKEROOM_SIMGPU_DIR", &driver);
     command.env("MAKEROOM_SIMGPU", machine).output().unwrap()
 }

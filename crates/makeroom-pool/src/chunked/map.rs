@@ -8,7 +8,7 @@ use makeroom_core::Bytes;
 use makeroom_cuda::{Event, EventKind};
 
 use super::source::{FromRead, FromSlice, Source, copy};
-use super::{Place, Stage, piece_bytes, with_room};
+use super::{PiecePosition, Stage, piece_bytes, with_room};
 use crate::allocator::Allocator as _;
 use crate::buffer::DeviceBuffer;
 use crate::error::{PoolError, Result};
@@ -60,7 +60,7 @@ struct Slot<T: Pod, U: Pod> {
     output: DeviceBuffer<U>,
     /// Results being copied to the host, and where they belong.
     results: Stage<U>,
-    awaited: Option<(Place, usize, usize)>,
+    awaited: Option<(PiecePosition, usize, usize)>,
     uploaded: Event,
     worked: Event,
     downloaded: Event,
@@ -160,14 +160,17 @@ impl ChunkedMap {
         loop {
             let slot = &mut slots[done.pieces as usize % 2];
             let start = done.values as usize;
-            let place =
-                Place { number: done.pieces, start: (start * size) as u64, bytes: (capacity * size) as u64 };
+            let place = PiecePosition {
+                number: done.pieces,
+                start: (start * size) as u64,
+                bytes: (capacity * size) as u64,
+            };
             let mut piece = slot.filled.take().map_err(|error| place.failed(error))?;
             let count = source.fill(&mut piece).map_err(|cause| place.failed(cause))?;
             if count == 0 {
                 break;
             }
-            let place = Place { bytes: (count * size) as u64, ..place };
+            let place = PiecePosition { bytes: (count * size) as u64, ..place };
             // The results that used this slot before must have left it.
             slot.collect(&mut take)?;
             self.submit(slot, piece, place, count, &mut work).map_err(|error| place.failed(error))?;
@@ -189,7 +192,7 @@ impl ChunkedMap {
         &self,
         slot: &mut Slot<T, U>,
         piece: crate::host::PinnedBuffer<T>,
-        place: Place,
+        place: PiecePosition,
         count: usize,
         work: &mut impl FnMut(Chunk<'_, T, U>) -> Result<()>,
     ) -> Result<()> {

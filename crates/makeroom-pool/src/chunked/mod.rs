@@ -71,13 +71,13 @@ impl<T: Pod> Stage<T> {
 
 /// Position of a piece in the transfer.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct PiecePosition {
     number: u64,
     start: u64,
     bytes: u64,
 }
 
-impl Place {
+impl PiecePosition {
     /// The error for this piece.
     fn failed(self, cause: impl Into<PieceCause>) -> PoolError {
         let Self { number, start, bytes } = self;

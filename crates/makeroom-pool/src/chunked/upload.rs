@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use makeroom_core::Bytes;
 
 use super::source::{FromRead, FromSlice, Source};
-use super::{Place, Stage, piece_bytes, with_room};
+use super::{PiecePosition, Stage, piece_bytes, with_room};
 use crate::buffer::DeviceBuffer;
 use crate::error::{PoolError, Result};
 use crate::host::PinnedPool;
@@ -76,8 +76,11 @@ impl ChunkedUpload {
             let stage = &mut stages[number % 2];
             let mut piece = stage.take()?;
             let count = piece.len().min(len - start);
-            let place =
-                Place { number: number as u64, start: (start * size) as u64, bytes: (count * size) as u64 };
+            let place = PiecePosition {
+                number: number as u64,
+                start: (start * size) as u64,
+                bytes: (count * size) as u64,
+            };
             let filled = source.fill(&mut piece[..count]).map_err(|cause| place.failed(cause))?;
             if filled < count {
                 return Err(place.failed(PoolError::LengthsDiffer { from: start + filled, to: len }));

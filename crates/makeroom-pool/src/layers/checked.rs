@@ -15,7 +15,7 @@ use makeroom_cuda::{Region, Stream};
 use makeroom_place::pool::FreeError;
 
 use super::pass_on;
-use super::quarantine::{Held, Quarantine, Violation, WrittenAfterFree};
+use super::quarantine::{Quarantine, QuarantinedBlock, Violation, WrittenAfterFree};
 use crate::allocator::{Allocator, EVERY_STREAM};
 use crate::blocks::Blocks;
 use crate::error::{PoolError, Result, WrongAddress};
@@ -76,14 +76,14 @@ impl<A: Allocator> Checked<A> {
         self.let_go(|quarantine| quarantine.take(0, |_| true));
     }
 
-    fn let_go(&self, choose: impl FnOnce(&mut Quarantine) -> Vec<Held>) -> usize {
+    fn let_go(&self, choose: impl FnOnce(&mut Quarantine) -> Vec<QuarantinedBlock>) -> usize {
         let Ok(taken) = self.quarantine.lock().map(|mut quarantine| choose(&mut quarantine)) else {
             return 0;
         };
         for held in &taken {
             // If the driver fails, other calls report that.
             if let Ok(Some(offset)) = self.first_change(held) {
-                let Held { address, bytes, allocated, freed, .. } = *held;
+                let QuarantinedBlock { address, bytes, allocated, freed, .. } = *held;
                 let (bytes, offset) = (Bytes::new(bytes), Bytes::new(offset));
                 let written = WrittenAfterFree { address, bytes, offset, allocated, freed };
                 (self.hear)(&Violation::WrittenAfterFree(written));
@@ -94,7 +94,7 @@ impl<A: Allocator> Checked<A> {
         taken.len()
     }
 
-    fn region(&self, held: &Held) -> Region<'_> {
+    fn region(&self, held: &QuarantinedBlock) -> Region<'_> {
         // SAFETY: this layer owns the memory while it is in quarantine, and no host slice refers to it.
         unsafe { Region::from_address(self.upstream.driver(), held.address, Bytes::new(held.bytes)) }
     }
@@ -108,7 +108,7 @@ impl<A: Allocator> Checked<A> {
     }
 
     /// Fills a block after all other streams have finished with it. `false` if that is not possible now.
-    fn fill(&self, held: &Held, users: &[StreamId]) -> makeroom_cuda::Result<bool> {
+    fn fill(&self, held: &QuarantinedBlock, users: &[StreamId]) -> makeroom_cuda::Result<bool> {
         if held.stream == EVERY_STREAM {
             self.region(held).fill(PATTERN)?;
             return Ok(true);
@@ -124,7 +124,7 @@ impl<A: Allocator> Checked<A> {
     }
 
     /// Offset of the first changed byte.
-    fn first_change(&self, held: &Held) -> makeroom_cuda::Result<Option<u64>> {
+    fn first_change(&self, held: &QuarantinedBlock) -> makeroom_cuda::Result<Option<u64>> {
         self.wait_for(held.stream)?;
         let mut piece = vec![0; held.bytes.min(PIECE) as usize];
         let mut start = 0;
@@ -180,7 +180,8 @@ impl<A: Allocator> Allocator for Checked<A> {
             return unsafe { self.upstream.free(address, stream, site) };
         };
         let Some(block) = self.blocks.remove(address)? else { return Err(self.wrong_free(address, site)) };
-        let held = Held { address, bytes: block.bytes, stream, allocated: block.allocated, freed: site };
+        let held =
+            QuarantinedBlock { address, bytes: block.bytes, stream, allocated: block.allocated, freed: site };
         if held.bytes > most || !self.fill(&held, &block.streams).unwrap_or(false) {
             // SAFETY: guaranteed by the caller.
             return unsafe { self.upstream.free(address, stream, site) };

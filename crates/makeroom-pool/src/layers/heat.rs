@@ -28,7 +28,7 @@ const REMEMBERED: usize = 1 << 14;
 pub(super) struct Kind(u64);
 
 impl Kind {
-    pub(super) fn of(bytes: u64, site: Site) -> Self {
+    pub(super) fn of_block(bytes: u64, site: Site) -> Self {
         Self(FastHasher::default().hash_one((bytes, site)))
     }
 }

@@ -57,7 +57,7 @@ pub struct PastEvent {
 
 /// A live block.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct LiveBlock {
     bytes: u64,
     site: Site,
     is_shared: bool,
@@ -69,7 +69,7 @@ struct Past {
     events: VecDeque<PastEvent>,
     most: usize,
     dropped: u64,
-    held: FastMap<u64, Held>,
+    held: FastMap<u64, LiveBlock>,
     /// Freed blocks that wait for another stream, by address. Their completion is noted when their memory is reused,
     /// or when the events are read.
     waiting: BTreeMap<u64, PastEvent>,
@@ -146,11 +146,11 @@ impl Past {
         {
             self.complete(start);
         }
-        self.held.insert(address.0, Held { bytes, site, is_shared: false });
+        self.held.insert(address.0, LiveBlock { bytes, site, is_shared: false });
         self.note(Happened::Allocated, address, bytes, stream, Some(site));
     }
 
-    fn freed(&mut self, address: Address, held: Held, stream: StreamId, site: Site) {
+    fn freed(&mut self, address: Address, held: LiveBlock, stream: StreamId, site: Site) {
         self.note(Happened::FreeRequested, address, held.bytes, stream, Some(site));
         if held.is_shared {
             let (what, bytes, site) = (Happened::FreeRequested, held.bytes, Some(site));

@@ -1,4 +1,4 @@
-//! A limit on live memory: bytes requested and not yet freed.
+//! A limit on live memory, bytes requested and not yet freed: one atomic counter, reserved before the allocation.
 //!
 //! It counts requests, not the memory that the pool has reserved for them (for that, see the pool's own
 //! [`Options::limit`](crate::Options)). So several limits, one per user, can share a pool. A block counts until its

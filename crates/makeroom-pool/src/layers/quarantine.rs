@@ -47,7 +47,7 @@ impl fmt::Display for Violation {
 
 /// A block in quarantine.
 #[derive(Clone, Copy)]
-pub(super) struct Held {
+pub(super) struct QuarantinedBlock {
     pub(super) address: Address,
     pub(super) bytes: u64,
     pub(super) stream: StreamId,
@@ -58,20 +58,24 @@ pub(super) struct Held {
 /// `bytes = Σ order.bytes`, and `sites` has the addresses of `order`.
 #[derive(Default)]
 pub(super) struct Quarantine {
-    order: VecDeque<Held>,
+    order: VecDeque<QuarantinedBlock>,
     bytes: u64,
     sites: FastMap<u64, (Site, Site)>,
 }
 
 impl Quarantine {
-    pub(super) fn push(&mut self, held: Held) {
+    pub(super) fn push(&mut self, held: QuarantinedBlock) {
         self.bytes += held.bytes;
         self.sites.insert(held.address.0, (held.allocated, held.freed));
         self.order.push_back(held);
     }
 
     /// Removes the oldest until at most `most` bytes are left, and all that match `also`.
-    pub(super) fn take(&mut self, most: u64, also: impl Fn(&Held) -> bool) -> Vec<Held> {
+    pub(super) fn take(
+        &mut self,
+        most: u64,
+        also: impl Fn(&QuarantinedBlock) -> bool,
+    ) -> Vec<QuarantinedBlock> {
         let mut left = self.bytes;
         let (mut taken, mut kept) = (Vec::new(), VecDeque::new());
         for held in self.order.drain(..) {

@@ -110,12 +110,12 @@ impl<A: Allocator> Spill<A> {
 
     fn makes_way(&self, bytes: u64, site: Site) -> Result<bool> {
         let live = || self.upstream.stats().live;
-        Ok(self.heat.lock()?.prefers_host(Kind::of(bytes, site), bytes, live))
+        Ok(self.heat.lock()?.prefers_host(Kind::of_block(bytes, site), bytes, live))
     }
 
     fn remember(&self, address: Address, bytes: u64, site: Site, is_on_host: bool) -> Result<()> {
         let born = self.clock.load(Ordering::Relaxed);
-        self.blocks.insert(address, Placed { bytes, kind: Kind::of(bytes, site), born, is_on_host })
+        self.blocks.insert(address, Placed { bytes, kind: Kind::of_block(bytes, site), born, is_on_host })
     }
 
     /// Allocates on the host. Drops the host's error, because the device's is more useful.

@@ -3,7 +3,7 @@
 
 use std::ffi::c_void;
 
-use super::types::field;
+use crate::fields::field;
 
 /// `CUDA_ARRAY3D_LAYERED` and `CUDA_ARRAY3D_CUBEMAP`: the depth is a number of layers or faces.
 const HAS_LAYERS: u32 = 0x01 | 0x04;

@@ -3,6 +3,7 @@
 //! The query runs on the program's thread: the writer may get to the event only when the program exits, when the
 //! driver no longer responds. It needs no context and touches no stream.
 
+use std::fmt::Write as _;
 use std::sync::OnceLock;
 
 use super::real;
@@ -61,4 +62,27 @@ fn ask(device: u8) -> Option<Known> {
         uuid: has_uuid.then_some(uuid),
         total: total as u64,
     })
+}
+
+/// `GPU-6f0b7f7e-…`, as NVIDIA's tools write it.
+pub(crate) fn spell_uuid(uuid: [u8; 16]) -> Vec<u8> {
+    let mut text = String::from("GPU");
+    for (position, byte) in uuid.iter().enumerate() {
+        if matches!(position, 0 | 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        let _ = write!(text, "{byte:02x}");
+    }
+    text.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identities_are_spelled_as_the_tools_spell_them() {
+        let uuid = *b"\x6f\x0b\x7f\x7e\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c";
+        assert_eq!(spell_uuid(uuid), b"GPU-6f0b7f7e-0102-0304-0506-0708090a0b0c");
+    }
 }

@@ -2,7 +2,10 @@
 //! its functions.
 
 pub(crate) mod array;
+pub(crate) mod capture;
 pub(crate) mod devices;
+pub(crate) mod done;
+pub(crate) mod function;
 pub(crate) mod place;
 pub(crate) mod real;
 pub(crate) mod types;

@@ -8,7 +8,7 @@ use super::types::{Handle, SUCCESS};
 
 /// A context and its device, as events carry them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ContextOnDevice {
     /// The context's handle, 0 for none.
     pub(crate) context: u64,
     /// The device's index.
@@ -24,19 +24,19 @@ const LAST_RESERVED_STREAM: usize = 2;
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    static LAST: Cell<Place> = const { Cell::new(Place { context: 0, device: 0, generation: 0 }) };
+    static LAST: Cell<ContextOnDevice> = const { Cell::new(ContextOnDevice { context: 0, device: 0, generation: 0 }) };
     /// The stream queried last, and its place.
-    static LAST_STREAM: Cell<(u64, Place)> = const { Cell::new((0, Place { context: 0, device: 0, generation: 0 })) };
+    static LAST_STREAM: Cell<(u64, ContextOnDevice)> = const { Cell::new((0, ContextOnDevice { context: 0, device: 0, generation: 0 })) };
 }
 
 /// The calling thread's current place. The driver keeps the current context in a thread-local variable: querying it
 /// costs a few nanoseconds, touches no stream and is allowed during a capture.
-pub(crate) fn current() -> Place {
+pub(crate) fn current() -> ContextOnDevice {
     let mut context = std::ptr::null_mut();
     // SAFETY: the driver's own function with a valid out-parameter.
     let result = real::current_context().map(|ask| unsafe { ask(&raw mut context) });
     if result != Some(SUCCESS) || context.is_null() {
-        return Place::default();
+        return ContextOnDevice::default();
     }
     let generation = GENERATION.load(Ordering::Relaxed);
     let last = LAST.get();
@@ -47,7 +47,7 @@ pub(crate) fn current() -> Place {
     // SAFETY: as above; a context is current.
     let result = real::current_device().map(|ask| unsafe { ask(&raw mut device) });
     let device = if result == Some(SUCCESS) { u8::try_from(device).unwrap_or(0) } else { 0 };
-    let place = Place { context: context as u64, device, generation };
+    let place = ContextOnDevice { context: context as u64, device, generation };
     LAST.set(place);
     place
 }
@@ -70,7 +70,7 @@ pub(crate) fn device_of(context: Handle) -> Option<i32> {
 
 /// The place where a stream's work runs: its own context, not the current one. `None` if the driver does not report
 /// it.
-pub(crate) fn of_stream(stream: Handle) -> Option<Place> {
+pub(crate) fn of_stream(stream: Handle) -> Option<ContextOnDevice> {
     // The default streams are those of the current context.
     if stream as usize <= LAST_RESERVED_STREAM {
         return Some(current());
@@ -91,7 +91,7 @@ pub(crate) fn of_stream(stream: Handle) -> Option<Place> {
         here
     } else {
         let device = u8::try_from(device_of(context)?).ok()?;
-        Place { context: context as u64, device, generation }
+        ContextOnDevice { context: context as u64, device, generation }
     };
     LAST_STREAM.set((stream as u64, place));
     Some(place)

@@ -1,4 +1,4 @@
-//! Addresses of the driver's own functions.
+//! Write-once table of atomic pointers: the addresses of the driver's own functions.
 //!
 //! They are found in the library that the program itself opened: when it looks up one name of the table with `dlsym`,
 //! all names are looked up in the same library. A program linked with `-lcuda` never calls `dlsym`; then the
@@ -8,9 +8,9 @@
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use super::function::{COUNT, Function};
 use super::types::{CuResult, Device, Handle};
-use crate::hooks::table::{COUNT, Function};
-use crate::{lookup, state};
+use crate::lookup;
 
 static HOOKED: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(std::ptr::null_mut()) }; COUNT];
 
@@ -31,7 +31,7 @@ fn search(function: Function) -> Option<*mut c_void> {
     }
     let library = lookup::loaded(c"libcuda.so.1")?;
     let found = lookup::real(library, name);
-    if found.is_null() || Function::of_hook(found).is_some() {
+    if found.is_null() || lookup::is_in_this_library(found) {
         return None;
     }
     learn(library);
@@ -44,7 +44,7 @@ fn learn(library: *mut c_void) {
         let found = lookup::real(library, function.name());
         if let Some(place) = HOOKED.get(function as usize)
             && !found.is_null()
-            && Function::of_hook(found).is_none()
+            && !lookup::is_in_this_library(found)
         {
             place.store(found, Ordering::Release);
         }
@@ -58,11 +58,11 @@ fn learn(library: *mut c_void) {
 }
 
 /// Whether the hook may replace this address: it must be the driver's function that the hook calls. If none is known
-/// yet, this one is taken; a second driver in the same process is not hooked.
-pub(crate) fn remember(function: Function, found: *mut c_void, library: *mut c_void) -> bool {
+/// yet, this one is taken; a second driver in the same process is not hooked. `is_held` is whether the driver stays open.
+pub(crate) fn remember(function: Function, found: *mut c_void, library: *mut c_void, is_held: bool) -> bool {
     let Some(place) = HOOKED.get(function as usize) else { return false };
     let known = place.load(Ordering::Acquire);
-    if known != found && (known.is_null() || !state::has_started()) {
+    if known != found && (known.is_null() || !is_held) {
         // Before the first call the program may close the driver and open another copy; after it the driver is held.
         learn(library);
     }

@@ -1,9 +1,11 @@
-//! The driver's types, and the few fields that are read from structures a program passes.
+//! The driver's types, and the fields that are read from structures a program passes.
 //!
 //! Structures are read by the offsets in the 64-bit headers (CUDA 11 to 13, which only append). Every pointer may be
 //! null: the driver, not the recorder, must reject what it does not accept.
 
 use std::ffi::c_void;
+
+use crate::fields::field;
 
 /// Return code of every driver function; 0 is success.
 pub(crate) type CuResult = i32;
@@ -30,32 +32,6 @@ pub(crate) struct IpcHandle {
     reserved: [u8; 64],
 }
 
-/// The value of an out-parameter, zero if the program passed null.
-///
-/// # Safety
-///
-/// `pointer` is null, or the driver just filled it.
-pub(crate) unsafe fn out<T: Copy + Default>(pointer: *const T) -> T {
-    if pointer.is_null() {
-        return T::default();
-    }
-    // SAFETY: not null, so the caller guarantees that the driver filled it.
-    unsafe { pointer.read_unaligned() }
-}
-
-/// A field of a structure, zero if the program passed null.
-///
-/// # Safety
-///
-/// `structure` is null, or the driver just accepted it as the structure that `offset` belongs to.
-pub(crate) unsafe fn field<T: Copy + Default>(structure: *const c_void, offset: usize) -> T {
-    if structure.is_null() {
-        return T::default();
-    }
-    // SAFETY: not null, so the caller guarantees that the structure holds a `T` at this offset.
-    unsafe { structure.cast::<u8>().add(offset).cast::<T>().read_unaligned() }
-}
-
 /// A `CUmemLocation`: whether it is a device, and which one. The other kinds are the host and its NUMA nodes.
 ///
 /// # Safety
@@ -77,7 +53,6 @@ mod tests {
     fn null_is_zero_everywhere() {
         // SAFETY: null is allowed.
         unsafe {
-            assert_eq!(out::<u64>(std::ptr::null()), 0);
             assert_eq!(location(std::ptr::null(), 8), (false, 0));
         }
     }

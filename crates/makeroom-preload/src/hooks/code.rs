@@ -8,9 +8,10 @@ use std::ffi::{CStr, c_void};
 
 use makeroom_trace::room::EventKind;
 
-use super::call::Done;
+use crate::driver::done::Done;
 use crate::driver::real;
-use crate::driver::types::{Handle, SUCCESS, field};
+use crate::driver::types::{Handle, SUCCESS};
+use crate::fields::field;
 use crate::record::event::RawEvent;
 use crate::record::intern::{intern, words_of};
 

@@ -88,7 +88,7 @@ macro_rules! body {
                 // SAFETY: an out-parameter of this call.
                 let handle = unsafe { Done(result).handle($place) };
                 if let Some(before) = before.filter(|_| result == SUCCESS)
-                    && let Err(refused) = contexts::admit(before, handle)
+                    && let Err(refused) = contexts::admit(before, handle, pool::gives_back)
                 {
                     (result, bytes) = (OUT_OF_MEMORY, refused);
                     // SAFETY: the driver filled it, so it is valid; the context in it no longer exists.
@@ -271,32 +271,11 @@ macro_rules! body {
 
 macro_rules! hooks {
     ($($name:ident($($argument:ident: $type:ty),*) { $($what:tt)* })*) => {
-        /// A hooked function.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[allow(non_camel_case_types, reason = "the driver's own names")]
-        pub(crate) enum Function {
-            $($name,)*
-        }
-
-        /// Number of hooked functions.
-        pub(crate) const COUNT: usize = Function::ALL.len();
-
-        impl Function {
-            /// All hooked functions.
-            pub(crate) const ALL: &[Self] = &[$(Self::$name),*];
-
-            const NAMES: &[&CStr] = &[$(
-                match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                    Ok(name) => name,
-                    Err(_) => c"",
-                }
-            ),*];
-
-            /// The address that a program gets instead of the driver's function.
-            pub(crate) fn hook(self) -> *mut c_void {
-                match self {
-                    $(Self::$name => exported::$name as *mut c_void,)*
-                }
+        /// The address that a program gets instead of the driver's function. Each function of `driver/function.rs` has
+        /// exactly one row.
+        pub(crate) fn hook(function: Function) -> *mut c_void {
+            match function {
+                $(Function::$name => exported::$name as *mut c_void,)*
             }
         }
 

@@ -6,8 +6,9 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-use super::call::Done;
-use super::table::Function;
+use super::table;
+use crate::driver::done::Done;
+use crate::driver::function::Function;
 use crate::driver::real;
 use crate::notices::{Notice, raise};
 
@@ -27,12 +28,12 @@ pub(crate) unsafe fn replace(symbol: *const c_char, place: *mut *mut c_void, don
     }
     if let Some(function) = real::function_at(found) {
         // SAFETY: as above; the hook has the signature of the function it replaces.
-        unsafe { *place = function.hook() };
+        unsafe { *place = table::hook(function) };
         return;
     }
     // SAFETY: the call succeeded, so the symbol is a NUL-terminated name.
     let name = unsafe { CStr::from_ptr(symbol) };
-    if Function::named(name).is_some() && Function::of_hook(found).is_none() {
+    if Function::named(name).is_some() && !table::is_hook(found) {
         raise(Notice::UnknownAddress);
     }
 }

@@ -4,53 +4,38 @@
 //! and later with other parameters; `_ptsz` with a per-thread default stream. Each variant is a function of its own
 //! with exactly its parameters, and names are compared whole: `cudnn…` and `cublas…` also start with `cu`.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{c_char, c_void};
 
 use makeroom_trace::room::EventKind as Kind;
 
-use super::call::{Call, Done, Moment, Role, record};
 use super::waits::{self, Awaited, Wait};
-use super::{capture, code, resolve};
+use super::{code, resolve};
+use crate::call::{Call, Role};
 use crate::driver::array::{array_bytes, mipmapped_bytes};
-use crate::driver::real;
+use crate::driver::done::Done;
+use crate::driver::function::Function;
 use crate::driver::types::{
     CuResult, Device, DevicePointer, Handle, IpcHandle, NO_DRIVER, OUT_OF_MEMORY, SUCCESS, ShortPointer,
-    field,
 };
+use crate::driver::{capture, real};
+use crate::event::{Moment, record};
+use crate::fields::field;
 use crate::limit::contexts::{self, Making};
 use crate::record::event::{RawEvent, Word as _};
-use crate::{clock, limit, pool, sample, state};
+use crate::{clock, limit, pool, sample, startup, state};
 
 fn event(kind: Kind) -> RawEvent {
     RawEvent::new(kind)
 }
 
-impl Function {
-    /// The exact name.
-    pub(crate) fn name(self) -> &'static CStr {
-        Self::NAMES.get(self as usize).copied().unwrap_or_default()
-    }
-
-    /// The function with exactly this name.
-    pub(crate) fn named(name: &CStr) -> Option<Self> {
-        let bytes = name.to_bytes();
-        // Nearly all lookups are for other names; two bytes suffice to reject them.
-        if !bytes.starts_with(b"cu") {
-            return None;
-        }
-        let index = Self::NAMES.iter().position(|known| known.to_bytes() == bytes)?;
-        Self::ALL.get(index).copied()
-    }
-
-    /// The function that this hook belongs to.
-    pub(crate) fn of_hook(address: *mut c_void) -> Option<Self> {
-        Self::ALL.iter().copied().find(|function| function.hook() == address)
-    }
+/// Whether an address is that of a hook.
+pub(crate) fn is_hook(address: *mut c_void) -> bool {
+    Function::ALL.iter().any(|&function| hook(function) == address)
 }
 
 hooks! {
     // Initialization, and function lookup.
-    cuInit(flags: u32) { then |done| if done.is_ok() { state::start(); } }
+    cuInit(flags: u32) { then |done| if done.is_ok() { startup::start(); } }
     cuGetProcAddress(symbol: *const c_char, place: *mut *mut c_void, version: i32, flags: u64) {
         then |done| resolve::replace(symbol, place, done)
     }
@@ -108,10 +93,10 @@ hooks! {
 
     // Stream-ordered memory and its pools.
     cuMemAllocAsync(pointer: *mut DevicePointer, bytes: usize, stream: Handle) {
-        served pool::allocate(pointer, bytes, stream), limited limit::reserve(bytes.word(), None), took |done| event(Kind::StreamAlloc).at(done.out(pointer)).size(bytes).on(stream)
+        served pool::allocate_on_stream(pointer, bytes, stream), limited limit::reserve(bytes.word(), None), took |done| event(Kind::StreamAlloc).at(done.out(pointer)).size(bytes).on(stream)
     }
     cuMemAllocAsync_ptsz(pointer: *mut DevicePointer, bytes: usize, stream: Handle) {
-        served pool::allocate(pointer, bytes, per_thread(stream)), limited limit::reserve(bytes.word(), None), took |done| event(Kind::StreamAlloc)
+        served pool::allocate_on_stream(pointer, bytes, per_thread(stream)), limited limit::reserve(bytes.word(), None), took |done| event(Kind::StreamAlloc)
             .at(done.out(pointer)).size(bytes).on(per_thread(stream))
     }
     cuMemAllocFromPoolAsync(pointer: *mut DevicePointer, bytes: usize, pool: Handle, stream: Handle) {
@@ -505,13 +490,13 @@ hooks! {
     }
 
     // Memory queries, adjusted to the limit and to the pool.
-    cuMemGetInfo(free: *mut u32, total: *mut u32) { then |done| limit::shrink(free, total, done) }
-    cuMemGetInfo_v2(free: *mut usize, total: *mut usize) { then |done| limit::shrink(free, total, done) }
+    cuMemGetInfo(free: *mut u32, total: *mut u32) { then |done| limit::shrink(free, total, pool::cached, done) }
+    cuMemGetInfo_v2(free: *mut usize, total: *mut usize) { then |done| limit::shrink(free, total, pool::cached, done) }
     cuDeviceTotalMem(total: *mut u32, device: Device) {
-        then |done| limit::shrink(std::ptr::null_mut(), total, done)
+        then |done| limit::shrink(std::ptr::null_mut(), total, pool::cached, done)
     }
     cuDeviceTotalMem_v2(total: *mut usize, device: Device) {
-        then |done| limit::shrink(std::ptr::null_mut(), total, done)
+        then |done| limit::shrink(std::ptr::null_mut(), total, pool::cached, done)
     }
 }
 
@@ -585,19 +570,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_compared_whole() {
-        assert_eq!(Function::named(c"cuMemAlloc_v2"), Some(Function::cuMemAlloc_v2));
-        assert_eq!(Function::named(c"cuMemAlloc"), Some(Function::cuMemAlloc));
-        for other in [c"cuMemAlloc_v", c"cuMemAlloc_v22", c"cudnnCreate", c"cublasCreate_v2", c"cu", c""] {
-            assert_eq!(Function::named(other), None);
-        }
-    }
-
-    #[test]
-    fn every_hook_leads_back_to_its_function() {
+    fn every_hook_is_known_and_no_other_address() {
         for &function in Function::ALL {
-            assert_eq!(Function::of_hook(function.hook()), Some(function));
-            assert_eq!(Function::named(function.name()), Some(function));
+            assert!(is_hook(hook(function)), "{function:?}");
         }
+        assert!(!is_hook(std::ptr::null_mut()));
     }
 }

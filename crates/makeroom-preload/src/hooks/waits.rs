@@ -18,12 +18,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
 use makeroom_trace::room::EventKind;
 
-use super::call::{Call, Moment, Role, record};
-use super::capture;
 use super::mark::{Mark, Meaning, Recording, Version};
+use crate::call::{Call, Role};
 use crate::clock;
-use crate::driver::place;
 use crate::driver::types::{CuResult, Handle, SUCCESS};
+use crate::driver::{capture, place};
+use crate::event::{Moment, record};
 use crate::record::event::{RawEvent, Word as _};
 
 /// Slots for streams and for events, indexed by hash. A collision costs a redundant wait event or a missing one.

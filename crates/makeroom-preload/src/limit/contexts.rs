@@ -9,13 +9,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::nvml::{self, Used};
-use super::table::{Held, Key, table};
+use super::table::{CountedMemory, Key, table};
 use super::{MOST_DEVICES, count, give_back, taken};
 use crate::config::config;
+use crate::driver::function::Function;
 use crate::driver::types::{CuResult, Device, Handle, SUCCESS};
 use crate::driver::{devices, real};
-use crate::hooks::table::Function;
-use crate::pool;
 
 /// The context overhead of a plain program on an H200; smaller cards need no more.
 const LARGEST: u64 = 527 << 20;
@@ -57,8 +56,8 @@ pub(crate) fn before(device: Device, making: Making) -> Option<Before> {
     Some(Before { device: index, making, used: nvml::used(index), taken: known(index) })
 }
 
-/// Counts a new context if it fits. Otherwise destroys it and returns its size in bytes.
-pub(crate) fn admit(before: Before, handle: u64) -> Result<(), u64> {
+/// Counts a new context if it fits, if need be after `release_cache` has released cached memory. Otherwise destroys it and returns its size in bytes.
+pub(crate) fn admit(before: Before, handle: u64, release_cache: impl FnOnce() -> bool) -> Result<(), u64> {
     let Some(limit) = config().limit else { return Ok(()) };
     let Before { device, making, .. } = before;
     let is_first = CONTEXTS.get(usize::from(device)).is_none_or(|count| count.load(Ordering::Relaxed) == 0);
@@ -66,9 +65,9 @@ pub(crate) fn admit(before: Before, handle: u64) -> Result<(), u64> {
     let counted = known(device).saturating_sub(before.taken);
     let measured = size(before.used, nvml::used(device), counted, is_first);
     let bytes = measured.unwrap_or_else(|| used_in(handle).min(LARGEST));
-    // Memory cached by the pool must not make it fail.
+    // Cached memory must not make it fail.
     let fits = || count(device, bytes, limit);
-    if !(fits() || pool::gives_back() && fits()) {
+    if !(fits() || release_cache() && fits()) {
         undo(before, handle);
         return Err(bytes);
     }
@@ -81,7 +80,7 @@ pub(crate) fn admit(before: Before, handle: u64) -> Result<(), u64> {
         contexts.fetch_add(1, Ordering::Relaxed);
     }
     if let Some(table) = table() {
-        let held = Held { bytes, context: handle, holds: 1, device, is_pooled: false };
+        let held = CountedMemory { bytes, context: handle, holds: 1, device, is_pooled: false };
         table.insert(Key::context(handle), held);
     }
     Ok(())
@@ -110,8 +109,9 @@ pub(super) fn ended(handle: u64) {
     let is_last = CONTEXTS
         .get(usize::from(gone.device))
         .is_some_and(|contexts| contexts.fetch_sub(1, Ordering::Relaxed) == 1);
-    let is_gone =
-        |held: &Held| held.context == handle || is_last && held.is_pooled && held.device == gone.device;
+    let is_gone = |held: &CountedMemory| {
+        held.context == handle || is_last && held.is_pooled && held.device == gone.device
+    };
     table.take_all(|_, held| is_gone(held), |held| give_back(held.device, held.bytes));
 }
 

@@ -10,7 +10,6 @@ use super::nvml::{self, FIRST, Memory, SUCCESS};
 use crate::config::config;
 use crate::driver::devices;
 use crate::lookup;
-use crate::writer::spell_uuid;
 
 const SECOND: &CStr = c"nvmlDeviceGetMemoryInfo_v2";
 const LONGEST_UUID: u32 = 96;
@@ -73,7 +72,9 @@ fn device_of(handle: *mut c_void) -> Option<u8> {
     }
     let text = text.split(|&byte| byte == 0).next()?;
     (0..=u8::MAX).find(|&device| {
-        devices::known(device).and_then(|known| known.uuid).is_some_and(|uuid| spell_uuid(uuid) == text)
+        devices::known(device)
+            .and_then(|known| known.uuid)
+            .is_some_and(|uuid| devices::spell_uuid(uuid) == text)
     })
 }
 

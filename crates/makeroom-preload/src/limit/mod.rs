@@ -26,12 +26,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use makeroom_trace::room::EventKind;
 
 use crate::config::config;
+use crate::driver::done::Done;
 use crate::driver::place;
 use crate::driver::types::{self, Device};
-use crate::hooks::call::Done;
-use crate::pool;
 use crate::record::event::RawEvent;
-use table::{Held, Key, table};
+use table::{CountedMemory, Key, table};
 
 /// Maximum number of devices.
 const MOST_DEVICES: usize = 64;
@@ -108,7 +107,7 @@ pub(crate) fn keep(reservation: Reservation, event: &RawEvent) {
         _ => (Key::memory(event.address), place::current().context, false),
     };
     let Reservation { device, bytes } = reservation;
-    table.insert(key, Held { bytes, context: ends_with, holds: 1, device, is_pooled });
+    table.insert(key, CountedMemory { bytes, context: ends_with, holds: 1, device, is_pooled });
 }
 
 /// [`reserve`] for `cuMemCreate`. Host memory counts as zero bytes.
@@ -149,7 +148,7 @@ fn book_limited(event: &RawEvent) {
         EventKind::PhysicalRelease => release(Key::physical(event.address)),
         EventKind::Map => {
             table.hold(Key::physical(event.extra));
-            let mapping = Held { bytes: event.extra, holds: 1, ..Held::default() };
+            let mapping = CountedMemory { bytes: event.extra, holds: 1, ..CountedMemory::default() };
             table.insert(Key::mapping(event.address), mapping);
         }
         EventKind::Unmap => {
@@ -171,13 +170,13 @@ fn left(device: u8, limit: u64) -> u64 {
     limit.saturating_sub(taken(device).map_or(0, |taken| taken.load(Ordering::Relaxed)))
 }
 
-/// Adjusts the result of a memory query to the limit. Memory cached by the pool counts as free, because the program
-/// can get it.
+/// Adjusts the result of a memory query to the limit. Memory that the pool has `cached` on the device counts as free,
+/// because the program can get it.
 ///
 /// # Safety
 ///
 /// Both are null or out-parameters of a driver call that returned `done`.
-pub(crate) unsafe fn shrink<T: Figure>(free: *mut T, total: *mut T, done: Done) {
+pub(crate) unsafe fn shrink<T: Figure>(free: *mut T, total: *mut T, cached: impl Fn(u8) -> u64, done: Done) {
     if !done.is_ok() {
         return;
     }
@@ -186,7 +185,7 @@ pub(crate) unsafe fn shrink<T: Figure>(free: *mut T, total: *mut T, done: Done) 
     // SAFETY: the call succeeded, so non-null pointers are valid and filled.
     unsafe {
         if let Some(free) = free.as_mut() {
-            *free = (*free).at_most(left(device, limit)).plus(pool::cached(device));
+            *free = (*free).at_most(left(device, limit)).plus(cached(device));
         }
         if let Some(total) = total.as_mut() {
             *total = (*total).at_most(limit);

@@ -12,7 +12,6 @@ use std::sync::OnceLock;
 
 use crate::driver::devices;
 use crate::lookup;
-use crate::writer::spell_uuid;
 
 pub(super) const SUCCESS: i32 = 0;
 /// The first version of the memory query.
@@ -93,7 +92,7 @@ pub(super) fn used(device: u8) -> Used {
 
 fn handle(library: *mut c_void, device: u8) -> Option<*mut c_void> {
     type ByUuid = unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> i32;
-    let uuid = CString::new(spell_uuid(devices::known(device)?.uuid?)).ok()?;
+    let uuid = CString::new(devices::spell_uuid(devices::known(device)?.uuid?)).ok()?;
     let ask = lookup::real(library, c"nvmlDeviceGetHandleByUUID");
     // SAFETY: NVML's function of this name has this signature.
     let ask = unsafe { std::mem::transmute::<*mut c_void, Option<ByUuid>>(ask) }?;

@@ -39,7 +39,7 @@ impl Key {
 
 /// An entry of the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct CountedMemory {
     /// Size in bytes; for a mapping, the handle of its physical memory.
     pub(super) bytes: u64,
     /// The context with which it ends, 0 for none.
@@ -52,7 +52,7 @@ pub(super) struct Held {
     pub(super) is_pooled: bool,
 }
 
-type Entries = [(Key, Held); ENTRIES];
+type Entries = [(Key, CountedMemory); ENTRIES];
 
 /// The whole table.
 pub(super) struct Table {
@@ -83,7 +83,7 @@ pub(super) fn clear() {
         for part in &table.parts {
             // A thread that the fork did not copy may have held the lock.
             part.is_locked.store(false, Ordering::Relaxed);
-            part.with(|entries| entries.fill((Key::default(), Held::default())));
+            part.with(|entries| entries.fill((Key::default(), CountedMemory::default())));
         }
     }
 }
@@ -94,7 +94,7 @@ impl Table {
     }
 
     /// Inserts an entry. If its shard is full it is dropped, and the limit counts its memory forever.
-    pub(super) fn insert(&self, key: Key, held: Held) {
+    pub(super) fn insert(&self, key: Key, held: CountedMemory) {
         if let Some(part) = self.part(key) {
             part.with(|entries| {
                 let free = probe(key).find(|&index| entries.get(index).is_some_and(|entry| entry.0.0 == 0));
@@ -117,7 +117,7 @@ impl Table {
     }
 
     /// Drops a reference. Returns the entry if that was the last.
-    pub(super) fn release(&self, key: Key) -> Option<Held> {
+    pub(super) fn release(&self, key: Key) -> Option<CountedMemory> {
         self.part(key)?.with(|entries| {
             let index = find(entries, key)?;
             let (_, held) = entries.get_mut(index)?;
@@ -131,7 +131,11 @@ impl Table {
     }
 
     /// Removes every entry that satisfies the predicate and passes it to `take`.
-    pub(super) fn take_all(&self, is_gone: impl Fn(Key, &Held) -> bool, mut take: impl FnMut(Held)) {
+    pub(super) fn take_all(
+        &self,
+        is_gone: impl Fn(Key, &CountedMemory) -> bool,
+        mut take: impl FnMut(CountedMemory),
+    ) {
         for part in &self.parts {
             part.with(|entries| {
                 let mut index = 0;
@@ -170,7 +174,7 @@ fn probe(key: Key) -> impl Iterator<Item = usize> {
     (0..ENTRIES).map(move |step| (home + step) % ENTRIES)
 }
 
-fn at(entries: &Entries, index: usize) -> (Key, Held) {
+fn at(entries: &Entries, index: usize) -> (Key, CountedMemory) {
     entries.get(index).copied().unwrap_or_default()
 }
 
@@ -198,7 +202,7 @@ fn remove(entries: &mut Entries, found: usize) {
         }
     }
     if let Some(place) = entries.get_mut(hole) {
-        *place = (Key::default(), Held::default());
+        *place = (Key::default(), CountedMemory::default());
     }
 }
 
@@ -208,8 +212,8 @@ mod tests {
 
     use super::*;
 
-    fn held(bytes: u64, context: u64) -> Held {
-        Held { bytes, context, holds: 1, ..Held::default() }
+    fn held(bytes: u64, context: u64) -> CountedMemory {
+        CountedMemory { bytes, context, holds: 1, ..CountedMemory::default() }
     }
 
     #[test]
@@ -221,7 +225,10 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let address = ((state >> 40) % 3000 + 1) << 9;
             if let Some(size) = expected.remove(&address) {
-                assert_eq!(table.release(Key::memory(address)), Some(Held { holds: 0, ..held(size, 7) }));
+                assert_eq!(
+                    table.release(Key::memory(address)),
+                    Some(CountedMemory { holds: 0, ..held(size, 7) })
+                );
             } else {
                 table.insert(Key::memory(address), held(state, 7));
                 expected.insert(address, state);

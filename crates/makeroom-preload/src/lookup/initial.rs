@@ -7,7 +7,7 @@
 use std::ffi::{CStr, c_void};
 
 use super::objects::Tables;
-use crate::driver::types::field;
+use crate::fields::field;
 
 /// `DT_DEBUG` in the dynamic section: points to the debugger's structure (`r_debug`) with the list.
 const DYNAMIC_DEBUG: u64 = 21;

@@ -4,9 +4,10 @@
 //! library's table of exported names (`DT_GNU_HASH`).
 
 use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::initial;
-use crate::driver::types::field;
+use crate::fields::field;
 
 /// The libraries that may hold `dlvsym`: since glibc 2.34 it is the first.
 const C_LIBRARIES: [&CStr; 2] = [c"libc.so.6", c"libdl.so.2"];
@@ -36,7 +37,7 @@ fn search(name: &CStr, is_searched: impl Fn(&libc::dl_phdr_info, &Tables) -> boo
     let mut found = None;
     each(|object| {
         if found.is_none()
-            && let Some(tables) = Tables::of(object)
+            && let Some(tables) = Tables::of_object(object)
             && is_searched(object, &tables)
         {
             // SAFETY: the tables belong to a loaded object.
@@ -56,6 +57,26 @@ pub(super) fn is_before(first: usize, second: usize) -> bool {
         of_second = of_second.or(holds(object, second).then_some(position));
     });
     of_first.zip(of_second).is_some_and(|(first, second)| first < second)
+}
+
+/// Whether an address lies in this library. Its range is computed at first use; two threads that do so at once store
+/// the same, and a forked child never waits for the other.
+pub(super) fn is_in_own(address: usize) -> bool {
+    static START: AtomicUsize = AtomicUsize::new(0);
+    static END: AtomicUsize = AtomicUsize::new(0);
+    let mut end = END.load(Ordering::Acquire);
+    if end == 0 {
+        each(|object| {
+            if holds(object, is_in_own as *const () as usize)
+                && let Some(range) = range(object)
+            {
+                START.store(range.start, Ordering::Relaxed);
+                END.store(range.end, Ordering::Release);
+                end = range.end;
+            }
+        });
+    }
+    (START.load(Ordering::Relaxed)..end).contains(&address)
 }
 
 /// The number of objects loaded so far: while it is unchanged there are no new ones.
@@ -83,15 +104,18 @@ pub(super) fn each_named(prefix: &[u8], mut visit: impl FnMut(std::ops::Range<us
         let path = unsafe { CStr::from_ptr(object.dlpi_name) }.to_bytes();
         let name = path.rsplit(|&letter| letter == b'/').next().unwrap_or_default();
         if name.starts_with(prefix) {
-            let parts = segments(object).iter().filter(|segment| segment.p_type == libc::PT_LOAD);
-            let at = |offset: u64| object.dlpi_addr.wrapping_add(offset) as usize;
-            let start = parts.clone().map(|segment| at(segment.p_vaddr)).min();
-            let end = parts.map(|segment| at(segment.p_vaddr + segment.p_memsz)).max();
-            if let Some((start, end)) = start.zip(end) {
-                visit(start..end);
-            }
+            range(object).into_iter().for_each(&mut visit);
         }
     });
+}
+
+/// The addresses from an object's first segment to the end of its last.
+fn range(object: &libc::dl_phdr_info) -> Option<std::ops::Range<usize>> {
+    let parts = segments(object).iter().filter(|segment| segment.p_type == libc::PT_LOAD);
+    let at = |offset: u64| object.dlpi_addr.wrapping_add(offset) as usize;
+    let start = parts.clone().map(|segment| at(segment.p_vaddr)).min()?;
+    let end = parts.map(|segment| at(segment.p_vaddr + segment.p_memsz)).max()?;
+    Some(start..end)
 }
 
 /// Visits all loaded objects in symbol search order.
@@ -108,12 +132,12 @@ fn each(mut visit: impl FnMut(&libc::dl_phdr_info)) {
         0
     }
     /// `call` for a closure whose type cannot be named.
-    fn of<F: FnMut(&libc::dl_phdr_info)>(
+    fn callback_for<F: FnMut(&libc::dl_phdr_info)>(
         _: &F,
     ) -> unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int {
         call::<F>
     }
-    let function = of(&visit);
+    let function = callback_for(&visit);
     // SAFETY: the function receives the closure it was instantiated for, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(function), (&raw mut visit).cast()) };
 }
@@ -144,7 +168,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    fn of(object: &libc::dl_phdr_info) -> Option<Self> {
+    fn of_object(object: &libc::dl_phdr_info) -> Option<Self> {
         let section = segments(object).iter().find(|segment| segment.p_type == libc::PT_DYNAMIC)?;
         let section = object.dlpi_addr.wrapping_add(section.p_vaddr) as *const c_void;
         // SAFETY: the object is loaded during the visit.
@@ -279,6 +303,13 @@ mod tests {
         assert!(found.iter().any(|range| range.contains(&inside)), "{found:x?} {inside:x}");
         each_named(b"no-such-library", |range| panic!("{range:x?}"));
         assert!(loads() > 0);
+    }
+
+    #[test]
+    fn only_this_librarys_own_addresses_lie_in_it() {
+        assert!(is_in_own(is_in_own as *const () as usize));
+        assert!(!is_in_own(of_c_library(c"dlvsym").unwrap() as usize));
+        assert!(!is_in_own(0));
     }
 
     #[test]

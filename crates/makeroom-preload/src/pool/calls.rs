@@ -16,9 +16,8 @@ use makeroom_pool::{EVERY_STREAM, PoolError, Site};
 
 use super::devices::{self, DevicePool};
 use super::{callers, foreign, pools, watch};
-use crate::driver::place;
 use crate::driver::types::{CuResult, DevicePointer, Handle, OUT_OF_MEMORY, SUCCESS};
-use crate::hooks::capture;
+use crate::driver::{capture, place};
 
 /// `CUDA_ERROR_INVALID_VALUE`.
 pub(super) const INVALID_VALUE: CuResult = 1;
@@ -68,7 +67,11 @@ pub(crate) unsafe fn allocate_everywhere(pointer: *mut DevicePointer, bytes: u64
 /// # Safety
 ///
 /// As for [`allocate_everywhere`].
-pub(crate) unsafe fn allocate(pointer: *mut DevicePointer, bytes: usize, stream: Handle) -> Option<CuResult> {
+pub(crate) unsafe fn allocate_on_stream(
+    pointer: *mut DevicePointer,
+    bytes: usize,
+    stream: Handle,
+) -> Option<CuResult> {
     let pool = devices::serving(place::of_stream(stream)?)?;
     let stream = ordered(stream)?;
     if is_captured(pool, stream) {

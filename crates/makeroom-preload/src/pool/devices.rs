@@ -13,7 +13,7 @@ use makeroom_pool::{Allocator, Options, Pool};
 use super::peers;
 use super::watch::Watch;
 use crate::config::config;
-use crate::driver::place::{self, Place};
+use crate::driver::place::{self, ContextOnDevice};
 use crate::driver::real;
 use crate::driver::types::{CuResult, SUCCESS};
 use crate::notices::{Notice, raise, warn_once};
@@ -44,7 +44,7 @@ static IS_WITHOUT: [AtomicBool; MOST_DEVICES] = [const { AtomicBool::new(false) 
 static MAKING: Mutex<()> = Mutex::new(());
 
 /// The last place whose context is not its device's primary one: the driver serves it.
-static OTHER: Mutex<Option<Place>> = Mutex::new(None);
+static OTHER: Mutex<Option<ContextOnDevice>> = Mutex::new(None);
 
 /// The pool that serves the calling thread's context.
 pub(super) fn current() -> Option<&'static DevicePool> {
@@ -52,7 +52,7 @@ pub(super) fn current() -> Option<&'static DevicePool> {
 }
 
 /// The pool that serves a context.
-pub(super) fn serving(place: Place) -> Option<&'static DevicePool> {
+pub(super) fn serving(place: ContextOnDevice) -> Option<&'static DevicePool> {
     let pool = known(place.device).or_else(|| make(place))?;
     if pool.context != place.context {
         raise(Notice::PoolOtherContext);
@@ -92,7 +92,7 @@ pub(super) fn known(device: u8) -> Option<&'static DevicePool> {
 }
 
 #[cold]
-fn make(place: Place) -> Option<&'static DevicePool> {
+fn make(place: ContextOnDevice) -> Option<&'static DevicePool> {
     let index = usize::from(place.device);
     if place.context == 0 || IS_WITHOUT.get(index)?.load(Ordering::Relaxed) {
         return None;
@@ -118,7 +118,7 @@ fn make(place: Place) -> Option<&'static DevicePool> {
 }
 
 /// Whether a context is its device's primary one. The check must not create one in a program that has none.
-fn is_primary(place: Place) -> bool {
+fn is_primary(place: ContextOnDevice) -> bool {
     let device = i32::from(place.device);
     let (mut flags, mut is_active) = (0, 0);
     // SAFETY: both out-parameters are valid.

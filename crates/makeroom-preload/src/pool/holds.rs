@@ -7,8 +7,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::devices::{self, MOST_DEVICES};
+use crate::driver::done::Done;
 use crate::driver::types::Device;
-use crate::hooks::call::Done;
 use crate::record::event::RawEvent;
 use crate::state;
 

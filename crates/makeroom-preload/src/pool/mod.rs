@@ -27,7 +27,7 @@ mod watch;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub(crate) use calls::{allocate, allocate_everywhere, free, free_on, retire_stream};
+pub(crate) use calls::{allocate_everywhere, allocate_on_stream, free, free_on, retire_stream};
 pub(crate) use devices::{abandon, cached, exported, gives_back};
 pub(crate) use holds::{released, retained};
 pub(crate) use peers::{enabled as peer_enabled, opened as pool_opened};
@@ -44,20 +44,10 @@ use crate::{cost, errno, state};
 /// Set after a bug: nothing new is served, and freed memory is kept.
 static IS_BROKEN: AtomicBool = AtomicBool::new(false);
 
-/// Set in a forked child: the driver does not work there, and another thread may have held any lock.
-static IS_CHILD: AtomicBool = AtomicBool::new(false);
-
 /// Whether the pool serves the program's memory.
 #[inline]
 pub(crate) fn is_on() -> bool {
-    config().pool && !config().is_off && !IS_CHILD.load(Ordering::Relaxed)
-}
-
-/// Runs in a forked child. If the parent had not used CUDA, the child can use it itself.
-pub(crate) fn forked() {
-    if state::has_started() {
-        IS_CHILD.store(true, Ordering::Relaxed);
-    }
+    config().pool && !config().is_off && !state::is_child()
 }
 
 /// Serves a call, if the pool can. Panics are caught, and `errno` is preserved.

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::devices::{self, DevicePool, MOST_DEVICES};
 use super::pools;
 use crate::driver::place;
-use crate::driver::types::{self, CuResult, Handle, field};
+use crate::driver::types::{self, CuResult, Handle};
+use crate::fields::field;
 use crate::notices::{Notice, warn_once};
 
 /// Devices with access to each device's memory, as a bit mask.

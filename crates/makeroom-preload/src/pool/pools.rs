@@ -11,11 +11,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use makeroom_core::FastMap;
 use makeroom_pool::Allocator as _;
 
-use super::calls::{INVALID_VALUE, allocate};
+use super::calls::{INVALID_VALUE, allocate_on_stream};
 use super::devices::{self, DevicePool};
+use crate::driver::done::Done;
 use crate::driver::place;
-use crate::driver::types::{self, CuResult, DevicePointer, Handle, SUCCESS, field};
-use crate::hooks::call::Done;
+use crate::driver::types::{self, CuResult, DevicePointer, Handle, SUCCESS};
+use crate::fields::{field, out};
 use crate::record::event::RawEvent;
 
 /// Attributes by number; the first three are 4-byte flags, the others sizes.
@@ -131,13 +132,13 @@ pub(crate) unsafe fn allocate_from(
         return None;
     }
     // SAFETY: guaranteed by the caller.
-    let result = unsafe { allocate(pointer, bytes, stream) }?;
+    let result = unsafe { allocate_on_stream(pointer, bytes, stream) }?;
     if let Meaning::Created(..) = meaning
         && result == SUCCESS
         && let Some(pools) = lock().as_mut()
     {
         // SAFETY: the pool has just filled it.
-        let address = unsafe { types::out(pointer) };
+        let address = unsafe { out(pointer) };
         pools.blocks.insert(address, (pool as u64, bytes as u64));
         if let Some(created) = pools.created.get_mut(&(pool as u64)) {
             created.used += bytes as u64;

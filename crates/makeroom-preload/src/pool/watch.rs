@@ -10,7 +10,7 @@ use makeroom_trace::room::EventKind;
 
 use crate::clock;
 use crate::driver::types::SUCCESS;
-use crate::hooks::call::{Moment, record};
+use crate::event::{Moment, record};
 use crate::limit::{self, Reservation};
 use crate::record::event::RawEvent;
 

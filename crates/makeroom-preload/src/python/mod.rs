@@ -14,7 +14,6 @@ mod functions;
 mod layout;
 pub(crate) mod lines;
 mod memory;
-pub(crate) mod seen;
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -23,8 +22,8 @@ pub(crate) use functions::Function;
 
 use crate::lookup;
 use crate::notices::{Notice, warn_once};
-use crate::record::threads;
-use crate::stacks::Words;
+use crate::record::words::Words;
+use crate::record::{seen, threads};
 use layout::Layout;
 use memory::{Access, Reader};
 

@@ -25,7 +25,7 @@ const STORE_WORDS: usize = 32 << 20;
 /// Probes in the rest of the table.
 const LONGEST_PROBE: usize = 128;
 
-struct Place {
+struct InternSlot {
     /// Hash of the content, 0 for an empty slot.
     hash: AtomicU64,
     /// Offset of the content in the store, plus one; 0 until published.
@@ -33,7 +33,7 @@ struct Place {
 }
 
 struct Table {
-    places: [Place; PLACES],
+    places: [InternSlot; PLACES],
     used_words: AtomicUsize,
     store: [AtomicU64; STORE_WORDS],
 }
@@ -96,7 +96,7 @@ pub(crate) fn content(number: u32, into: &mut Vec<u64>) -> Option<()> {
 impl Table {
     /// Copies the content of a slot into the store, unless another thread publishes first.
     #[cold]
-    fn publish(&self, place: &Place, words: &[u64]) {
+    fn publish(&self, place: &InternSlot, words: &[u64]) {
         if self.used_words.load(Ordering::Relaxed) >= STORE_WORDS {
             raise(Notice::StacksFull);
             return;

@@ -1,4 +1,5 @@
-//! Memory for the recorder's own tables, directly from the kernel: the program may have replaced the allocator.
+//! Lazily mapped pages, published with a compare-and-swap: memory for the recorder's own tables, directly from the
+//! kernel, because the program may have replaced the allocator.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, Ordering};

@@ -2,6 +2,10 @@
 
 pub(crate) mod event;
 pub(crate) mod intern;
+pub(crate) mod lost;
 pub(crate) mod memory;
 pub(crate) mod ring;
+pub(crate) mod seen;
 pub(crate) mod threads;
+pub(crate) mod wake;
+pub(crate) mod words;

@@ -5,7 +5,7 @@
 //! `head`. The writer owns the slots in `head..tail`, the owning thread all others.
 
 use super::event::RawEvent;
-use crate::python::seen::{Frames, prefetch};
+use super::seen::{Frames, prefetch};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, UnsafeCell};
 
 /// Capacity in events. At 64 bytes each, a ring is 256 KiB of pages, which become resident when touched.

@@ -8,14 +8,15 @@
 //! symbols of a large library for its first stacks, and programs allocate fast when they start.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::event::{RawEvent, SAMPLE};
 use super::memory::zeroed_pages;
 use super::ring::{Filling, Ring};
+use super::{lost, wake};
 use crate::notices::{Notice, raise};
-use crate::{clock, cost, writer};
+use crate::{clock, cost};
 
 /// Maximum number of concurrent rings.
 const MOST_RINGS: usize = 1024;
@@ -33,8 +34,6 @@ static RINGS: [AtomicPtr<Ring>; MOST_RINGS] = [const { AtomicPtr::new(std::ptr::
 static KEY: AtomicU32 = AtomicU32::new(0);
 /// Threads that exited.
 static ENDED: AtomicU32 = AtomicU32::new(0);
-/// Events dropped because their thread had no ring.
-static HOMELESS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     // Const-initialized and without a destructor, so it can be read at any point in a thread's life.
@@ -47,12 +46,12 @@ pub(crate) fn send(event: &RawEvent) {
         cost::of_event();
     }
     let Some(ring) = own() else {
-        HOMELESS.fetch_add(1, Ordering::Relaxed);
+        lost::count_without_ring();
         return;
     };
     match ring.push(event) {
         Ok(Filling::Fine) => {}
-        Ok(Filling::Half) => writer::wake(),
+        Ok(Filling::Half) => wake::wake(),
         Err(_) => push_elsewhere(ring, event),
     }
 }
@@ -60,7 +59,7 @@ pub(crate) fn send(event: &RawEvent) {
 /// The ring is full: continues in another, or waits if too many are full.
 #[cold]
 fn push_elsewhere(ring: &'static Ring, event: &RawEvent) {
-    writer::wake();
+    wake::wake();
     let filled = rings().filter(|(_, ring)| ring.is_left.load(Ordering::Relaxed)).count();
     let thread = ring.thread.load(Ordering::Relaxed);
     let next =
@@ -114,7 +113,7 @@ fn take() -> Option<&'static Ring> {
 fn wait_for_left_rings(find: impl Fn() -> Option<&'static Ring>) -> Option<&'static Ring> {
     let start = clock::monotonic_ns();
     while clock::monotonic_ns().wrapping_sub(start) < LONGEST_WAIT_FOR_RING_NS {
-        writer::wake();
+        wake::wake();
         std::thread::sleep(Duration::from_micros(200));
         if let Some(ring) = find() {
             return Some(ring);
@@ -177,7 +176,7 @@ unsafe extern "C" fn leave(ring: *mut libc::c_void) {
         ring.is_left.store(true, Ordering::Release);
     }
     if (ENDED.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(ENDED_THREADS_PER_WAKE) {
-        writer::wake();
+        wake::wake();
     }
 }
 
@@ -201,8 +200,7 @@ pub(crate) fn free_if_left(ring: &Ring) {
 
 /// Events dropped since the last call.
 pub(crate) fn take_dropped() -> u64 {
-    rings().map(|(_, ring)| ring.dropped.swap(0, Ordering::Relaxed)).sum::<u64>()
-        + HOMELESS.swap(0, Ordering::Relaxed)
+    rings().map(|(_, ring)| ring.dropped.swap(0, Ordering::Relaxed)).sum::<u64>() + lost::take_without_ring()
 }
 
 /// Resets all rings in a forked child, where only the calling thread exists.
@@ -210,7 +208,7 @@ pub(crate) fn reset_after_fork() {
     for (_, ring) in rings() {
         ring.reset();
     }
-    HOMELESS.store(0, Ordering::Relaxed);
+    lost::reset_after_fork();
     OWN.set(std::ptr::null());
     // Another thread may claim this thread's old ring, and must not lose it when this thread exits.
     set_value_of_key(std::ptr::null());

@@ -18,11 +18,11 @@ mod native;
 pub(crate) use native::any as any_caller;
 
 use std::cell::Cell;
-use std::mem::MaybeUninit;
 
 use crate::config::{StackMode, config};
 use crate::python;
 use crate::record::intern::{intern, words_of};
+use crate::record::words::{MOST_NATIVE, MOST_PYTHON, Words};
 
 /// The first word of a stack that is only a thread's name; no stack has this many frames.
 pub(crate) const THREAD: u64 = u64::MAX;
@@ -31,10 +31,6 @@ thread_local! {
     static OWN_NAME: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Maximum number of frames of each kind; outer ones are dropped.
-const MOST_NATIVE: usize = 64;
-const MOST_PYTHON: usize = 128;
-
 /// Which frames of a stack to capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
@@ -42,44 +38,6 @@ pub(crate) enum Depth {
     Full,
     /// Python frames only; if there are none, the thread's name.
     PythonOnly,
-}
-
-/// Buffer for the words of a stack. Unused words stay uninitialized: zeroing them would write more than the stack
-/// itself.
-pub(crate) struct Words {
-    words: [MaybeUninit<u64>; 1 + MOST_NATIVE + MOST_PYTHON],
-    /// Number of words written.
-    count: usize,
-}
-
-impl Words {
-    /// An empty buffer, with space for the head word and all frames.
-    #[inline]
-    fn new() -> Self {
-        Self { words: [const { MaybeUninit::uninit() }; _], count: 0 }
-    }
-
-    /// Appends a word, if there is space.
-    #[inline]
-    pub(crate) fn push(&mut self, word: u64) {
-        if let Some(place) = self.words.get_mut(self.count) {
-            place.write(word);
-            self.count += 1;
-        }
-    }
-
-    #[inline]
-    fn set_head(&mut self, word: u64) {
-        if let Some(place) = self.words.first_mut() {
-            place.write(word);
-        }
-    }
-
-    #[inline]
-    fn all(&self) -> &[u64] {
-        // SAFETY: `push` has written the first `count` words, and never counts past the end.
-        unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.count) }
-    }
 }
 
 /// The number of the calling thread's stack, 0 if it is empty or the table is full.

@@ -4,7 +4,7 @@
 
 use std::ffi::c_void;
 
-use super::Words;
+use crate::record::words::Words;
 
 unsafe extern "C-unwind" {
     fn _Unwind_Backtrace(step: extern "C" fn(*mut c_void, *mut c_void) -> i32, argument: *mut c_void) -> i32;

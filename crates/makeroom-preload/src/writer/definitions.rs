@@ -4,7 +4,6 @@
 //! and Python's frames replace the interpreter's.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt::Write as _;
 
 use makeroom_core::{Bytes, DeviceIndex};
 use makeroom_trace::room::{
@@ -105,7 +104,7 @@ impl Definitions {
         if let Some(known) = self.own_library {
             return known;
         }
-        let own = self.library_name(crate::state::start as *const () as u64);
+        let own = self.library_name(crate::state::disable as *const () as u64);
         self.own_library = Some(own);
         own
     }
@@ -198,33 +197,10 @@ impl Definitions {
         if let Some(known) = devices::known(device) {
             self.encoder.device(&DeviceDefinition {
                 device: DeviceIndex(u32::from(device)),
-                uuid: known.uuid.map(spell_uuid).unwrap_or_default(),
+                uuid: known.uuid.map(devices::spell_uuid).unwrap_or_default(),
                 name: known.name.clone(),
                 total: Bytes::new(known.total),
             });
         }
-    }
-}
-
-/// `GPU-6f0b7f7e-…`, as NVIDIA's tools write it.
-pub(crate) fn spell_uuid(uuid: [u8; 16]) -> Vec<u8> {
-    let mut text = String::from("GPU");
-    for (position, byte) in uuid.iter().enumerate() {
-        if matches!(position, 0 | 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        let _ = write!(text, "{byte:02x}");
-    }
-    text.into_bytes()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn identities_are_spelled_as_the_tools_spell_them() {
-        let uuid = *b"\x6f\x0b\x7f\x7e\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c";
-        assert_eq!(spell_uuid(uuid), b"GPU-6f0b7f7e-0102-0304-0506-0708090a0b0c");
     }
 }

@@ -64,7 +64,7 @@ fn control_group() -> Option<(PathBuf, PathBuf)> {
         // In a container the group's own path may be outside the mount: then the mount's root is the group.
         [PathBuf::from(root).join(group.trim_start_matches('/')), PathBuf::from(root)]
             .into_iter()
-            .map(|folder| (folder.join(usage), folder.join(limit)))
+            .map(|directory| (directory.join(usage), directory.join(limit)))
             .find(|(usage, _)| usage.exists())
     })
 }

@@ -23,7 +23,7 @@ enum Kind {
 
 /// A live allocation.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct LiveAllocation {
     bytes: u64,
     context: u64,
 }
@@ -31,7 +31,7 @@ struct Held {
 /// The tracked memory.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
-    held: HashMap<(Kind, u64), Held>,
+    held: HashMap<(Kind, u64), LiveAllocation>,
     waiting: HashMap<(Kind, u64), u64>,
     figures: LiveMemory,
     told: Option<LiveMemory>,
@@ -79,7 +79,7 @@ impl Live {
             return;
         }
         *self.total(key.0) += event.size;
-        let held = Held { bytes: event.size, context: event.context };
+        let held = LiveAllocation { bytes: event.size, context: event.context };
         if let Some(lost) = self.held.insert(key, held) {
             *self.total(key.0) -= lost.bytes;
         }

@@ -1,4 +1,4 @@
-//! The writer: one thread that drains the hooks' rings into the file.
+//! The writer: the single consumer thread of all rings, which drains them into the file and sleeps on a futex.
 //!
 //! It wakes 25 times a second, and at once when a ring is half full or an allocation failed. It appends whole frames
 //! with `write`, so however the process ends, the file is readable up to the last of them. If the file can no longer
@@ -29,13 +29,11 @@ use makeroom_trace::protocol::Message;
 use makeroom_trace::room::{End, EndReason};
 
 use crate::config::config;
-use crate::notices::{Notice, print, print_later, raise};
+use crate::notices::{self, Notice, print, print_later, raise};
+use crate::record::wake;
 use crate::{clock, own_table, state, wait};
-pub(crate) use definitions::spell_uuid;
 use output::Output;
 use reports::Reports;
-#[cfg(not(test))]
-pub(crate) use reports::socket_address;
 use timeout::Timeout;
 use turn::Writer;
 
@@ -43,8 +41,6 @@ use turn::Writer;
 /// promise is a tenth of a second, because on a busy machine the writer may run late.
 const INTERVAL: Duration = Duration::from_millis(40);
 
-/// Counts wake-up requests (a futex).
-static CALLS: AtomicU32 = AtomicU32::new(0);
 const GO_ON: u32 = 0;
 const FINISH: u32 = 1;
 /// The writer's order: `GO_ON` or `FINISH`.
@@ -59,9 +55,8 @@ static WRITTEN: AtomicU32 = AtomicU32::new(0);
 static EXPECTED: AtomicI32 = AtomicI32::new(0);
 /// The writer's thread id: it must never wait for itself.
 static THREAD: AtomicI32 = AtomicI32::new(0);
-/// Whether the file is being written, and whether `run` is listening.
+/// Whether the file is being written.
 static IS_WRITING: AtomicBool = AtomicBool::new(false);
-static IS_HEARD: AtomicBool = AtomicBool::new(false);
 
 /// The writer's stack size: reading symbols needs some.
 const STACK: usize = 2 << 20;
@@ -156,6 +151,7 @@ extern "C" fn main(argument: *mut c_void) -> *mut c_void {
         tell_panic();
     }
     IS_WRITING.store(false, Ordering::Release);
+    notices::set_listener(false);
     IS_FINISHED.store(1, Ordering::Release);
     wait::wake(&IS_FINISHED);
     beginning.finish(FAILED);
@@ -194,7 +190,7 @@ fn work(beginning: &Beginning) {
     let mut writer = Writer::new(output, reports, header.monotonic_ns);
     // `run` must know about the file before anything can end the process.
     writer.tell_beginning();
-    IS_HEARD.store(writer.is_heard(), Ordering::Release);
+    notices::set_listener(writer.is_heard());
     IS_WRITING.store(true, Ordering::Release);
     beginning.finish(BEGUN);
     work_until_end(writer);
@@ -208,17 +204,6 @@ impl Beginning {
     }
 }
 
-/// Whether the writer forwards the user's notices to `run`.
-pub(crate) fn reports_to_run() -> bool {
-    IS_HEARD.load(Ordering::Acquire) && IS_FINISHED.load(Ordering::Acquire) == 0
-}
-
-/// Wakes the writer early.
-pub(crate) fn wake() {
-    CALLS.fetch_add(1, Ordering::Release);
-    wait::wake(&CALLS);
-}
-
 /// Writes the remaining events and ends the file. Waits for that, with a timeout.
 pub(crate) fn finish(status: i32) {
     if is_writer() {
@@ -226,7 +211,7 @@ pub(crate) fn finish(status: i32) {
     }
     EXIT_STATUS.store(status, Ordering::Relaxed);
     ORDER.store(FINISH, Ordering::Release);
-    wake();
+    wake::wake();
     let mut timeout = Timeout::new();
     while IS_FINISHED.load(Ordering::Acquire) == 0 && !timeout.is_over() {
         wait::sleep(&IS_FINISHED, 0, INTERVAL);
@@ -258,7 +243,7 @@ pub(crate) fn flush_for_program() -> bool {
 /// Requests a turn of the writer and waits for it, with a timeout.
 fn bring_up_to_date() {
     let own = ASKED.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
-    wake();
+    wake::wake();
     let mut timeout = Timeout::new();
     while IS_FINISHED.load(Ordering::Acquire) == 0 && !timeout.is_over() {
         let written = WRITTEN.load(Ordering::Acquire);
@@ -291,13 +276,13 @@ pub(crate) fn reset_after_fork() {
     EXPECTED.store(0, Ordering::Relaxed);
     THREAD.store(0, Ordering::Relaxed);
     IS_WRITING.store(false, Ordering::Relaxed);
-    IS_HEARD.store(false, Ordering::Relaxed);
+    notices::set_listener(false);
     timeout::reset_after_fork();
 }
 
 fn work_until_end(mut writer: Writer) {
     loop {
-        let seen = CALLS.load(Ordering::Acquire);
+        let seen = wake::requests();
         let asked = ASKED.load(Ordering::Acquire);
         let is_last = ORDER.load(Ordering::Acquire) == FINISH;
         let is_detached = state::is_disabled();
@@ -313,7 +298,7 @@ fn work_until_end(mut writer: Writer) {
             }
         }
         if writer.is_useless() {
-            IS_HEARD.store(false, Ordering::Release);
+            notices::set_listener(false);
             state::disable();
             return;
         }
@@ -323,7 +308,7 @@ fn work_until_end(mut writer: Writer) {
         if WRITTEN.swap(asked, Ordering::AcqRel) != asked {
             wait::wake(&WRITTEN);
         }
-        wait::sleep(&CALLS, seen, INTERVAL);
+        wake::sleep_until_request(seen, INTERVAL);
     }
 }
 

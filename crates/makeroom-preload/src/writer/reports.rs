@@ -13,6 +13,7 @@ use makeroom_trace::protocol::Message;
 
 use crate::clock;
 use crate::files::Guarded;
+use crate::socket::socket_address;
 
 /// Queued messages. A program that probes for its largest batch fails often: further failures are dropped.
 const MOST_WAITING: usize = 64;
@@ -103,20 +104,6 @@ impl Reports {
             std::mem::forget(gone);
         }
     }
-}
-
-/// The address of a socket in the file system, unless the path is too long for one.
-pub(crate) fn socket_address(path: &[u8]) -> Option<libc::sockaddr_un> {
-    // SAFETY: all zeros are a valid `sockaddr_un`, with an empty path.
-    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
-    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    if path.len() >= address.sun_path.len() {
-        return None;
-    }
-    for (to, &byte) in address.sun_path.iter_mut().zip(path) {
-        *to = libc::c_char::from_ne_bytes([byte]);
-    }
-    Some(address)
 }
 
 fn connect(path: &[u8]) -> Option<Guarded> {

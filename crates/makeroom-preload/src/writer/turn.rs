@@ -16,9 +16,8 @@ use super::output::{Failure, Output};
 use super::reports::Reports;
 use crate::config::config;
 use crate::driver::types::OUT_OF_MEMORY;
-use crate::hooks::call;
 use crate::record::event::{RawEvent, SAMPLE};
-use crate::record::threads;
+use crate::record::{lost, threads};
 use crate::{clock, cost, notices};
 
 /// Intervals between host memory samples: shorter while a program starts, so that short programs get enough.
@@ -241,7 +240,7 @@ impl Writer {
             let text = notice.text().as_bytes().to_vec();
             encoder.note(&Note { time_ns, severity: notice.severity(), text });
         }
-        let lost = [(threads::take_dropped(), DropReason::Busy), (call::take_nested(), DropReason::Nested)];
+        let lost = [(threads::take_dropped(), DropReason::Busy), (lost::take_nested(), DropReason::Nested)];
         for (events, reason) in lost {
             if events > 0 {
                 encoder.dropped(&Dropped { time_ns, events, reason });

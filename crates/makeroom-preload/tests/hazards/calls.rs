@@ -24,7 +24,7 @@ fn a_plain_program_is_recorded_whole() {
                 "context_destroy",
             ]
         );
-        let allocations = recording.of(EventKind::DeviceAlloc);
+        let allocations = recording.events_of(EventKind::DeviceAlloc);
         assert_eq!(allocations.iter().map(|event| event.result).collect::<Vec<_>>(), [0, 0, 2]);
         assert_eq!(allocations[0].size.get(), 3 << 20);
         assert_ne!(allocations[0].context.0, 0);
@@ -42,8 +42,8 @@ fn a_plain_program_is_recorded_whole() {
 fn the_device_is_asked_right_after_a_context_was_made() {
     for program in everywhere("plain.c") {
         let recording = program.check_one();
-        let created = recording.of(EventKind::ContextCreate)[0].time_ns;
-        let allocated = recording.of(EventKind::DeviceAlloc)[0].time_ns;
+        let created = recording.events_of(EventKind::ContextCreate)[0].time_ns;
+        let allocated = recording.events_of(EventKind::DeviceAlloc)[0].time_ns;
         let times =
             recording.samples.iter().filter(|sample| sample.device.is_some()).map(|sample| sample.time_ns);
         assert_eq!(times.filter(|time| (created..allocated).contains(time)).count(), 1);
@@ -67,12 +67,12 @@ fn null_pointers_and_missing_contexts_are_the_drivers_business() {
         let recording = program.check_one();
         recording.assert_complete();
         let created: Vec<_> = recording
-            .of(EventKind::PhysicalCreate)
+            .events_of(EventKind::PhysicalCreate)
             .iter()
             .map(|event| (event.result, event.extra, event.context.0 != 0))
             .collect();
         assert_eq!(created, [(0, 0, false), (0, 1, true), (1, 1, true)]);
-        assert_eq!(recording.of(EventKind::DeviceFree)[0].result, 1);
+        assert_eq!(recording.events_of(EventKind::DeviceFree)[0].result, 1);
     }
 }
 
@@ -81,8 +81,8 @@ fn a_capture_is_not_broken() {
     for program in everywhere("capture.c") {
         let recording = program.check_one();
         recording.assert_complete();
-        assert_eq!(recording.of(EventKind::StreamAlloc).len(), 5);
-        let captured = recording.of(EventKind::StreamAlloc);
+        assert_eq!(recording.events_of(EventKind::StreamAlloc).len(), 5);
+        let captured = recording.events_of(EventKind::StreamAlloc);
         let (first, last) = (captured[0].time_ns, captured[4].time_ns);
         assert!(
             !recording
@@ -105,11 +105,11 @@ fn a_launch_that_fails_is_named_and_device_malloc_is_seen() {
     for (program, reason) in everywhere("launches.c").into_iter().zip([701, 1]) {
         let recording = program.check_one();
         recording.assert_complete();
-        let failed = recording.of(EventKind::LaunchFailed);
+        let failed = recording.events_of(EventKind::LaunchFailed);
         assert_eq!(failed.len(), 1);
         assert_eq!((failed[0].result, failed[0].size.get()), (reason, 4 << 20));
         assert_eq!(recording.name(failed[0].extra), "saxpy");
-        assert_eq!(recording.of(EventKind::ModuleLoad)[0].extra, 1);
+        assert_eq!(recording.events_of(EventKind::ModuleLoad)[0].extra, 1);
     }
 }
 
@@ -148,12 +148,12 @@ fn tensors_are_heard_and_exceptions_pass_through() {
         );
         assert_eq!(recording.count(EventKind::DeviceAlloc), 1);
         // Without Python only the thread's name is known cheaply.
-        let stack = recording.stack(&recording.of(EventKind::TensorAlloc)[0]);
+        let stack = recording.stack(&recording.events_of(EventKind::TensorAlloc)[0]);
         assert_eq!(stack, ["thread exception in "]);
     }
     // In native-only mode tensors get native stacks too.
     let program = crate::support::Program::new("exception.cpp").search(&driver);
     let recording = program.variable("MAKEROOM_STACKS", "native").check_one();
-    let stack = recording.stack(&recording.of(EventKind::TensorAlloc)[0]);
+    let stack = recording.stack(&recording.events_of(EventKind::TensorAlloc)[0]);
     assert!(stack.iter().any(|frame| frame.starts_with("allocates in ")), "{stack:?}");
 }

@@ -65,18 +65,18 @@ fn a_directory_that_is_not_there() {
 #[test]
 fn a_directory_that_can_only_be_read() {
     for program in everywhere("plain.c") {
-        let folder = program.folder.join("read-only");
-        fs::create_dir(&folder).unwrap();
-        let mut permissions = fs::metadata(&folder).unwrap().permissions();
+        let directory = program.directory.join("read-only");
+        fs::create_dir(&directory).unwrap();
+        let mut permissions = fs::metadata(&directory).unwrap().permissions();
         permissions.set_readonly(true);
-        fs::set_permissions(&folder, permissions).unwrap();
+        fs::set_permissions(&directory, permissions).unwrap();
         // Root can write anywhere, except on a read-only disk.
-        if is_root() && !mount(&folder, "ro") {
+        if is_root() && !mount(&directory, "ro") {
             eprintln!("skipped: this root cannot mount a read-only disk");
             return;
         }
-        says_that_nothing_is_recorded(program, &folder.join("run.room"));
-        unmount(&folder);
+        says_that_nothing_is_recorded(program, &directory.join("run.room"));
+        unmount(&directory);
     }
 }
 
@@ -92,7 +92,7 @@ fn says_that_nothing_is_recorded(program: Program, file: &Path) {
 #[test]
 fn a_full_disk_stops_the_recording_and_nothing_else() {
     for program in everywhere("threads.c") {
-        let disk = program.folder.join("disk");
+        let disk = program.directory.join("disk");
         fs::create_dir(&disk).unwrap();
         if !mount(&disk, "size=64k") {
             eprintln!("skipped: a tiny disk can only be mounted by root");
@@ -128,11 +128,11 @@ fn says_that_recording_stopped(output: &std::process::Output, reason: &str) {
 }
 
 /// Mounts a tmpfs. Returns whether that was allowed.
-fn mount(folder: &Path, option: &str) -> bool {
-    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", option, "tmpfs"]).arg(folder).output();
+fn mount(directory: &Path, option: &str) -> bool {
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", option, "tmpfs"]).arg(directory).output();
     mounted.is_ok_and(|output| output.status.success())
 }
 
-fn unmount(folder: &Path) {
-    let _ = Command::new("umount").arg(folder).output();
+fn unmount(directory: &Path) {
+    let _ = Command::new("umount").arg(directory).output();
 }

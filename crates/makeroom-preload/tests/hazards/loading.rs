@@ -33,7 +33,7 @@ fn a_driver_that_is_opened_late_and_twice() {
         let recording = program.check_one();
         recording.assert_complete();
         let sizes: Vec<_> =
-            recording.of(EventKind::DeviceAlloc).iter().map(|event| event.size.get()).collect();
+            recording.events_of(EventKind::DeviceAlloc).iter().map(|event| event.size.get()).collect();
         assert_eq!(sizes, [1 << 20, 2 << 20]);
     }
 }
@@ -44,7 +44,7 @@ fn functions_found_by_cu_get_proc_address() {
         let recording = program.check_one();
         recording.assert_complete();
         let streams: Vec<_> = recording
-            .of(EventKind::StreamAlloc)
+            .events_of(EventKind::StreamAlloc)
             .iter()
             .map(|event| (event.size.get(), event.stream.0))
             .collect();
@@ -108,9 +108,9 @@ fn stacks_can_be_left_out() {
 fn native_stacks_lead_to_the_program() {
     for program in everywhere("plain.c") {
         let recording = program.check_one();
-        let first = recording.stack(&recording.of(EventKind::DeviceAlloc)[0]);
+        let first = recording.stack(&recording.events_of(EventKind::DeviceAlloc)[0]);
         assert_eq!(first[0], "main in plain", "{first:?}");
-        let frees = recording.of(EventKind::DeviceFree);
+        let frees = recording.events_of(EventKind::DeviceFree);
         assert!(recording.stack(&frees[0]).is_empty());
     }
 }

@@ -16,7 +16,9 @@ fn forked_children_have_files_of_their_own() {
     let recordings = Program::new("fork_child.c").check();
     let sizes: Vec<Vec<u64>> = recordings
         .iter()
-        .map(|recording| recording.of(EventKind::DeviceAlloc).iter().map(|event| event.size.get()).collect())
+        .map(|recording| {
+            recording.events_of(EventKind::DeviceAlloc).iter().map(|event| event.size.get()).collect()
+        })
         .collect();
     assert_eq!(sizes, [vec![1 << 10], vec![2 << 10, 4 << 10], vec![3 << 10]]);
     for recording in &recordings {
@@ -32,7 +34,9 @@ fn a_fork_of_a_process_that_uses_cuda_has_no_driver_and_leaves_nothing() {
     let recordings = Program::new("fork_child.c").on_software_gpu().check();
     let sizes: Vec<Vec<u64>> = recordings
         .iter()
-        .map(|recording| recording.of(EventKind::DeviceAlloc).iter().map(|event| event.size.get()).collect())
+        .map(|recording| {
+            recording.events_of(EventKind::DeviceAlloc).iter().map(|event| event.size.get()).collect()
+        })
         .collect();
     assert_eq!(sizes, [vec![1 << 10], vec![2 << 10, 4 << 10]]);
     for recording in &recordings {
@@ -79,7 +83,7 @@ fn children_of_vfork_execute_while_their_parent_records() {
         let recording = program.check_one();
         recording.assert_complete();
         recording.assert_balanced();
-        let rounds: usize = fs::read_to_string(program.folder.join("rounds")).unwrap().parse().unwrap();
+        let rounds: usize = fs::read_to_string(program.directory.join("rounds")).unwrap().parse().unwrap();
         assert_eq!(recording.count(EventKind::DeviceAlloc), rounds);
     }
 }
@@ -105,7 +109,7 @@ fn a_setuid_program_is_left_alone_by_the_loader() {
     let plain = compile("plain.c", "plain-setuid", &["-lcuda", &path]);
     let program = Program::other(&plain, "setuid");
     assert_eq!(program.check().len(), 1, "the program with its caller's rights");
-    fs::remove_file(program.folder.join("run.room")).unwrap();
+    fs::remove_file(program.directory.join("run.room")).unwrap();
     std::os::unix::fs::chown(&plain, Some(OTHER_USER), None).unwrap();
     fs::set_permissions(&plain, fs::Permissions::from_mode(0o4755)).unwrap();
     let library = driver().join("libcuda.so.1");
@@ -119,10 +123,10 @@ fn a_setuid_program_is_left_alone_by_the_loader() {
 
 /// Makes the directories above a file accessible to all users.
 fn open_way(file: &Path) {
-    for folder in
-        file.ancestors().skip(1).take_while(|folder| folder.starts_with(env!("CARGO_TARGET_TMPDIR")))
+    for directory in
+        file.ancestors().skip(1).take_while(|directory| directory.starts_with(env!("CARGO_TARGET_TMPDIR")))
     {
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Program {
     preloads: Vec<PathBuf>,
     driver: PathBuf,
     searched: Vec<PathBuf>,
-    pub(crate) folder: PathBuf,
+    pub(crate) directory: PathBuf,
 }
 
 impl Program {
@@ -43,8 +43,8 @@ impl Program {
         static RUNS: Mutex<u32> = Mutex::new(0);
         let mut runs = RUNS.lock().unwrap();
         *runs += 1;
-        let folder = scratch().join(format!("{label}-{}", *runs));
-        fs::create_dir_all(&folder).unwrap();
+        let directory = scratch().join(format!("{label}-{}", *runs));
+        fs::create_dir_all(&directory).unwrap();
         Self {
             path: path.to_owned(),
             arguments: Vec::new(),
@@ -52,7 +52,7 @@ impl Program {
             preloads: Vec::new(),
             driver: driver(),
             searched: Vec::new(),
-            folder,
+            directory,
         }
     }
 
@@ -64,7 +64,7 @@ impl Program {
     /// Uses the software GPU instead of the minimal driver.
     pub(crate) fn on_software_gpu(mut self) -> Self {
         let test = env::current_exe().unwrap();
-        self.driver = self.folder.join("driver");
+        self.driver = self.directory.join("driver");
         makeroom_simcard::install::beside(&test, &self.driver).unwrap();
         self.variable("MAKEROOM_SIMGPU", "memory=8GiB")
     }
@@ -80,8 +80,8 @@ impl Program {
     }
 
     /// Adds a directory to the library search path.
-    pub(crate) fn search(mut self, folder: &Path) -> Self {
-        self.searched.push(folder.to_owned());
+    pub(crate) fn search(mut self, directory: &Path) -> Self {
+        self.searched.push(directory.to_owned());
         self
     }
 
@@ -102,7 +102,7 @@ impl Program {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         begin_anew(&mut command);
-        command.args(&self.arguments).envs(self.variables.iter().cloned()).current_dir(&self.folder);
+        command.args(&self.arguments).envs(self.variables.iter().cloned()).current_dir(&self.directory);
         let searched = join([&self.driver].into_iter().chain(&self.searched));
         command.env("LD_LIBRARY_PATH", searched).env("MAKEROOM_SIMGPU_DIR", &self.driver);
         command
@@ -128,7 +128,7 @@ impl Program {
         let mut command = self.command();
         command.env("LD_PRELOAD", join(preloads));
         if !self.variables.iter().any(|(name, _)| name == "MAKEROOM_FILE") {
-            command.env("MAKEROOM_FILE", self.folder.join("run.room"));
+            command.env("MAKEROOM_FILE", self.directory.join("run.room"));
         }
         command.output().unwrap()
     }
@@ -152,7 +152,7 @@ impl Program {
 
     /// The recordings in the program's directory.
     pub(crate) fn recordings(&self) -> Vec<Recording> {
-        let mut recordings: Vec<_> = fs::read_dir(&self.folder)
+        let mut recordings: Vec<_> = fs::read_dir(&self.directory)
             .unwrap()
             .map(|entry| entry.unwrap().path())
             .filter(|path| path.extension().is_some_and(|extension| extension == "room"))
@@ -216,46 +216,46 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 pub(crate) fn library() -> PathBuf {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     let make = || {
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("library");
+        let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("library");
         let manifest = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
         let result = Command::new(env!("CARGO"))
             .args(["build", "--lib", "--release", "--config", "profile.release.panic='unwind'"])
             .arg("--manifest-path")
             .arg(manifest)
             .arg("--target-dir")
-            .arg(&folder)
+            .arg(&directory)
             .output()
             .unwrap();
         assert!(result.status.success(), "{}", text(&result.stderr));
         let target = env::var("CARGO_BUILD_TARGET").unwrap_or_default();
-        folder.join(target).join("release/libmakeroom_preload.so")
+        directory.join(target).join("release/libmakeroom_preload.so")
     };
     LIBRARY.get_or_init(make).clone()
 }
 
 pub(crate) fn scratch() -> PathBuf {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     let make = || {
-        let folder =
+        let directory =
             PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("preload-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        folder
+        fs::create_dir_all(&directory).unwrap();
+        directory
     };
-    FOLDER.get_or_init(make).clone()
+    DIRECTORY.get_or_init(make).clone()
 }
 
 /// The directory with the driver that the programs use.
 pub(crate) fn driver() -> PathBuf {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     let make = || {
-        let folder = scratch().join("driver");
-        fs::create_dir_all(&folder).unwrap();
+        let directory = scratch().join("driver");
+        fs::create_dir_all(&directory).unwrap();
         let flags = ["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"];
-        build("libcuda.c", &folder.join("libcuda.so.1"), &flags);
-        std::os::unix::fs::symlink("libcuda.so.1", folder.join("libcuda.so")).unwrap();
-        folder
+        build("libcuda.c", &directory.join("libcuda.so.1"), &flags);
+        std::os::unix::fs::symlink("libcuda.so.1", directory.join("libcuda.so")).unwrap();
+        directory
     };
-    FOLDER.get_or_init(make).clone()
+    DIRECTORY.get_or_init(make).clone()
 }
 
 /// Compiles a program against the driver.

@@ -86,13 +86,13 @@ impl Recording {
     }
 
     /// The events of a kind, by time.
-    pub(crate) fn of(&self, kind: EventKind) -> Vec<Event> {
+    pub(crate) fn events_of(&self, kind: EventKind) -> Vec<Event> {
         self.events.iter().map(|(_, event)| *event).filter(|event| event.kind == kind).collect()
     }
 
     /// Number of successful events of a kind.
     pub(crate) fn count(&self, kind: EventKind) -> usize {
-        self.of(kind).iter().filter(|event| event.result == 0).count()
+        self.events_of(kind).iter().filter(|event| event.result == 0).count()
     }
 
     /// The kinds of all calls, by time: events without the recorder's own samples of the driver.

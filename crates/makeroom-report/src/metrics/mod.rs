@@ -29,7 +29,7 @@ struct Group {
 }
 
 impl Group {
-    fn of(holder: &Holder) -> Self {
+    fn of_holder(holder: &Holder) -> Self {
         let Some(process) = &holder.process else {
             return Self { program: "unseen".to_owned(), ..Self::default() };
         };
@@ -70,7 +70,7 @@ impl Group {
 fn groups(device: &Device) -> Vec<(Group, Bytes)> {
     let mut sums: BTreeMap<Group, Bytes> = BTreeMap::new();
     for holder in &device.holders {
-        *sums.entry(Group::of(holder)).or_default() += holder.bytes.unwrap_or(Bytes::ZERO);
+        *sums.entry(Group::of_holder(holder)).or_default() += holder.bytes.unwrap_or(Bytes::ZERO);
     }
     let mut groups: Vec<(Group, Bytes)> = sums.into_iter().collect();
     groups.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));

@@ -133,7 +133,7 @@ fn problems_text(out: &mut String, device: &Device, columns: usize) {
     }
 }
 
-struct Row {
+struct ProcessRow {
     pid: String,
     bytes: Option<Bytes>,
     shown: String,
@@ -144,7 +144,7 @@ struct Row {
 }
 
 fn account_text(out: &mut String, device: &Device, memory: DeviceMemory, most: usize, columns: usize) {
-    let mut rows: Vec<Row> = device.holders.iter().take(most).map(row).collect();
+    let mut rows: Vec<ProcessRow> = device.holders.iter().take(most).map(row).collect();
     if device.holders.len() > most {
         let rest = &device.holders[most..];
         let bytes = rest.iter().filter_map(|holder| holder.bytes).sum();
@@ -161,8 +161,9 @@ fn account_text(out: &mut String, device: &Device, memory: DeviceMemory, most: u
     }
     rows.push(line(memory.reserved, "reserved by the driver"));
     rows.push(line(memory.free, "free"));
-    rows.push(Row { bytes: None, ..line(memory.total, "total") });
-    let width = |of: fn(&Row) -> &str| rows.iter().map(|row| of(row).chars().count()).max().unwrap_or(0);
+    rows.push(ProcessRow { bytes: None, ..line(memory.total, "total") });
+    let width =
+        |of: fn(&ProcessRow) -> &str| rows.iter().map(|row| of(row).chars().count()).max().unwrap_or(0);
     let (pid, size) = (width(|row| &row.pid).max(7), width(|row| &row.shown));
     let (user, age) = (width(|row| &row.user).clamp(4, 12), width(|row| &row.age).max(3));
     let heading = format!(
@@ -189,7 +190,7 @@ fn account_text(out: &mut String, device: &Device, memory: DeviceMemory, most: u
     }
 }
 
-fn row(holder: &Holder) -> Row {
+fn row(holder: &Holder) -> ProcessRow {
     let process = holder.process.as_ref();
     let mut notes: Vec<String> = holder.findings.iter().map(makeroom_holders::Finding::words).collect();
     if let Some(process) = process {
@@ -202,7 +203,7 @@ fn row(holder: &Holder) -> Row {
         let live = recording.live.map_or(String::new(), |live| format!("allocated {live} itself, "));
         notes.push(format!("{live}makeroom why {}", recording.shown_name()));
     }
-    Row {
+    ProcessRow {
         pid: holder.pid.to_string(),
         bytes: holder.bytes,
         shown: holder.bytes.map_or("?".to_owned(), |bytes| bytes.to_string()),
@@ -231,8 +232,8 @@ pub(crate) fn belonging(process: &Process) -> Vec<String> {
     words
 }
 
-fn line(bytes: Bytes, what: &str) -> Row {
-    Row {
+fn line(bytes: Bytes, what: &str) -> ProcessRow {
+    ProcessRow {
         pid: String::new(),
         bytes: Some(bytes),
         shown: bytes.to_string(),

@@ -16,7 +16,7 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::Paragraph;
 use ratatui::{Frame, Terminal};
 
-use super::rows::Row;
+use super::rows::HolderRow;
 use super::{Screen, Sites, usable};
 use crate::bars::bar;
 use crate::sanitize;
@@ -138,7 +138,7 @@ impl Screen {
     fn draw_table(&self, frame: &mut Frame<'_>, area: Rect) {
         let rows = self.rows();
         let columns = usize::from(area.width);
-        let widths = Widths::of(columns);
+        let widths = Widths::for_columns(columns);
         let mut lines = vec![Line::styled(clip(&widths.heading(), columns), DIM)];
         // Scroll so that the selected row is visible.
         let room = usize::from(area.height).saturating_sub(1);
@@ -181,7 +181,7 @@ struct Widths {
 
 impl Widths {
     /// Widths that leave space for the command.
-    fn of(columns: usize) -> Self {
+    fn for_columns(columns: usize) -> Self {
         match columns {
             100.. => Self { user: 12, history: 12, age: 6 },
             76.. => Self { user: 8, history: 8, age: 6 },
@@ -194,7 +194,7 @@ impl Widths {
         self.fields(["GPU", "PROCESS", "USER", "MEMORY", "HISTORY", "AGE"]) + " COMMAND"
     }
 
-    fn row(&self, row: &Row, columns: usize) -> String {
+    fn row(&self, row: &HolderRow, columns: usize) -> String {
         let bytes = row.bytes.map_or("?".to_owned(), |bytes| bytes.to_string());
         let (pid, history, age) =
             (row.pid.to_string(), history(&row.history, self.history), short_age(row.age));

@@ -18,7 +18,7 @@ use makeroom_core::Bytes;
 use makeroom_explain::Site;
 use makeroom_holders::{Account, Device};
 
-use rows::Row;
+use rows::HolderRow;
 
 /// Number of readings in a holder's history.
 const HISTORY: usize = 60;
@@ -207,7 +207,7 @@ impl Screen {
 
     /// Changes the view and keeps the selected process selected, wherever its row moves.
     fn keeping_selection(&mut self, change: impl FnOnce(&mut Self)) {
-        let key = |row: &Row| (row.device.clone(), row.pid);
+        let key = |row: &HolderRow| (row.device.clone(), row.pid);
         let before = self.chosen.and_then(|position| self.rows().get(position).map(key));
         change(self);
         let Some(position) = self.chosen else { return };
@@ -215,8 +215,8 @@ impl Screen {
         self.select(found.unwrap_or(position));
     }
 
-    fn rows(&self) -> Vec<Row> {
-        rows::of(self)
+    fn rows(&self) -> Vec<HolderRow> {
+        rows::all(self)
     }
 }
 

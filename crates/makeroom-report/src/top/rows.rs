@@ -12,7 +12,7 @@ use crate::ps::belonging;
 
 /// A holder on a device.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
+pub(super) struct HolderRow {
     pub(super) device: String,
     pub(super) pid: u32,
     pub(super) bytes: Option<Bytes>,
@@ -26,7 +26,7 @@ pub(super) struct Row {
     pub(super) recording: Option<PathBuf>,
 }
 
-impl Row {
+impl HolderRow {
     /// Its growth since the oldest reading.
     pub(super) fn growth(&self) -> i64 {
         match (self.history.front(), self.history.back()) {
@@ -37,9 +37,9 @@ impl Row {
 }
 
 /// All rows of a screen.
-pub(super) fn of(screen: &Screen) -> Vec<Row> {
+pub(super) fn all(screen: &Screen) -> Vec<HolderRow> {
     let Some(account) = &screen.account else { return Vec::new() };
-    let mut rows: Vec<Row> = usable(account)
+    let mut rows: Vec<HolderRow> = usable(account)
         .flat_map(|device| device.holders.iter().map(|holder| row(screen, device, holder)))
         .filter(|row| matches(row, &screen.filter))
         .collect();
@@ -56,11 +56,11 @@ pub(super) fn of(screen: &Screen) -> Vec<Row> {
     rows
 }
 
-fn row(screen: &Screen, device: &Device, holder: &Holder) -> Row {
+fn row(screen: &Screen, device: &Device, holder: &Holder) -> HolderRow {
     let process = holder.process.as_ref();
     let mut notes: Vec<String> = holder.findings.iter().map(Finding::words).collect();
     notes.extend(process.map(belonging).unwrap_or_default());
-    Row {
+    HolderRow {
         device: device.label.to_string(),
         pid: holder.pid,
         bytes: holder.bytes,
@@ -75,7 +75,7 @@ fn row(screen: &Screen, device: &Device, holder: &Holder) -> Row {
 }
 
 /// Whether a row contains all words of the filter, in any order and ignoring case.
-fn matches(row: &Row, filter: &str) -> bool {
+fn matches(row: &HolderRow, filter: &str) -> bool {
     let text =
         format!("gpu{} {} {} {} {}", row.device, row.pid, row.user, row.notes, row.command).to_lowercase();
     filter.to_lowercase().split_whitespace().all(|word| text.contains(word))

@@ -25,8 +25,8 @@ pub(crate) fn all(named: Vec<PathBuf>) -> impl Iterator<Item = Recorded> {
 }
 
 fn own() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
-    let entries = folder.read_dir().into_iter().flatten().flatten();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
+    let entries = directory.read_dir().into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     paths.sort();
     paths

@@ -174,7 +174,7 @@ impl Garbage {
         let mut other = allocator.clone();
         other.set_garbage_threshold(Some(threshold));
         let mut driver = FullUntil { expected: released, released: 0, is_other: false };
-        other.allocate(&mut driver, number, request).is_err()
+        other.allocate_block(&mut driver, number, request).is_err()
     }
 }
 
@@ -192,7 +192,7 @@ impl FullUntil<'_> {
 }
 
 impl Driver for FullUntil<'_> {
-    fn allocate(&mut self, _size: u64, _stream: u64) -> Result<u64, Refused> {
+    fn allocate_segment(&mut self, _size: u64, _stream: u64) -> Result<u64, Refused> {
         self.answer().map(|()| 0)
     }
 

@@ -224,7 +224,9 @@ impl Run<'_> {
         for position in 0..self.program.steps.len() {
             let event = self.program.events[position] as usize;
             match self.program.steps[position] {
-                Step::Allocate(number) | Step::AllocateRefused(number) => self.allocate(number, event),
+                Step::Allocate(number) | Step::AllocateRefused(number) => {
+                    self.check_allocation(number, event);
+                }
                 Step::Free(number) => self.allocator.free(number),
                 Step::FreeRequested(number) => self.allocator.free_later(number),
                 Step::FreeCompleted(number) => {
@@ -305,7 +307,7 @@ impl Run<'_> {
         self.recording.close_releases();
     }
 
-    fn allocate(&mut self, number: u32, event: usize) {
+    fn check_allocation(&mut self, number: u32, event: usize) {
         let request = self.request(number);
         self.recording.open(event);
         self.let_pools_go();
@@ -320,7 +322,7 @@ impl Run<'_> {
         if let Some(garbage) = &mut self.garbage {
             garbage.observe(&mut self.allocator, &self.recording, number, request);
         }
-        let answer = self.allocator.allocate(&mut self.recording, number, request);
+        let answer = self.allocator.allocate_block(&mut self.recording, number, request);
         self.note_peak();
         self.recording.close(event, answer);
         if answer.is_ok() && matches!(self.recording.action(event), Some(Action::OutOfMemory)) {

@@ -206,7 +206,7 @@ impl Driver for Recording<'_> {
         self.has_refused()
     }
 
-    fn allocate(&mut self, size: u64, _stream: u64) -> Result<u64, Refused> {
+    fn allocate_segment(&mut self, size: u64, _stream: u64) -> Result<u64, Refused> {
         let address = self
             .next()
             .filter(|(_, event)| event.action == Action::SegmentAlloc)

@@ -24,8 +24,8 @@ impl Recorder {
 }
 
 impl Driver for Recorder {
-    fn allocate(&mut self, size: u64, stream: u64) -> Result<u64, Refused> {
-        let address = self.device.allocate(size, stream)?;
+    fn allocate_segment(&mut self, size: u64, stream: u64) -> Result<u64, Refused> {
+        let address = self.device.allocate_segment(size, stream)?;
         self.push(Action::SegmentAlloc, address, size, stream);
         Ok(address)
     }
@@ -87,7 +87,7 @@ fn recording_from(mut allocator: Pytorch, seed: u64, second_threshold: Option<u6
         }
         let size = sizes[draw(6) as usize];
         let request = Request { size, stream: 0, pool: PoolId::DEFAULT };
-        match allocator.allocate(&mut recorder, number, request) {
+        match allocator.allocate_block(&mut recorder, number, request) {
             Ok(address) => {
                 recorder.push(Action::Alloc, address, size, 0);
                 live.push((number, size));

@@ -95,7 +95,7 @@ impl Bfc {
             is_raised = true;
         }
         let mut region = self.next_region.min(available);
-        while device.allocate(region, 0).is_err() {
+        while device.allocate_segment(region, 0).is_err() {
             let less = ((region as f64 * BACKPEDAL) as u64).next_multiple_of(GRAIN);
             region = less.min(region.saturating_sub(GRAIN));
             if region < size {
@@ -111,7 +111,7 @@ impl Bfc {
 }
 
 impl Model for Bfc {
-    fn allocate(&mut self, device: &mut Device, slot: u32, request: Request) -> Result<(), Refused> {
+    fn allocate_block(&mut self, device: &mut Device, slot: u32, request: Request) -> Result<(), Refused> {
         let size = request.size.max(1).checked_next_multiple_of(GRAIN).ok_or(Refused)?;
         let mut placed = self.space.place(size, GRAIN);
         if placed.is_none() {
@@ -179,7 +179,7 @@ mod tests {
         let mut device = Device::new(Some(30 * MIB));
         let mut model = Bfc::new(Options::parse("preallocate=false,fraction=1").unwrap(), Some(60 * MIB));
         let request = Request { size: 20 * MIB, stream: 0, pool: makeroom_core::PoolId::DEFAULT };
-        model.allocate(&mut device, 0, request).unwrap();
+        model.allocate_block(&mut device, 0, request).unwrap();
         let tenth_less = 32.0 * MIB as f64 * 0.9;
         assert_eq!(model.reserved(), (tenth_less as u64).next_multiple_of(GRAIN));
         assert_eq!(device.calls(), 2);

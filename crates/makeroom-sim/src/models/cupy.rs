@@ -44,9 +44,9 @@ impl Cupy {
 
     /// Allocates a segment of exactly this size from the driver.
     fn extend(&mut self, device: &mut Device, arena: usize, size: u64) -> Result<(), Refused> {
-        if device.allocate(size, 0).is_err() {
+        if device.allocate_segment(size, 0).is_err() {
             self.free_all_blocks(device);
-            device.allocate(size, 0)?;
+            device.allocate_segment(size, 0)?;
         }
         self.reserved += size;
         self.arenas[arena].grow(size).map(|_| ()).ok_or(Refused)
@@ -64,7 +64,7 @@ impl Cupy {
 }
 
 impl Model for Cupy {
-    fn allocate(&mut self, device: &mut Device, slot: u32, request: Request) -> Result<(), Refused> {
+    fn allocate_block(&mut self, device: &mut Device, slot: u32, request: Request) -> Result<(), Refused> {
         let arena = self.arena_of(request.stream);
         let size = request.size.max(1).checked_next_multiple_of(GRAIN).ok_or(Refused)?;
         let mut placed = self.arenas[arena].place(size, GRAIN);

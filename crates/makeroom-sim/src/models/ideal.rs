@@ -17,7 +17,7 @@ pub(crate) struct Ideal {
 }
 
 impl Model for Ideal {
-    fn allocate(&mut self, device: &mut Device, slot: u32, request: Request) -> Result<(), Refused> {
+    fn allocate_block(&mut self, device: &mut Device, slot: u32, request: Request) -> Result<(), Refused> {
         device.take(request.size)?;
         self.live += request.size;
         self.sizes.insert(slot, request.size);

@@ -115,10 +115,10 @@ impl Backing for Charged<'_> {
 }
 
 impl Model for Makeroom {
-    fn allocate(&mut self, device: &mut Device, slot: u32, request: Request) -> Result<(), Refused> {
+    fn allocate_block(&mut self, device: &mut Device, slot: u32, request: Request) -> Result<(), Refused> {
         let stream = StreamId(request.stream);
         let mut backing = Charged { device, gpu: &mut self.gpu };
-        let block = self.policy.allocate(&mut backing, request.size, stream).map_err(|_| Refused)?;
+        let block = self.policy.allocate_block(&mut backing, request.size, stream).map_err(|_| Refused)?;
         self.blocks.insert(slot, (block.address, stream));
         Ok(())
     }

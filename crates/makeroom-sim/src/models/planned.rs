@@ -61,9 +61,9 @@ fn buffers(program: &Program) -> Vec<Buffer> {
 }
 
 impl Model for Planned {
-    fn allocate(&mut self, device: &mut Device, _slot: u32, _request: Request) -> Result<(), Refused> {
+    fn allocate_block(&mut self, device: &mut Device, _slot: u32, _request: Request) -> Result<(), Refused> {
         if !self.is_taken {
-            device.allocate(self.height, 0)?;
+            device.allocate_segment(self.height, 0)?;
             self.is_taken = true;
         }
         Ok(())

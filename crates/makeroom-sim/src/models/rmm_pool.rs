@@ -203,7 +203,7 @@ impl RmmPool {
                 size.max(left / 2 / GRAIN * GRAIN)
             }
         };
-        while device.allocate(wanted, 0).is_err() {
+        while device.allocate_segment(wanted, 0).is_err() {
             if wanted == size {
                 return Err(Refused);
             }
@@ -225,7 +225,7 @@ impl RmmPool {
     fn begin(&mut self, device: &mut Device, list: u32) -> Result<(), Refused> {
         let initial = std::mem::take(&mut self.initial);
         if initial > 0 {
-            device.allocate(initial, 0)?;
+            device.allocate_segment(initial, 0)?;
             self.add(list, initial)?;
         }
         Ok(())
@@ -233,7 +233,7 @@ impl RmmPool {
 }
 
 impl Model for RmmPool {
-    fn allocate(&mut self, device: &mut Device, slot: u32, request: Request) -> Result<(), Refused> {
+    fn allocate_block(&mut self, device: &mut Device, slot: u32, request: Request) -> Result<(), Refused> {
         let size = request.size.max(1).checked_next_multiple_of(GRAIN).ok_or(Refused)?;
         let own = self.list_of(request.stream);
         self.begin(device, own)?;

@@ -77,7 +77,7 @@ impl Pytorch {
     }
 
     /// Serves a request as allocation number `allocation`, and returns its address.
-    pub fn allocate<D: Driver>(
+    pub fn allocate_block<D: Driver>(
         &mut self,
         driver: &mut D,
         allocation: u32,
@@ -233,7 +233,7 @@ impl Pytorch {
         if self.settings.expandable_segments {
             return self.grow(driver, search);
         }
-        let address = driver.allocate(search.allocation_size, search.stream)?;
+        let address = driver.allocate_segment(search.allocation_size, search.stream)?;
         self.reserved = self.reserved.saturating_add(search.allocation_size);
         Ok(self.blocks.add(Block {
             address,

@@ -194,7 +194,7 @@ mod tests {
         fn allocate(&mut self, mebibytes: u64) -> u32 {
             let request = Request { size: mebibytes * MIB, stream: 0, pool: PoolId::DEFAULT };
             self.number += 1;
-            self.allocator.allocate(&mut self.device, self.number, request).unwrap();
+            self.allocator.allocate_block(&mut self.device, self.number, request).unwrap();
             self.number
         }
     }

@@ -24,10 +24,10 @@ enum Value {
 impl Value {
     fn write(&self, place: Out<c_void>) -> Result<()> {
         match self {
-            Self::Wide(value) => place.of().set(*value),
-            Self::Narrow(value) => place.of().set(*value),
-            Self::Flag(value) => place.of().set(*value),
-            Self::Tokens(value) => place.of().set(*value),
+            Self::Wide(value) => place.cast().set(*value),
+            Self::Narrow(value) => place.cast().set(*value),
+            Self::Flag(value) => place.cast().set(*value),
+            Self::Tokens(value) => place.cast().set(*value),
         }
     }
 }

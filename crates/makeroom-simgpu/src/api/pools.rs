@@ -43,16 +43,16 @@ driver_functions! {
         let session = Session::open()?;
         let attribute = PoolAttribute::from_number(number)?;
         let value = session.machine.pool_attribute(PoolId(pool), attribute)?;
-        if attribute.is_switch() { place.of().set(value as i32) } else { place.of().set(value) }
+        if attribute.is_switch() { place.cast().set(value as i32) } else { place.cast().set(value) }
     }
 
     fn cuMemPoolSetAttribute(pool: u64, number: u32, place: Out<c_void>) |_| {
         let mut session = Session::open()?;
         let attribute = PoolAttribute::from_number(number)?;
         let value = if attribute.is_switch() {
-            u64::from(place.of::<i32>().get()? != 0)
+            u64::from(place.cast::<i32>().get()? != 0)
         } else {
-            place.of::<u64>().get()?
+            place.cast::<u64>().get()?
         };
         session.machine.set_pool_attribute(PoolId(pool), attribute, value)
     }

@@ -19,7 +19,7 @@ use crate::status::{Result, Status};
 const PER_THREAD_SINCE: i32 = 7000;
 
 /// One version of a function.
-struct Row {
+struct FunctionVersion {
     name: &'static str,
     since: i32,
     symbol: Symbol,
@@ -105,7 +105,7 @@ driver_functions! {
 macro_rules! table {
     ($($name:ident $since:literal $symbol:ident $(/ $per_thread:ident)?;)*) => {
         /// All versions; those of one name are in ascending order.
-        static TABLE: &[Row] = &[$(Row {
+        static TABLE: &[FunctionVersion] = &[$(FunctionVersion {
             name: stringify!($name),
             since: $since,
             symbol: Symbol($symbol as *const c_void),

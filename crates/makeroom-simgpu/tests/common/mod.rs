@@ -8,28 +8,28 @@ use std::process::{Command, Output};
 
 /// The directory of one test: the libraries, the shared file of its machine, its programs.
 pub(crate) struct Stage {
-    pub(crate) folder: PathBuf,
+    pub(crate) directory: PathBuf,
 }
 
 impl Stage {
     /// A new directory with the libraries.
     pub(crate) fn new(test: &str) -> Self {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("simgpu").join(test);
-        let _ = std::fs::remove_dir_all(&folder);
-        makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &folder).unwrap();
-        Self { folder }
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("simgpu").join(test);
+        let _ = std::fs::remove_dir_all(&directory);
+        makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &directory).unwrap();
+        Self { directory }
     }
 
     /// The path of a library.
     pub(crate) fn library(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.directory.join(name)
     }
 
     /// Compiles a C program of `tests/programs`, with additional compiler arguments.
     pub(crate) fn compile(&self, program: &str, arguments: &[&str]) -> PathBuf {
         let source =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(program).with_extension("c");
-        let made = self.folder.join(program);
+        let made = self.directory.join(program);
         let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
         let built = Command::new(compiler)
             .args(["-std=gnu11", "-w", "-O1", "-o"])
@@ -47,9 +47,9 @@ impl Stage {
     pub(crate) fn command(&self, program: &Path, description: &str) -> Command {
         let mut command = Command::new(program);
         command
-            .env("LD_LIBRARY_PATH", &self.folder)
+            .env("LD_LIBRARY_PATH", &self.directory)
             .env("MAKEROOM_SIMGPU", description)
-            .env("MAKEROOM_SIMGPU_DIR", &self.folder);
+            .env("MAKEROOM_SIMGPU_DIR", &self.directory);
         command
     }
 

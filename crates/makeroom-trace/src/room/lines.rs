@@ -91,7 +91,7 @@ impl Writer {
             return;
         }
         let library = self.names.get(&frame.library).map_or("", String::as_str);
-        let Some((file, line)) = self.lines.of(library, frame.offset) else { return };
+        let Some((file, line)) = self.lines.line_at(library, frame.offset) else { return };
         (frame.file, frame.line) = (self.number(file, encoder), line);
         self.added += 1;
     }
@@ -124,7 +124,7 @@ impl Lines {
 
     /// The source file and line of a call at an offset in a file; `None` if unknown. If functions were inlined, this
     /// is the line in the outermost one, whose code is there.
-    pub(super) fn of(&mut self, file: &str, offset: u64) -> Option<(String, u32)> {
+    pub(super) fn line_at(&mut self, file: &str, offset: u64) -> Option<(String, u32)> {
         if offset == 0 || self.asked == MOST_LINES || is_installed(file) {
             return None;
         }
@@ -157,8 +157,8 @@ impl Lines {
 }
 
 fn is_installed(file: &str) -> bool {
-    SYSTEM.iter().any(|folder| file.starts_with(folder))
-        || PACKAGES.iter().any(|folder| file.contains(folder))
+    SYSTEM.iter().any(|directory| file.starts_with(directory))
+        || PACKAGES.iter().any(|directory| file.contains(directory))
 }
 
 impl fmt::Debug for Lines {
@@ -195,20 +195,20 @@ mod tests {
     fn a_line_of_this_very_file_is_found_if_the_file_is_older_than_the_recording() {
         let own = std::env::current_exe().unwrap().display().to_string();
         let at = offset(asked_for as *const () as usize);
-        let (file, line) = Lines::new(now()).of(&own, at).unwrap();
+        let (file, line) = Lines::new(now()).line_at(&own, at).unwrap();
         assert!(file.ends_with("room/lines.rs"), "{file}");
         let source = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/room/lines.rs"));
         let expected =
             source.unwrap().lines().position(|text| text.contains("fn asked_for()")).unwrap() as u32 + 1;
         assert!((expected..=expected + 1).contains(&line), "{line}, not {expected}");
-        assert_eq!(Lines::new(1).of(&own, at), None);
+        assert_eq!(Lines::new(1).line_at(&own, at), None);
     }
 
     #[test]
     fn what_is_no_program_or_not_the_programs_has_no_lines() {
         let mut lines = Lines::new(now());
         for file in ["/dev/zero", "/no/such/file", "/usr/lib/libc.so.6", "/proc/self", "Cargo.toml", ""] {
-            assert_eq!(lines.of(file, 16), None, "{file}");
+            assert_eq!(lines.line_at(file, 16), None, "{file}");
         }
     }
 

@@ -49,7 +49,7 @@ pub(super) struct SnapshotHeap {
 
 impl Heap for SnapshotHeap {
     fn text(&mut self, bytes: &[u8]) -> Value {
-        if let Some(word) = Word::of(bytes) {
+        if let Some(word) = Word::from_text(bytes) {
             return Value::Text(TextId(word as u32));
         }
         let Ok(id) = u32::try_from(self.names.len() + Word::COUNT as usize) else { return Value::Opaque };

@@ -17,7 +17,7 @@ macro_rules! words {
             const ALL: &[Self] = &[$(Self::$word),*];
 
             /// The word with this text.
-            pub(super) fn of(text: &[u8]) -> Option<Self> {
+            pub(super) fn from_text(text: &[u8]) -> Option<Self> {
                 match text {
                     $($text => Some(Self::$word),)*
                     _ => None,
@@ -121,10 +121,10 @@ mod tests {
     #[test]
     fn every_word_is_found_by_its_text_and_its_number() {
         for (number, &word) in Word::ALL.iter().enumerate() {
-            assert_eq!(Word::of(word.text().as_bytes()), Some(word));
+            assert_eq!(Word::from_text(word.text().as_bytes()), Some(word));
             assert_eq!(Word::at(number as u32), Some(word));
         }
-        assert_eq!(Word::of(b"actio"), None);
+        assert_eq!(Word::from_text(b"actio"), None);
         assert_eq!(Word::at(Word::COUNT), None);
         assert_eq!(Word::Division15.division(), Some(15));
         assert_eq!(Word::ExpandableSegments.division(), None);

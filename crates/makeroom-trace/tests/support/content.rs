@@ -70,8 +70,8 @@ pub fn golden(name: &str) -> Vec<u8> {
 /// to the directory of golden files; existing ones are never changed.
 pub fn check_golden(name: &str, expected: &Content, unread: u64) {
     let written = put_together(expected);
-    if let Some(folder) = std::env::var_os("MAKEROOM_GOLDEN") {
-        let path = std::path::Path::new(&folder).join(name);
+    if let Some(directory) = std::env::var_os("MAKEROOM_GOLDEN") {
+        let path = std::path::Path::new(&directory).join(name);
         if !path.exists() {
             let zeros = vec![0; unread as usize];
             std::fs::write(path, [written.as_slice(), &zeros].concat()).expect("the folder is there");

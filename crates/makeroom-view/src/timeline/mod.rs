@@ -135,7 +135,7 @@ impl Timeline {
             *asked = asked.saturating_add(bytes);
         }
         for allocation in self.live_at(trace, self.allocations.peak.0) {
-            let held = &mut live[self.sites.of(&allocation) as usize];
+            let held = &mut live[self.sites.site_of(&allocation) as usize];
             *held = held.saturating_add(allocation.requested);
         }
         self.sites.rank(&live, &asked);

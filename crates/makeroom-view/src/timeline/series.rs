@@ -227,7 +227,7 @@ impl Walk<'_> {
 
     fn turn(&mut self, turn: Turn, number: u32, tell: &mut impl FnMut(Turn, &Allocation, u32)) {
         let Some(allocation) = self.timeline.allocation(self.trace, number) else { return };
-        let holder = self.timeline.sites.of(&allocation);
+        let holder = self.timeline.sites.site_of(&allocation);
         let size = allocation.requested;
         let change = |sum: u64| match turn {
             Turn::Begin => sum.saturating_add(size),

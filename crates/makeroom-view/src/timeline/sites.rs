@@ -92,7 +92,7 @@ impl Sites {
     }
 
     /// The site of an allocation.
-    pub(crate) fn of(&self, allocation: &Allocation) -> u32 {
+    pub(crate) fn site_of(&self, allocation: &Allocation) -> u32 {
         self.of_parts(allocation.stack, allocation.born.is_none())
     }
 

@@ -11,7 +11,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use crate::text::facts::{Facts, Resource};
@@ -50,7 +50,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let mut facts = Facts {
         request: Some(request),
         cached: Some(free),
-        ..Facts::new("catboost", Resource::Device, passage)
+        ..Facts::new(Framework::CatBoost, Resource::Device, passage)
     };
     let rows = passage.all().filter_map(|line| {
         let found = CARD.captures(line)?;
@@ -126,7 +126,7 @@ mod tests {
             "stack_like_memory_pool.h:294: Error: Out of memory. Requested 9000.000000; Free 7000.500000",
         ] {
             let facts = facts_in(text).unwrap();
-            assert_eq!((facts.framework, facts.request), ("catboost", Some(Bytes::mib(9000))));
+            assert_eq!((facts.framework_id(), facts.request), ("catboost", Some(Bytes::mib(9000))));
             assert_eq!(facts.cached, Some(Bytes::kib(7_168_512)));
             assert_eq!(
                 (facts.statements[0].cause, facts.statements[0].certainty),
@@ -154,7 +154,10 @@ mod tests {
 
     #[test]
     fn other_programs_are_not_taken() {
-        assert_ne!(facts_in("CUDA out of memory. Tried to allocate 2.00 GiB").unwrap().framework, "catboost");
+        assert_ne!(
+            facts_in("CUDA out of memory. Tried to allocate 2.00 GiB").unwrap().framework_id(),
+            "catboost"
+        );
     }
 
     #[test]

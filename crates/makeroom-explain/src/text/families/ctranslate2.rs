@@ -7,6 +7,8 @@
 //!
 //! Other programs put the error's number before the string (`cuda failed with error 2 out of memory`).
 
+use makeroom_core::Framework;
+
 use crate::Cause;
 use crate::Certainty;
 use crate::text::facts::{Facts, Resource};
@@ -22,7 +24,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if !has("failed with error out of memory") && !has("ALLOC_FAILED") {
         return None;
     }
-    let mut facts = Facts::new("ctranslate2", Resource::Device, passage);
+    let mut facts = Facts::new(Framework::CTranslate2, Resource::Device, passage);
     facts.state(
         Cause::LiveDataFillsDevice,
         Certainty::Possible,
@@ -41,13 +43,13 @@ mod tests {
             "RuntimeError: CUDA failed with error out of memory",
             "RuntimeError: cuBLAS failed with status CUBLAS_STATUS_ALLOC_FAILED",
         ] {
-            assert_eq!(facts_in(text).unwrap().framework, "ctranslate2", "{text}");
+            assert_eq!(facts_in(text).unwrap().framework_id(), "ctranslate2", "{text}");
         }
         for text in [
             "voxel/core.cc 31\ncuda failed with error 2 out of memory. use CUDA_LAUNCH_BLOCKING=1 to get correct traceback.",
             "CUDA failed with error 2: out of memory",
         ] {
-            assert_ne!(facts_in(text).unwrap().framework, "ctranslate2", "{text}");
+            assert_ne!(facts_in(text).unwrap().framework_id(), "ctranslate2", "{text}");
         }
         assert!(facts_in("RuntimeError: CUDA failed with error no kernel image is available").is_none());
         assert!(facts_in("RuntimeError: cuBLAS failed with status CUBLAS_STATUS_NOT_SUPPORTED").is_none());

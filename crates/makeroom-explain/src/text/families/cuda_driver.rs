@@ -14,6 +14,8 @@
 
 use std::sync::LazyLock;
 
+use makeroom_core::Framework;
+
 use regex::Regex;
 
 use crate::text::call::Call;
@@ -142,7 +144,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if !is_refusal || !(is_cuda || CUDA_WORDS.is_match(line)) {
         return None;
     }
-    let framework = if HIP_WORDS.is_match(line) { "hip" } else { "cuda" };
+    let framework = if HIP_WORDS.is_match(line) { Framework::Hip } else { Framework::Cuda };
     let mut facts = Facts::new(framework, Resource::Device, passage);
     let call = Call::read(line);
     (facts.request, facts.free, facts.total) = (call.request, call.free, call.total);
@@ -251,7 +253,7 @@ mod tests {
             "CUDA error at wave.cu:31 code=2(cudaErrorMemoryAllocation) \"cudaMalloc(&p, n)\"",
         ] {
             let facts = facts_in(text).unwrap();
-            assert_eq!((facts.framework, facts.resource), ("cuda", Resource::Device), "{text}");
+            assert_eq!((facts.framework_id(), facts.resource), ("cuda", Resource::Device), "{text}");
             assert!(facts.statements.is_empty(), "{text}");
         }
     }
@@ -301,6 +303,6 @@ mod tests {
     #[test]
     fn pytorchs_allocator_is_not_taken() {
         let text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB of which 1.00 GiB is free.";
-        assert_eq!(facts_in(text).unwrap().framework, "pytorch");
+        assert_eq!(facts_in(text).unwrap().framework_id(), "pytorch");
     }
 }

@@ -16,7 +16,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use crate::text::facts::{Facts, Resource};
@@ -66,7 +66,7 @@ static FULL_HEAP: LazyLock<Regex> =
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let (line, text) = (passage.line(), passage.flat.as_str());
-    let mut facts = Facts::new("cuda", Resource::Kernel, passage);
+    let mut facts = Facts::new(Framework::Cuda, Resource::Kernel, passage);
     let is_heap = line.contains("HeapSize") || line.contains("heap");
     if is_heap {
         if !FULL_HEAP.is_match(line) {

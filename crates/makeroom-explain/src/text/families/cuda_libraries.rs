@@ -11,6 +11,8 @@
 
 use std::sync::LazyLock;
 
+use makeroom_core::Framework;
+
 use regex::Regex;
 
 use crate::text::facts::{Facts, Resource, Statement};
@@ -68,16 +70,19 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     Some(facts)
 }
 
-fn library(upper: &str) -> &'static str {
+fn library(upper: &str) -> Framework {
     let known = [
-        ("CUBLAS", "cublas"),
-        ("CUDNN", "cudnn"),
-        ("CUFFT", "cufft"),
-        ("CUSOLVER", "cusolver"),
-        ("CUSPARSE", "cusparse"),
-        ("CURAND", "curand"),
+        ("CUBLAS", Framework::CuBlas),
+        ("CUDNN", Framework::CuDnn),
+        ("CUFFT", Framework::CuFft),
+        ("CUSOLVER", Framework::CuSolver),
+        ("CUSPARSE", Framework::CuSparse),
+        ("CURAND", Framework::CuRand),
     ];
-    known.iter().find(|(prefix, _)| upper.contains(prefix)).map_or("hipblas", |(_, name)| name)
+    known
+        .iter()
+        .find(|(prefix, _)| upper.contains(prefix))
+        .map_or(Framework::HipBlas, |&(_, library)| library)
 }
 
 /// NCCL names the call's error; anything but memory is not read.
@@ -89,7 +94,7 @@ fn read_nccl(passage: &Passage<'_>) -> Option<Facts> {
     if !passage.onward().take(4).any(is_about_memory) {
         return None;
     }
-    let mut facts = Facts::new("nccl", Resource::Device, passage);
+    let mut facts = Facts::new(Framework::Nccl, Resource::Device, passage);
     facts.request = passage.onward().take(4).find_map(|line| find_size(&NCCL_REQUEST, line));
     if let Some(cache) = cache_of_pytorch(passage) {
         facts.statements.push(cache);
@@ -188,7 +193,7 @@ mod tests {
             ),
         ] {
             let facts = facts_in(text).unwrap();
-            assert_eq!(facts.framework, framework);
+            assert_eq!(facts.framework_id(), framework);
             let stated = &facts.statements[0];
             assert_eq!((stated.cause, stated.certainty), (Cause::NonFrameworkOverhead, Certainty::Possible));
         }
@@ -203,7 +208,7 @@ mod tests {
     #[test]
     fn a_handle_that_could_not_be_created() {
         let text = "  File \"cupy/cuda/cublas.pyx\", line 318, in cupy.cuda.cublas.create\ncupy.cuda.cublas.CUBLASError: CUBLAS_STATUS_NOT_INITIALIZED";
-        assert_eq!(facts_in(text).unwrap().framework, "cublas");
+        assert_eq!(facts_in(text).unwrap().framework_id(), "cublas");
         assert!(facts_in("CUBLASError: CUBLAS_STATUS_NOT_INITIALIZED").is_none());
     }
 

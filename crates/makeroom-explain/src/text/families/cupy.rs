@@ -12,7 +12,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use super::cuda_driver::{empty_device, empty_in_table};
@@ -57,7 +57,7 @@ static RUNTIME: LazyLock<Regex> = LazyLock::new(|| {
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let text = passage.flat.as_str();
-    let mut facts = Facts::new("cupy", Resource::Device, passage);
+    let mut facts = Facts::new(Framework::CuPy, Resource::Device, passage);
     if let Some(found) = POOL.captures(text) {
         facts.request = captured_size(&found, 1);
         facts.live = captured_size(&found, 3);
@@ -134,7 +134,7 @@ mod tests {
         let new = facts_in("cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 1,048,576 bytes (allocated so far: 4,194,304 bytes).").unwrap();
         let old = facts_in("cupy.cuda.memory.OutOfMemoryError: out of memory to allocate 1048576 bytes (total 5242880 bytes)").unwrap();
         for facts in [new, old] {
-            assert_eq!(facts.framework, "cupy");
+            assert_eq!(facts.framework_id(), "cupy");
             assert_eq!((facts.request, facts.live), (Some(Bytes::mib(1)), Some(Bytes::mib(4))));
             assert!(facts.statements.is_empty());
         }
@@ -179,13 +179,13 @@ mod tests {
             "cupy_backends.cuda.api.runtime.CUDARuntimeError: cudaErrorMemoryAllocation: out of memory",
         )
         .unwrap();
-        assert_eq!((facts.framework, facts.statements.len()), ("cupy", 0));
+        assert_eq!((facts.framework_id(), facts.statements.len()), ("cupy", 0));
     }
 
     #[test]
     fn other_programs_are_not_taken() {
         assert_ne!(
-            facts_in("RESOURCE_EXHAUSTED: Out of memory allocating 512 bytes.").unwrap().framework,
+            facts_in("RESOURCE_EXHAUSTED: Out of memory allocating 512 bytes.").unwrap().framework_id(),
             "cupy"
         );
     }

@@ -9,7 +9,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use crate::text::facts::{Facts, Resource};
@@ -31,7 +31,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if !is_spoken_here() {
         return None;
     }
-    let mut facts = Facts::new("darknet", Resource::Device, passage);
+    let mut facts = Facts::new(Framework::Darknet, Resource::Device, passage);
     let found = passage.before().take(6).find_map(|line| WORKSPACE.captures(line));
     if let Some(found) = found {
         let (need, available): (Option<u64>, Option<u64>) =
@@ -64,7 +64,7 @@ mod tests {
     fn a_workspace_that_does_not_fit_beside_the_network() {
         let text = " used slow CUDNN algo without Workspace! Need memory: 268435456, available: 134217728\n Try to set subdivisions=64 in your cfg-file. \n CUDNN-slow CUDA status Error: file: ./src/dark_cuda.c : () : line: 373\n\n CUDA Error: out of memory\nCUDA Error: out of memory: Resource temporarily unavailable";
         let facts = facts_in(text).unwrap();
-        assert_eq!((facts.framework, facts.request), ("darknet", Some(Bytes::mib(256))));
+        assert_eq!((facts.framework_id(), facts.request), ("darknet", Some(Bytes::mib(256))));
         assert_eq!(facts.free, Some(Bytes::mib(128)));
         let stated = &facts.statements[0];
         assert_eq!((stated.cause, stated.certainty), (Cause::LiveDataFillsDevice, Certainty::Likely));
@@ -74,8 +74,8 @@ mod tests {
     fn a_bare_error_decides_nothing() {
         let text = "layer     filters    size              input                output\n    0 CUDA Error: out of memory\ndarknet: ./src/cuda.c:36: check_error: Assertion `0' failed.";
         let facts = facts_in(text).unwrap();
-        assert_eq!(facts.framework, "darknet");
+        assert_eq!(facts.framework_id(), "darknet");
         assert!(facts.statements.is_empty());
-        assert_ne!(facts_in("CUDA Error: out of memory").unwrap().framework, "darknet");
+        assert_ne!(facts_in("CUDA Error: out of memory").unwrap().framework_id(), "darknet");
     }
 }

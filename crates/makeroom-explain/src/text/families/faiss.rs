@@ -10,7 +10,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::{Bytes, DeviceIndex};
+use makeroom_core::{Bytes, DeviceIndex, Framework};
 use regex::Regex;
 
 use crate::text::facts::{Facts, Resource};
@@ -43,7 +43,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         device: DEVICE.captures(text).and_then(|found| captured_number(&found, 1)).map(DeviceIndex),
         free: find_size(&FREE, text),
         live: (!outstanding.is_empty()).then(|| outstanding.into_iter().sum()),
-        ..Facts::new("faiss", Resource::Device, passage)
+        ..Facts::new(Framework::Faiss, Resource::Device, passage)
     };
     if HOST.is_match(text) {
         facts.resource = Resource::Host;
@@ -79,7 +79,7 @@ mod tests {
         ] {
             let facts = facts_in(text).unwrap();
             assert_eq!(
-                (facts.framework, facts.request, facts.device),
+                (facts.framework_id(), facts.request, facts.device),
                 ("faiss", Some(Bytes::kib(4)), device),
                 "{text}"
             );

@@ -348,7 +348,7 @@ mod tests {
             "CUDA OOM in the second epoch\nTraceback (most recent call last):\n  File \"a.py\", line 3, in <module>",
         ] {
             let facts = facts_in(text).unwrap_or_else(|| panic!("not read: {text}"));
-            assert_eq!((facts.framework, facts.resource), ("", Resource::Device), "{text}");
+            assert_eq!((facts.framework_id(), facts.resource), ("", Resource::Device), "{text}");
         }
         // The logger's level is the mark of an error too.
         assert_eq!(facts_in("ERROR: OOM").unwrap().resource, Resource::Unknown);

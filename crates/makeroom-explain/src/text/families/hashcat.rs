@@ -9,7 +9,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use crate::text::facts::{Facts, Resource};
@@ -28,7 +28,7 @@ static DEVICE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)Device #(\d+)"))
 
 #[expect(clippy::unnecessary_wraps, reason = "the signature of a family")]
 fn read(passage: &Passage<'_>) -> Option<Facts> {
-    let mut facts = Facts::new("hashcat", Resource::Device, passage);
+    let mut facts = Facts::new(Framework::Hashcat, Resource::Device, passage);
     let device: Option<u32> = DEVICE.captures(passage.line()).and_then(|found| captured_number(&found, 1));
     let mebibytes = |found: &regex::Captures<'_>, group: usize| captured_number(found, group).map(Bytes::mib);
     let is_here = |found: &regex::Captures<'_>| device.is_none() || captured_number(found, 1) == device;
@@ -78,7 +78,7 @@ mod tests {
             let facts =
                 facts_in(&format!("{device}\n* Device #2: GPU 8, 8000/9000 MB allocatable\n\n{error}"))
                     .unwrap();
-            assert_eq!((facts.framework, facts.limit), ("hashcat", Some(Bytes::mib(512))));
+            assert_eq!((facts.framework_id(), facts.limit), ("hashcat", Some(Bytes::mib(512))));
             assert_eq!(facts.total, Some(Bytes::gib(2)));
             let stated = &facts.statements[0];
             assert_eq!((stated.cause, stated.certainty), (Cause::ArtificialLimit, Certainty::Likely));
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(facts_in(text).unwrap().statements[0].certainty, Certainty::Possible);
         let without_device =
             facts_in("hashcat: not enough allocatable device memory for this attack").unwrap();
-        assert_eq!((without_device.framework, without_device.limit), ("hashcat", None));
-        assert_ne!(facts_in("LLVM ERROR: out of memory").unwrap().framework, "hashcat");
+        assert_eq!((without_device.framework_id(), without_device.limit), ("hashcat", None));
+        assert_ne!(facts_in("LLVM ERROR: out of memory").unwrap().framework_id(), "hashcat");
     }
 }

@@ -12,6 +12,8 @@
 
 use std::sync::LazyLock;
 
+use makeroom_core::Framework;
+
 use regex::Regex;
 
 use crate::text::facts::{Facts, Resource};
@@ -58,7 +60,7 @@ static DRIVER: LazyLock<Regex> =
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let text = passage.flat.as_str();
-    let facts = Facts::new("julia", Resource::Device, passage);
+    let facts = Facts::new(Framework::Julia, Resource::Device, passage);
     if DRIVER.is_match(text) {
         return Some(facts);
     }
@@ -100,7 +102,7 @@ mod tests {
     #[test]
     fn the_status_after_the_error_is_read() {
         let facts = facts_in("ERROR: LoadError: Out of GPU memory trying to allocate 1.000 GiB\nEffective GPU memory usage: 93.75% (15.000 GiB/16.000 GiB)\nMemory pool usage: 10.000 GiB (14.000 GiB reserved)\n").unwrap();
-        assert_eq!(facts.framework, "julia");
+        assert_eq!(facts.framework_id(), "julia");
         assert_eq!(
             (facts.request, facts.total, facts.free),
             (Some(Bytes::gib(1)), Some(Bytes::gib(16)), Some(Bytes::gib(1)))
@@ -125,18 +127,18 @@ mod tests {
     #[test]
     fn the_drivers_error_has_no_figures() {
         let facts = facts_in("ERROR: CUDA error: out of memory (code #2, ERROR_OUT_OF_MEMORY)").unwrap();
-        assert_eq!((facts.framework, facts.request, facts.statements.len()), ("julia", None, 0));
+        assert_eq!((facts.framework_id(), facts.request, facts.statements.len()), ("julia", None, 0));
     }
 
     #[test]
     fn the_words_alone_are_not_julias() {
-        assert_ne!(facts_in("Error: Out of GPU memory").unwrap().framework, "julia");
+        assert_ne!(facts_in("Error: Out of GPU memory").unwrap().framework_id(), "julia");
         let facts = facts_in("ERROR: LoadError: Out of GPU memory\nStacktrace:\n [1] CuArray").unwrap();
-        assert_eq!(facts.framework, "julia");
+        assert_eq!(facts.framework_id(), "julia");
     }
 
     #[test]
     fn other_programs_are_not_taken() {
-        assert_ne!(facts_in("CUDA_ERROR_OUT_OF_MEMORY: out of memory").unwrap().framework, "julia");
+        assert_ne!(facts_in("CUDA_ERROR_OUT_OF_MEMORY: out of memory").unwrap().framework_id(), "julia");
     }
 }

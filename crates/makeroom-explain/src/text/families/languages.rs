@@ -6,6 +6,8 @@
 
 use std::sync::LazyLock;
 
+use makeroom_core::Framework;
+
 use regex::Regex;
 
 use super::generic::is_error;
@@ -94,10 +96,10 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     }
     let is_device = DEVICE.is_match(line);
     let resource = if is_device { Resource::Device } else { Resource::Unknown };
-    let mut facts = Facts { resource, ..Facts::new("", resource, passage) };
+    let mut facts = Facts { resource, ..Facts::new(Framework::Unknown, resource, passage) };
     // The words of the C library for errno 12.
     if !is_device && is_of_system(line) {
-        facts.framework = "host";
+        facts.framework = Framework::Host;
         facts.state(
             Cause::HostMemory,
             Certainty::Likely,

@@ -21,7 +21,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::{Bytes, DeviceIndex};
+use makeroom_core::{Bytes, DeviceIndex, Framework};
 use regex::Regex;
 
 use super::llama_cpp_account::{read_account, state_buffer};
@@ -105,7 +105,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
 fn read_line(passage: &Passage<'_>) -> Option<Facts> {
     let line = passage.line();
     let has = |words: &str| contains_ignoring_case(line, words);
-    let mut facts = Facts::new("llama.cpp", Resource::Device, passage);
+    let mut facts = Facts::new(Framework::LlamaCpp, Resource::Device, passage);
     // A pinned buffer without a size, and a graph that is allocated at the second try, are not failures.
     if has("ggml_vulkan: Failed to allocate pinned memory") || has("failed to allocate graph, reserving") {
         facts.severity = Severity::Warning;
@@ -259,7 +259,7 @@ mod tests {
     fn a_buffer_that_is_refused() {
         let text = "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 2048.00 MiB on device 1: cudaMalloc failed: out of memory\nllama_model_load: error loading model: unable to allocate CUDA1 buffer";
         let facts = facts_in(text).unwrap();
-        assert_eq!((facts.framework, facts.device), ("llama.cpp", Some(DeviceIndex(1))));
+        assert_eq!((facts.framework_id(), facts.device), ("llama.cpp", Some(DeviceIndex(1))));
         assert_eq!((facts.request, facts.line), (Some(Bytes::gib(2)), 1));
         assert!(facts.statements.is_empty());
         let text = "ggml_gallocr_reserve_n: failed to allocate ROCm0 buffer of size 1073741824\ngraph_reserve: failed to allocate compute buffers";
@@ -293,10 +293,10 @@ mod tests {
     fn old_wordings_need_their_neighbours() {
         let text = "llama_model_load_internal: mem required  = 9000.00 MB (+ 1000.00 MB per state)\nCUDA error 2 at ggml-cuda.cu:359: out of memory";
         let facts = facts_in(text).unwrap();
-        assert_eq!((facts.framework, facts.request), ("llama.cpp", None));
+        assert_eq!((facts.framework_id(), facts.request), ("llama.cpp", None));
         assert!(facts.statements.is_empty());
-        assert_ne!(facts_in("RuntimeError: CUDA error: out of memory").unwrap().framework, "llama.cpp");
-        assert_ne!(facts_in("failed to allocate frame buffer").unwrap().framework, "llama.cpp");
+        assert_ne!(facts_in("RuntimeError: CUDA error: out of memory").unwrap().framework_id(), "llama.cpp");
+        assert_ne!(facts_in("failed to allocate frame buffer").unwrap().framework_id(), "llama.cpp");
     }
 
     #[test]
@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn metal_sycl_and_ggml_pools() {
         let text = "ggml_metal_synchronize: error: command buffer 1 failed with status 5\nerror: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)";
-        assert_eq!(facts_in(text).unwrap().framework, "llama.cpp");
+        assert_eq!(facts_in(text).unwrap().framework_id(), "llama.cpp");
         let text = "ggml_metal_buffer_init: error: failed to allocate buffer, size =  1024.00 MiB";
         assert_eq!(facts_in(text).unwrap().request, Some(Bytes::gib(1)));
         let text = "Native API returns: -6 (PI_ERROR_OUT_OF_HOST_MEMORY)\nException caught at file:ggml/src/ggml-sycl.cpp, line:5066";

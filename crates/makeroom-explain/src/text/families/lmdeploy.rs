@@ -7,6 +7,8 @@
 //! | `No enough memory. Update max_prefill_token_num=2048` | a warning |
 //! | `[TM][ERROR] CUDA runtime error: out of memory /lmdeploy/src/turbomind/utils/memory_utils.cu:32` | TurboMind's allocation failed |
 
+use makeroom_core::Framework;
+
 use crate::Cause;
 use crate::text::facts::{Facts, Resource, Severity};
 use crate::text::family::Family;
@@ -21,7 +23,7 @@ pub(crate) const FAMILY: Family = Family {
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let line = passage.line();
     let has = |words: &str| contains_ignoring_case(line, words);
-    let mut facts = Facts::new("lmdeploy", Resource::Device, passage);
+    let mut facts = Facts::new(Framework::LmDeploy, Resource::Device, passage);
     if has("No enough gpu memory") {
         let what =
             ["kv cache", "runtime", "state cache"].into_iter().find(|what| has(what)).unwrap_or("kv cache");
@@ -53,10 +55,13 @@ mod tests {
     #[test]
     fn both_engines() {
         let facts = facts_in("RuntimeError: No enough gpu memory for kv cache.").unwrap();
-        assert_eq!((facts.framework, facts.statements[0].cause), ("lmdeploy", Cause::LiveDataFillsDevice));
+        assert_eq!(
+            (facts.framework_id(), facts.statements[0].cause),
+            ("lmdeploy", Cause::LiveDataFillsDevice)
+        );
         assert!(facts.statements[0].leads);
         let text = "RuntimeError: [TM][ERROR] CUDA runtime error: out of memory /lmdeploy/src/turbomind/utils/memory_utils.cu:32";
-        assert_eq!(facts_in(text).unwrap().framework, "lmdeploy");
+        assert_eq!(facts_in(text).unwrap().framework_id(), "lmdeploy");
         let text = "WARNING No enough memory. Update max_prefill_token_num=2048";
         assert_eq!(facts_in(text).unwrap().severity, Severity::Warning);
         assert!(

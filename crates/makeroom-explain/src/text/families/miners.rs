@@ -12,7 +12,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use crate::text::facts::{Facts, Resource};
@@ -79,7 +79,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         return None;
     }
     let figure = |figure: &Regex| near.iter().find_map(|line| captured(figure, line));
-    let mut facts = Facts::new("ethminer", Resource::Device, passage);
+    let mut facts = Facts::new(Framework::Ethminer, Resource::Device, passage);
     (facts.request, facts.free) = (figure(&TABLE), figure(&FREE));
     facts.total = total_of_device(passage).or_else(|| figure(&TOTAL));
     if let (Some(request), Some(limit)) = (facts.request, captured(&LIMIT, passage.line())) {
@@ -147,7 +147,7 @@ mod tests {
     fn a_table_that_fits_the_card_but_not_beside_the_rest() {
         let text = "cu 16:40:28 cuda-0   Using Pci Id : 01:00.0 GPU 9 (Compute 7.5) Memory : 4.00 GB\ncu 16:40:30 cuda-0   Generating DAG + Light : 3.75 GB\ncu 16:40:30 cuda-0   Unexpected error CUDA error in func dev::eth::CUDAMiner::initEpoch_internal at line 123 out of memory on CUDA device 01:00.0";
         let facts = facts_in(text).unwrap();
-        assert_eq!((facts.framework, facts.total), ("ethminer", Some(Bytes::gib(4))));
+        assert_eq!((facts.framework_id(), facts.total), ("ethminer", Some(Bytes::gib(4))));
         assert_eq!(facts.request, Some(Bytes::mib(3840)));
         assert_eq!(facts.statements[0].cause, Cause::NonFrameworkOverhead);
         let text = "GPU1: Allocating DAG (3.50) GB; good for epoch up to #298\nCUDA error in CudaProgram.cu:373 : out of memory (2)\nGPU1: CUDA memory: 4.00 GB total, 3.25 GB free";
@@ -167,7 +167,7 @@ mod tests {
     fn opencls_statuses() {
         let text = " cl  15:16:38|cl-0      Creating DAG buffer, size 3221225472\n  x  15:16:38|cl-0      OpenCL Error: clEnqueueNDRangeKernel -4";
         let facts = facts_in(text).unwrap();
-        assert_eq!((facts.framework, facts.request), ("ethminer", Some(Bytes::gib(3))));
+        assert_eq!((facts.framework_id(), facts.request), ("ethminer", Some(Bytes::gib(3))));
         let text = "Creating one big buffer for the DAG\nfailed with: clCreateBuffer(-61). GPU can't allocate the DAG in a single chunk.";
         let stated = &facts_in(text).unwrap().statements[0];
         assert!(stated.leads && stated.cause == Cause::RequestExceedsDevice);
@@ -178,7 +178,10 @@ mod tests {
         let text = "Found suitable CUDA device [GPU 9] with 2147483648 bytes of GPU memory\nCUDA error in func 'ethash_cuda_miner::init' at line 243 : out of memory.";
         let facts = facts_in(text).unwrap();
         assert_eq!(facts.statements[0].certainty, Certainty::Possible);
-        assert_ne!(facts_in("CUDA error in file 'solver.cu': out of memory").unwrap().framework, "ethminer");
+        assert_ne!(
+            facts_in("CUDA error in file 'solver.cu': out of memory").unwrap().framework_id(),
+            "ethminer"
+        );
     }
 
     #[test]
@@ -197,6 +200,6 @@ mod tests {
         let text = "Error: could not allocate memory on GPU 0 to create DAG. Current epoch requires 3000 MB memory for DAG but there is only 2000 MB allowed to allocate in single buffer.";
         assert_eq!(facts_in(text).unwrap().statements[0].cause, Cause::ArtificialLimit);
         let text = "GPU 0: error when allocating memory or building DAG. Disabling card.";
-        assert_eq!(facts_in(text).unwrap().framework, "ethminer");
+        assert_eq!(facts_in(text).unwrap().framework_id(), "ethminer");
     }
 }

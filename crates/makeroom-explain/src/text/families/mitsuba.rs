@@ -8,7 +8,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use crate::text::facts::{Facts, Resource};
@@ -34,7 +34,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if !text.to_ascii_lowercase().contains("out of memory") {
         return None;
     }
-    let mut facts = Facts::new("mitsuba", Resource::Device, passage);
+    let mut facts = Facts::new(Framework::Mitsuba, Resource::Device, passage);
     facts.request = find_size(&REQUEST, text);
     if passage.line().contains("host-pinned") || passage.line().contains("host memory") {
         facts.resource = Resource::Host;
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn what_is_freed_at_the_end_was_live() {
         let facts = facts_in(ERROR).unwrap();
-        assert_eq!((facts.framework, facts.live), ("mitsuba", Some(Bytes::mib(6656))));
+        assert_eq!((facts.framework_id(), facts.live), ("mitsuba", Some(Bytes::mib(6656))));
         assert_eq!(facts.statements[0].certainty, Certainty::Possible);
         let table = "|   0  Quadro P9        Off  | 00000000:91:00.0  On |                  N/A |\n| 50%   49C    P0    29W / 105W |   1536MiB /  8192MiB |     13%      Default |";
         let facts = facts_in(&format!("{ERROR}{table}")).unwrap();
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn another_programs_malloc_is_not_taken() {
-        assert_ne!(facts_in("malloc(): out of memory").unwrap().framework, "mitsuba");
+        assert_ne!(facts_in("malloc(): out of memory").unwrap().framework_id(), "mitsuba");
         assert!(facts_in("API error 0002: file not found").is_none());
     }
 }

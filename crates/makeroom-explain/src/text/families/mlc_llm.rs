@@ -10,6 +10,8 @@
 
 use std::sync::LazyLock;
 
+use makeroom_core::Framework;
+
 use regex::Regex;
 
 use crate::text::facts::{Facts, Resource};
@@ -30,7 +32,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let found = CHECK.captures(&passage.flat)?;
     let (available, weights, buffers) =
         (captured_size(&found, 1)?, captured_size(&found, 3)?, captured_size(&found, 5)?);
-    let mut facts = Facts::new("mlc-llm", Resource::Device, passage);
+    let mut facts = Facts::new(Framework::MlcLlm, Resource::Device, passage);
     let needed = weights + buffers;
     if needed > available {
         facts.state(

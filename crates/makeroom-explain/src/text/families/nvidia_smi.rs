@@ -8,12 +8,12 @@
 //! | one large process, several small equal ones of the same program | idle contexts of its workers |
 //! | listed processes with most of what is used | other processes |
 
-use makeroom_core::{Bytes, DeviceIndex};
+use makeroom_core::{Bytes, DeviceIndex, Framework};
 
 use crate::text::facts::{Facts, ListedProcess, Resource, Severity, Statement};
 use crate::text::family::Family;
 use crate::text::log::Passage;
-use crate::text::smi_table::{DeviceUse, Place, Table, tables};
+use crate::text::smi_table::{DeviceUse, Table, TableOrigin, tables};
 use crate::thresholds::CONTEXT_CEILING;
 use crate::{Cause, Certainty};
 
@@ -50,7 +50,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     }
     let (statement, table, device) =
         best.unwrap_or_else(|| (nothing_to_see(first), first, first.devices.first().copied()));
-    let mut facts = Facts::new("nvidia-smi", Resource::Device, passage);
+    let mut facts = Facts::new(Framework::NvidiaSmi, Resource::Device, passage);
     facts.severity = Severity::Observation;
     facts.device = device.and_then(|device| device.device);
     facts.total = device.map(|device| device.total);
@@ -70,7 +70,7 @@ fn nothing_to_see(table: &Table) -> Statement {
 fn seen_from_outside(tables: &[Table]) -> Option<(Statement, &Table, Option<DeviceUse>)> {
     let inside = tables.iter().find(|table| table.has_process_part && table.processes.is_empty())?;
     let outside = tables.iter().find(|table| !table.processes.is_empty())?;
-    if inside.place != Some(Place::Container) && outside.place != Some(Place::Host) {
+    if inside.place != Some(TableOrigin::Container) && outside.place != Some(TableOrigin::Host) {
         return None;
     }
     let held: Bytes = outside.processes.iter().map(|(_, process)| process.bytes).sum();
@@ -209,7 +209,7 @@ mod tests {
 
     fn statement(text: &str) -> (Cause, Certainty, Option<Bytes>) {
         let facts = facts_in(text).unwrap();
-        assert_eq!((facts.framework, facts.severity), ("nvidia-smi", Severity::Observation));
+        assert_eq!((facts.framework_id(), facts.severity), ("nvidia-smi", Severity::Observation));
         (facts.statements[0].cause, facts.statements[0].certainty, facts.statements[0].bytes)
     }
 

@@ -11,6 +11,8 @@
 
 use std::sync::LazyLock;
 
+use makeroom_core::Framework;
+
 use regex::Regex;
 
 use crate::text::facts::{Facts, Resource};
@@ -46,7 +48,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let (line, text) = (passage.line(), passage.flat.as_str());
     let has = |words: &str| contains_ignoring_case(line, words);
     if has("requires more system memory") || has("too large for system") {
-        let mut facts = Facts::new("ollama", Resource::Host, passage);
+        let mut facts = Facts::new(Framework::Ollama, Resource::Host, passage);
         let found = HOST.captures(text);
         facts.request = found.as_ref().and_then(|found| captured_size(found, 1));
         let available = found.as_ref().and_then(|found| captured_size(found, 3));
@@ -61,7 +63,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(Cause::HostMemory, Certainty::Certain, summary);
         return Some(facts);
     }
-    let mut facts = Facts::new("ollama", Resource::Device, passage);
+    let mut facts = Facts::new(Framework::Ollama, Resource::Device, passage);
     if has("signal: killed") {
         facts.resource = Resource::Host;
         facts.lead(
@@ -91,7 +93,7 @@ mod tests {
             "time=2024-08-16T07:56:25.534Z level=WARN source=server.go:130 msg=\"model request too large for system\" requested=\"18.0 GiB\" available=\"11.5 GiB\" total=\"15.9 GiB\"",
         ] {
             let facts = facts_in(text).unwrap();
-            assert_eq!((facts.framework, facts.resource), ("ollama", Resource::Host));
+            assert_eq!((facts.framework_id(), facts.resource), ("ollama", Resource::Host));
             assert_eq!(facts.request, Some(Bytes::gib(18)));
             assert_eq!(facts.statements[0].certainty, Certainty::Certain);
             assert!(facts.statements[0].summary.contains("11.50 GiB"));
@@ -102,7 +104,7 @@ mod tests {
     fn a_runner_that_exited() {
         let text = "level=INFO msg=offload memory.available=\"[22.5 GiB 22.5 GiB]\" memory.required.full=\"30 GiB\"\nError: llama runner process has terminated: cudaMalloc failed: out of memory";
         let facts = facts_in(text).unwrap();
-        assert_eq!((facts.framework, facts.free), ("ollama", Some(Bytes::mib(23040))));
+        assert_eq!((facts.framework_id(), facts.free), ("ollama", Some(Bytes::mib(23040))));
         assert!(facts.statements.is_empty());
         assert!(facts_in("Error: llama runner process has terminated: signal: aborted").is_none());
         let killed = "time=2025-06-27T14:42:08.637Z level=ERROR source=server.go:415 msg=\"llama runner terminated\" error=\"signal: killed\"";

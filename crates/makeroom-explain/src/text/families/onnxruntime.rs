@@ -10,7 +10,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::DeviceIndex;
+use makeroom_core::{DeviceIndex, Framework};
 use regex::Regex;
 
 use crate::text::facts::{Facts, Resource};
@@ -44,7 +44,7 @@ static SMALL: LazyLock<Regex> = LazyLock::new(|| {
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let (line, text) = (passage.line(), passage.flat.as_str());
-    let mut facts = Facts::new("onnxruntime", Resource::Device, passage);
+    let mut facts = Facts::new(Framework::OnnxRuntime, Resource::Device, passage);
     facts.device = DEVICE.captures(line).and_then(|found| captured_number(&found, 1)).map(DeviceIndex);
     facts.request = REQUEST.captures(text).and_then(|found| size(&found[1], "B"));
     if let Some(found) = LEFT.captures(text) {
@@ -102,7 +102,7 @@ mod tests {
     fn an_arena_at_its_own_limit() {
         let text = format!("{ARENA} Available memory of 512 is smaller than requested bytes of 4096");
         let facts = facts_in(&text).unwrap();
-        assert_eq!((facts.framework, facts.request), ("onnxruntime", Some(Bytes::kib(4))));
+        assert_eq!((facts.framework_id(), facts.request), ("onnxruntime", Some(Bytes::kib(4))));
         assert_eq!(facts.statements[0].cause, Cause::ArtificialLimit);
         assert_eq!(facts.statements[0].certainty, Certainty::Certain);
     }
@@ -123,7 +123,7 @@ mod tests {
     fn a_call_that_fails() {
         let text = "CUDA failure 2: out of memory ; GPU=1 ; hostname=box ; file=cuda_allocator.cc ; line=47 ; expr=cudaMalloc((void**)&p, size);";
         let facts = facts_in(text).unwrap();
-        assert_eq!((facts.framework, facts.device), ("onnxruntime", Some(DeviceIndex(1))));
+        assert_eq!((facts.framework_id(), facts.device), ("onnxruntime", Some(DeviceIndex(1))));
         assert!(facts.statements.is_empty());
         let pinned = text.replace("cudaMalloc((void**)", "cudaMallocHost((void**)");
         assert_eq!(facts_in(&pinned).unwrap().statements[0].cause, Cause::HostMemory);
@@ -132,7 +132,10 @@ mod tests {
             "cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)",
         );
         let facts = facts_in(&stream).unwrap();
-        assert_eq!((facts.framework, facts.statements[0].cause), ("onnxruntime", Cause::LiveDataFillsDevice));
+        assert_eq!(
+            (facts.framework_id(), facts.statements[0].cause),
+            ("onnxruntime", Cause::LiveDataFillsDevice)
+        );
     }
 
     #[test]

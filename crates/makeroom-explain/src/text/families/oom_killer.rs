@@ -10,7 +10,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use crate::text::facts::{Facts, Resource, Statement};
@@ -83,7 +83,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         None if is_limited => "The container or job reached its memory limit".to_owned(),
         None => "The machine ran out of memory".to_owned(),
     };
-    let mut facts = Facts::new("host", Resource::Host, passage);
+    let mut facts = Facts::new(Framework::Host, Resource::Host, passage);
     facts.statements.push(Statement {
         bytes: victim.map(|(held, _)| held),
         ..Statement::new(
@@ -102,7 +102,7 @@ mod tests {
 
     fn summary(text: &str) -> String {
         let facts = facts_in(text).unwrap();
-        assert_eq!((facts.framework, facts.resource), ("host", Resource::Host), "{text}");
+        assert_eq!((facts.framework_id(), facts.resource), ("host", Resource::Host), "{text}");
         let stated = &facts.statements[0];
         assert_eq!((stated.cause, stated.certainty), (Cause::HostMemory, Certainty::Certain));
         stated.summary.clone()

@@ -8,7 +8,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use crate::text::facts::{Facts, Resource};
@@ -31,7 +31,7 @@ static CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\[GPU\] cl\w+,? er
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let (line, text) = (passage.line(), passage.flat.as_str());
     let has = |words: &str| contains_ignoring_case(line, words);
-    let mut facts = Facts::new("openvino", Resource::Device, passage);
+    let mut facts = Facts::new(Framework::OpenVino, Resource::Device, passage);
     if has("Exceeded max size of memory") {
         let sizes = CAP.captures(text).map(|found| (captured_number(&found, 1), captured_number(&found, 2)));
         let summary = match sizes {
@@ -72,7 +72,7 @@ mod tests {
     fn a_buffer_above_the_cap() {
         let text = "RuntimeError: Check '!exceed_allocatable_mem_size' failed at ocl_engine.cpp:142:\n[GPU] Exceeded max size of memory object allocation: requested 8589934592 bytes, but max alloc size supported by device is 4294967296 bytes.Please try to reduce batch size or use lower precision.";
         let facts = facts_in(text).unwrap();
-        assert_eq!((facts.framework, facts.request), ("openvino", Some(Bytes::gib(8))));
+        assert_eq!((facts.framework_id(), facts.request), ("openvino", Some(Bytes::gib(8))));
         let stated = &facts.statements[0];
         assert_eq!((stated.cause, stated.certainty), (Cause::ArtificialLimit, Certainty::Certain));
         assert!(stated.summary.contains("4.00 GiB"), "{}", stated.summary);
@@ -80,8 +80,11 @@ mod tests {
 
     #[test]
     fn codes_about_memory_and_others() {
-        assert_eq!(facts_in("[GPU] CL_OUT_OF_RESOURCES exception").unwrap().framework, "openvino");
-        assert_eq!(facts_in("[GPU] clEnqueueNDRangeKernel, error code: -5").unwrap().framework, "openvino");
+        assert_eq!(facts_in("[GPU] CL_OUT_OF_RESOURCES exception").unwrap().framework_id(), "openvino");
+        assert_eq!(
+            facts_in("[GPU] clEnqueueNDRangeKernel, error code: -5").unwrap().framework_id(),
+            "openvino"
+        );
         assert!(facts_in("[GPU] clEnqueueNDRangeKernel, error code: -54").is_none());
     }
 }

@@ -14,7 +14,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::{Bytes, DeviceIndex};
+use makeroom_core::{Bytes, DeviceIndex, Framework};
 use regex::{Captures, Regex};
 
 use crate::text::facts::{Facts, Resource};
@@ -52,7 +52,7 @@ static ENFORCED: LazyLock<Regex> =
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let text = passage.flat.as_str();
-    let mut facts = Facts::new("paddlepaddle", Resource::Device, passage);
+    let mut facts = Facts::new(Framework::PaddlePaddle, Resource::Device, passage);
     if let Some(found) = ENFORCED.captures(text) {
         facts.request = captured_number(&found, 1).map(Bytes::new);
         facts.free = captured_number(&found, 2).map(Bytes::new);
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn the_newest_wording_gives_the_whole_device() {
         let facts = facts_in("ResourceExhaustedError:\n\nOut of memory error on GPU 3. Cannot allocate 512.000000MB memory on GPU 3, 15.500000GB memory has been allocated and available memory is only 256.000000MB.\n\nPlease check whether there is any other process using GPU 3.").unwrap();
-        assert_eq!((facts.framework, facts.device), ("paddlepaddle", Some(DeviceIndex(3))));
+        assert_eq!((facts.framework_id(), facts.device), ("paddlepaddle", Some(DeviceIndex(3))));
         assert_eq!(facts.request, Some(Bytes::mib(512)));
         assert_eq!((facts.total, facts.free), (Some(Bytes::mib(15_872 + 256)), Some(Bytes::mib(256))));
         assert!(facts.statements[0].leads);
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn the_chinese_wording_is_read() {
         let facts = facts_in("GPU 3上出现内存不足错误。无法在GPU 3上分配512.000000MB内存，已分配15.500000GB内存，可用内存仅为256.000000MB。").unwrap();
-        assert_eq!((facts.framework, facts.device), ("paddlepaddle", Some(DeviceIndex(3))));
+        assert_eq!((facts.framework_id(), facts.device), ("paddlepaddle", Some(DeviceIndex(3))));
         assert_eq!((facts.request, facts.free), (Some(Bytes::mib(512)), Some(Bytes::mib(256))));
         assert_eq!(facts.total, Some(Bytes::mib(15_872 + 256)));
     }
@@ -147,6 +147,6 @@ mod tests {
 
     #[test]
     fn other_programs_are_not_taken() {
-        assert_ne!(facts_in("fork: Cannot allocate memory").unwrap().framework, "paddlepaddle");
+        assert_ne!(facts_in("fork: Cannot allocate memory").unwrap().framework_id(), "paddlepaddle");
     }
 }

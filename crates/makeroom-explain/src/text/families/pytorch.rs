@@ -11,7 +11,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::{Bytes, DeviceIndex};
+use makeroom_core::{Bytes, DeviceIndex, Framework};
 use regex::Regex;
 
 use crate::text::facts::{Allocator, Facts, ListedProcess, Resource};
@@ -119,7 +119,8 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
 fn state_cap(facts: &mut Facts) {
     const CAP: Bytes = Bytes::gib(4);
     let used = facts.reserved_bytes().or(facts.live).unwrap_or(Bytes::ZERO);
-    let Some(request) = facts.request.filter(|&request| facts.framework == "pytorch-xpu" && request > CAP)
+    let Some(request) =
+        facts.request.filter(|&request| facts.framework == Framework::PyTorchXpu && request > CAP)
     else {
         return;
     };
@@ -144,14 +145,14 @@ fn first_error(flat: &str) -> &str {
 }
 
 /// Who ran out: `HIP out of memory`, which may stand on the line above the figures, whole or in part.
-fn framework(passage: &Passage<'_>, text: &str) -> &'static str {
+fn framework(passage: &Passage<'_>, text: &str) -> Framework {
     static WHO: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\b(CUDA|HIP|XPU) out of memory"));
     let above = passage.before().next().map_or("", str::trim);
     let joined = || WHO.captures(&format!("{above} {text}")).map(|found| found[1].to_ascii_uppercase());
     match WHO.captures(text).map(|found| found[1].to_ascii_uppercase()).or_else(joined).as_deref() {
-        Some("HIP") => "pytorch-rocm",
-        Some("XPU") => "pytorch-xpu",
-        _ => "pytorch",
+        Some("HIP") => Framework::PyTorchRocm,
+        Some("XPU") => Framework::PyTorchXpu,
+        _ => Framework::PyTorch,
     }
 }
 
@@ -163,7 +164,7 @@ fn read_mps(passage: &Passage<'_>, text: &str, found: &regex::Captures<'_>) -> F
     let other = size(3).unwrap_or(Bytes::ZERO);
     let allowed = size(5);
     Facts {
-        framework: "pytorch-mps",
+        framework: Framework::PyTorchMps,
         allocator: Allocator::Other,
         line: passage.line_number,
         quote: passage.line().to_owned(),

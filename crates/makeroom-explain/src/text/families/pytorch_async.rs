@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::DeviceIndex;
+use makeroom_core::{DeviceIndex, Framework};
 use regex::Regex;
 
 use crate::text::facts::{Allocator, Facts, Resource};
@@ -31,7 +31,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     // Without a limit the backend prints the largest number there is.
     let limit = find_size(&LIMIT, text).filter(|&limit| limit < total.unwrap_or(ABSURD));
     Some(Facts {
-        framework: "pytorch",
+        framework: Framework::PyTorch,
         allocator: Allocator::TorchAsync,
         line: passage.line_number,
         quote: passage.line().to_owned(),

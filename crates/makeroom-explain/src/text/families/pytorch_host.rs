@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use crate::text::facts::{Allocator, Facts, Resource, Statement};
@@ -32,7 +32,7 @@ static REQUEST: LazyLock<Regex> =
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let line = passage.flat.as_str();
     let mut facts = Facts {
-        framework: "pytorch",
+        framework: Framework::PyTorch,
         allocator: Allocator::Other,
         line: passage.line_number,
         quote: passage.line().to_owned(),

@@ -14,6 +14,8 @@
 
 use std::sync::LazyLock;
 
+use makeroom_core::Framework;
+
 use regex::Regex;
 
 use crate::text::facts::{Facts, Resource};
@@ -61,7 +63,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     }
     let mut facts = Facts {
         request: find_size(&REQUEST, text).or_else(|| captured_size(&REQUEST.captures(text)?, 3)),
-        ..Facts::new("rmm", Resource::Device, passage)
+        ..Facts::new(Framework::Rmm, Resource::Device, passage)
     };
     if text.contains("pinned_host_memory_resource") || text.contains("pinned_memory_resource") {
         facts.resource = Resource::Host;
@@ -123,7 +125,7 @@ mod tests {
     #[test]
     fn a_pool_with_a_maximum_has_a_limit() {
         let facts = facts_in("MemoryError: std::bad_alloc: out_of_memory: RMM failure at:/include/rmm/mr/device/pool_memory_resource.hpp:254: Maximum pool size exceeded (failed to allocate 2.000000 GiB): Not enough room to grow, current/max/try size = 6.000000 GiB, 7.000000 GiB, 2.000000 GiB").unwrap();
-        assert_eq!(facts.framework, "rmm");
+        assert_eq!(facts.framework_id(), "rmm");
         assert_eq!(
             (facts.request, facts.reserved, facts.limit),
             (Some(Bytes::gib(2)), Some(Bytes::gib(6)), Some(Bytes::gib(7)))
@@ -161,7 +163,7 @@ mod tests {
         ] {
             let facts = facts_in(text).unwrap();
             assert_eq!(
-                (facts.framework, facts.request, facts.statements.len()),
+                (facts.framework_id(), facts.request, facts.statements.len()),
                 ("rmm", request, 0),
                 "{text}"
             );
@@ -181,6 +183,6 @@ mod tests {
 
     #[test]
     fn programming_terms_are_not_taken() {
-        assert_ne!(facts_in("programming error: out of memory").unwrap().framework, "rmm");
+        assert_ne!(facts_in("programming error: out of memory").unwrap().framework_id(), "rmm");
     }
 }

@@ -15,7 +15,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use crate::text::facts::{Facts, Resource, Severity};
@@ -98,7 +98,7 @@ impl Loading {
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let (line, text) = (passage.line(), passage.flat.as_str());
     let has = |words: &str| contains_ignoring_case(line, words);
-    let mut facts = Facts::new("sglang", Resource::Device, passage);
+    let mut facts = Facts::new(Framework::Sglang, Resource::Device, passage);
     if has("unbalanced") {
         read_unbalanced(&mut facts, text);
     } else if has("alloc_req_slots") {
@@ -200,7 +200,7 @@ mod tests {
 
     fn conclusion(text: &str) -> (Cause, Certainty, String) {
         let facts = facts_in(text).unwrap();
-        assert_eq!(facts.framework, "sglang", "{text}");
+        assert_eq!(facts.framework_id(), "sglang", "{text}");
         let stated = &facts.statements[0];
         (stated.cause, stated.certainty, stated.summary.clone())
     }

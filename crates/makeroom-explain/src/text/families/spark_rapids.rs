@@ -11,6 +11,8 @@
 
 use std::sync::LazyLock;
 
+use makeroom_core::Framework;
+
 use regex::Regex;
 
 use crate::text::facts::{Facts, Resource, Severity};
@@ -29,7 +31,7 @@ static LAST_REQUEST: LazyLock<Regex> = LazyLock::new(|| pattern(r"allocation of 
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let line = passage.line();
-    let mut facts = Facts::new("spark-rapids", Resource::Device, passage);
+    let mut facts = Facts::new(Framework::SparkRapids, Resource::Device, passage);
     if let Some(found) = HANDLER.captures(&passage.flat) {
         (facts.request, facts.live) = (captured_size(&found, 1), captured_size(&found, 3));
         if !line.contains("Device store exhausted") {
@@ -75,7 +77,7 @@ mod tests {
     fn the_handler_gives_request_and_what_is_in_use() {
         let facts = facts_in("24/01/02 10:00:00 WARN DeviceMemoryEventHandler: Device store exhausted, unable to allocate 1048576 bytes. Total RMM allocated is 8388608 bytes.").unwrap();
         assert_eq!(
-            (facts.framework, facts.request, facts.live),
+            (facts.framework_id(), facts.request, facts.live),
             ("spark-rapids", Some(Bytes::mib(1)), Some(Bytes::mib(8)))
         );
     }

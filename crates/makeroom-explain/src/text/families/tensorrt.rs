@@ -19,7 +19,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use crate::text::facts::{Facts, Resource, Severity, Statement};
@@ -87,7 +87,11 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         return None;
     }
     let is_llm = line.contains("TensorRT-LLM") || line.contains("PagedKvCache");
-    let mut facts = Facts::new(if is_llm { "tensorrt-llm" } else { "tensorrt" }, Resource::Device, passage);
+    let mut facts = Facts::new(
+        if is_llm { Framework::TensorRtLlm } else { Framework::TensorRt },
+        Resource::Device,
+        passage,
+    );
     if let Some(found) = SCRATCH.captures(line) {
         state_workspace(&mut facts, size(&found[1], "B")?, size(&found[2], "B")?);
         return Some(facts);
@@ -203,7 +207,7 @@ mod tests {
     fn the_allocator_and_the_size_it_could_not_get() {
         let text = "[11/22/2024-13:40:47] [E] Error[1]: [defaultAllocator.cpp::allocate::31] Error Code 1: Cuda Runtime (out of memory)\n[11/22/2024-13:40:47] [W] [TRT] Requested amount of GPU memory (2147483648 bytes) could not be allocated. There may not be enough free memory for allocation to succeed.\n[11/22/2024-13:40:47] [E] 2: [safeDeserialize.cpp::load::269] Error Code 2: OutOfMemory (no further information)";
         let facts = facts_in(text).unwrap();
-        assert_eq!((facts.framework, facts.line), ("tensorrt", 1));
+        assert_eq!((facts.framework_id(), facts.line), ("tensorrt", 1));
         assert_eq!(facts.request, Some(Bytes::gib(2)));
         assert!(facts.statements.is_empty());
         for text in [
@@ -213,7 +217,7 @@ mod tests {
             assert_eq!(facts_in(text).unwrap().request, Some(Bytes::gib(2)), "{text}");
         }
         let old = "[E] [TRT] ../rtSafe/safeRuntime.cpp (25) - Cuda Error in allocate: 2 (out of memory)";
-        assert_eq!(facts_in(old).unwrap().framework, "tensorrt");
+        assert_eq!(facts_in(old).unwrap().framework_id(), "tensorrt");
     }
 
     #[test]
@@ -265,7 +269,7 @@ mod tests {
     fn tensorrt_llm() {
         let text = "[TensorRT-LLM][INFO] Memory usage when calculating max tokens in paged kv cache: total: 24.00 GiB, available: 0.50 GiB\n[TensorRT-LLM][ERROR] [TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, mCudaStream->get()): out of memory (/code/tensorrt_llm/cpp/tensorrt_llm/runtime/tllmBuffers.h:112)";
         let facts = facts_in(text).unwrap();
-        assert_eq!((facts.framework, facts.request), ("tensorrt-llm", None));
+        assert_eq!((facts.framework_id(), facts.request), ("tensorrt-llm", None));
         assert_eq!((facts.total, facts.free), (Some(Bytes::gib(24)), Some(Bytes::mib(512))));
         assert!(facts.statements.is_empty());
         assert!(facts_in("[TensorRT-LLM][ERROR] Assertion failed: hidden size").is_none());
@@ -292,6 +296,6 @@ mod tests {
     fn the_words_of_version_7() {
         let text = "[TensorRT] ERROR: Requested amount of memory (268435456 bytes) could not be allocated. There may not be enough free memory for allocation to succeed.\n[TensorRT] ERROR: ../rtSafe/WeightsPtr.cpp (92) - OutOfMemory Error in allocate: 0";
         let facts = facts_in(text).unwrap();
-        assert_eq!((facts.framework, facts.request), ("tensorrt", Some(Bytes::mib(256))));
+        assert_eq!((facts.framework_id(), facts.request), ("tensorrt", Some(Bytes::mib(256))));
     }
 }

@@ -10,6 +10,8 @@
 
 use std::sync::LazyLock;
 
+use makeroom_core::Framework;
+
 use regex::Regex;
 
 use crate::text::facts::{Facts, Resource};
@@ -28,7 +30,7 @@ static TOKENS: LazyLock<Regex> = LazyLock::new(|| {
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let found = TOKENS.captures(&passage.flat)?;
-    let mut facts = Facts::new("tgi", Resource::Device, passage);
+    let mut facts = Facts::new(Framework::Tgi, Resource::Device, passage);
     let summary = if let Some(tokens) = found.name("prefill") {
         format!("The warm-up's prefill of {} tokens does not fit alongside the weights.", tokens.as_str())
     } else if let Some(tokens) = found.name("batch") {
@@ -63,11 +65,14 @@ mod tests {
             ),
         ] {
             let facts = facts_in(text).unwrap();
-            assert_eq!(facts.framework, "tgi", "{text}");
+            assert_eq!(facts.framework_id(), "tgi", "{text}");
             let stated = &facts.statements[0];
             assert_eq!((stated.cause, stated.certainty), (Cause::LiveDataFillsDevice, Certainty::Likely));
             assert!(stated.summary.contains(tokens), "{}", stated.summary);
         }
-        assert!(facts_in("Not enough memory to handle this").is_none_or(|facts| facts.framework != "tgi"));
+        assert!(
+            facts_in("Not enough memory to handle this")
+                .is_none_or(|facts| facts.framework != Framework::Tgi)
+        );
     }
 }

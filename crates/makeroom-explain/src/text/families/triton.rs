@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use crate::text::facts::{Facts, Resource, Statement};
@@ -23,7 +23,7 @@ static RESOURCE: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
-    let mut facts = Facts::new("triton", Resource::Kernel, passage);
+    let mut facts = Facts::new(Framework::Triton, Resource::Kernel, passage);
     let mut statement = Statement::new(
         Cause::SharedMemoryOrKernelResource,
         Certainty::Certain,
@@ -54,7 +54,7 @@ mod tests {
     fn resources_of_a_multiprocessor() {
         let text = "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 196608, Hardware\nlimit: 101376. Reducing block sizes or `num_stages` may help.";
         let facts = facts_in(text).unwrap();
-        assert_eq!((facts.framework, facts.resource), ("triton", Resource::Kernel));
+        assert_eq!((facts.framework_id(), facts.resource), ("triton", Resource::Kernel));
         let stated = &facts.statements[0];
         assert_eq!(
             (stated.cause, stated.certainty),
@@ -64,11 +64,14 @@ mod tests {
         assert!(stated.summary.contains("99.00 KiB"), "{}", stated.summary);
         let text = "OutOfResources: out of resource: threads, Required: 2048, Hardware limit: 1024. Reducing block sizes or `num_stages` may help.";
         assert!(facts_in(text).unwrap().statements[0].summary.contains("2048 of threads"));
-        assert_eq!(facts_in("# OutOfResources: shared memory, Required: 2621").unwrap().framework, "triton");
+        assert_eq!(
+            facts_in("# OutOfResources: shared memory, Required: 2621").unwrap().framework_id(),
+            "triton"
+        );
     }
 
     #[test]
     fn other_texts_are_not_taken() {
-        assert_ne!(facts_in("RuntimeError: CUDA error: out of memory").unwrap().framework, "triton");
+        assert_ne!(facts_in("RuntimeError: CUDA error: out of memory").unwrap().framework_id(), "triton");
     }
 }

@@ -9,7 +9,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::{Bytes, DeviceIndex};
+use makeroom_core::{Bytes, DeviceIndex, Framework};
 use regex::Regex;
 
 use crate::text::facts::{Facts, Resource, Severity};
@@ -43,7 +43,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if !has("failed") && !has("unable") {
         return None;
     }
-    let mut facts = Facts::new("triton-server", Resource::Device, passage);
+    let mut facts = Facts::new(Framework::TritonServer, Resource::Device, passage);
     if let Some(found) = SIZE.captures(failed) {
         facts.request = captured_number(&found, 1).map(Bytes::new);
         facts.device = captured_number(&found, 2).map(DeviceIndex);
@@ -70,7 +70,7 @@ mod tests {
     fn a_pool_that_is_too_small_is_a_warning() {
         let text = "Failed to allocate CUDA memory with byte size 134217728 on GPU 1: CNMEM_STATUS_OUT_OF_MEMORY, falling back to pinned system memory";
         let facts = facts_in(text).unwrap();
-        assert_eq!((facts.framework, facts.severity), ("triton-server", Severity::Warning));
+        assert_eq!((facts.framework_id(), facts.severity), ("triton-server", Severity::Warning));
         assert_eq!((facts.request, facts.device), (Some(Bytes::mib(128)), Some(DeviceIndex(1))));
         let text = "  CPU_PINNED: failed to allocate pinned system memory: no pinned memory pool";
         assert_eq!(facts_in(text).unwrap().severity, Severity::Warning);

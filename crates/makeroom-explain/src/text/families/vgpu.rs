@@ -8,7 +8,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::{Bytes, DeviceIndex};
+use makeroom_core::{Bytes, DeviceIndex, Framework};
 use regex::Regex;
 
 use crate::text::facts::{Facts, Resource};
@@ -32,7 +32,7 @@ static REAL: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"\borig free=(\d+) total=(\d+) limit=(\d+) usage=(\d+)"));
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
-    let mut facts = Facts::new("hami", Resource::Device, passage);
+    let mut facts = Facts::new(Framework::Hami, Resource::Device, passage);
     let line = passage.line();
     let figures = |words: &Regex, first: usize| {
         let found = words.captures(line)?;
@@ -88,7 +88,7 @@ mod tests {
     fn a_share_that_is_used_up() {
         let text = "[HAMI-core ERROR (pid:30 thread=140382094939712 allocator.c:53)]: Device 1 OOM 3221225472 / 2147483648\nRuntimeError: CUDA error: unrecognized error code";
         let facts = facts_in(text).unwrap();
-        assert_eq!((facts.framework, facts.device), ("hami", Some(DeviceIndex(1))));
+        assert_eq!((facts.framework_id(), facts.device), ("hami", Some(DeviceIndex(1))));
         assert_eq!(facts.limit, Some(Bytes::gib(2)));
         assert_eq!(facts.statements[0].certainty, Certainty::Certain);
     }

@@ -18,7 +18,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::{Bytes, DeviceIndex};
+use makeroom_core::{Bytes, DeviceIndex, Framework};
 use regex::Regex;
 
 use super::vllm_budget::{Budget, is_worth_a_share};
@@ -124,7 +124,7 @@ fn is_cache_check(line: &str) -> bool {
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let (line, text) = (passage.line(), passage.flat.as_str());
     let has = |words: &str| contains_ignoring_case(line, words);
-    let facts = Facts::new("vllm", Resource::Device, passage);
+    let facts = Facts::new(Framework::Vllm, Resource::Device, passage);
     if has("memory on device") || has("desired CPU memory") {
         read_startup(facts, text)
     } else if has("cache blocks") {
@@ -289,7 +289,7 @@ pub(super) mod tests {
     /// The cause that the family states first.
     pub(in super::super) fn conclusion(text: &str) -> (Cause, Certainty) {
         let facts = facts_in(text).unwrap();
-        assert_eq!(facts.framework, "vllm", "{text}");
+        assert_eq!(facts.framework, Framework::Vllm, "{text}");
         facts
             .statements
             .first()

@@ -118,7 +118,7 @@ mod tests {
         let facts = facts_in(text).unwrap();
         assert_eq!((facts.device, facts.request), (Some(DeviceIndex(6)), Some(Bytes::mib(2))));
         let large = text.replace("2.00 MiB", "9.00 GiB");
-        assert_eq!(facts_in(&large).unwrap().framework, "pytorch");
+        assert_eq!(facts_in(&large).unwrap().framework_id(), "pytorch");
     }
 
     #[test]

@@ -12,7 +12,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use crate::text::facts::{Facts, Resource, Statement};
@@ -74,7 +74,7 @@ struct Heap {
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let line = passage.line();
-    let mut facts = Facts::new("vulkan", Resource::Device, passage);
+    let mut facts = Facts::new(Framework::Vulkan, Resource::Device, passage);
     if DXVK.is_match(line) {
         return Some(read_dxvk(facts, passage));
     }
@@ -252,7 +252,7 @@ mod tests {
             "gfx_memory: heaps exhausted for block of 8388608",
         ] {
             let facts = facts_in(text).unwrap_or_else(|| panic!("not read: {text}"));
-            assert_eq!((facts.framework, facts.resource), ("vulkan", Resource::Device), "{text}");
+            assert_eq!((facts.framework_id(), facts.resource), ("vulkan", Resource::Device), "{text}");
             assert!(facts.is_failure(), "{text}");
         }
         let facts = facts_in("err:vkd3d_allocate_memory: Failed to allocate memory, vr -1.").unwrap();

@@ -8,7 +8,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use super::generic::{is_error, is_no_failure};
@@ -350,7 +350,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             "The log names a limit on GPU memory that was reached; the GPU itself may have free memory.",
         );
     } else if (is_limit || is_stopped) && resource != Resource::Device {
-        facts.framework = "host";
+        facts.framework = Framework::Host;
         facts.resource = Resource::Host;
         facts.state(
             Cause::HostMemory,
@@ -385,7 +385,7 @@ mod tests {
             "request for GPU memory denied: error",
         ] {
             let facts = facts_in(text).unwrap_or_else(|| panic!("not read: {text}"));
-            assert_eq!((facts.framework, facts.resource), ("", Resource::Device), "{text}");
+            assert_eq!((facts.framework_id(), facts.resource), ("", Resource::Device), "{text}");
         }
         for text in ["AF_ERR_NO_MEM", "the batch does not fit in memory", "gpu_malloc returned NULL, exiting"]
         {

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use super::gigabytes;
@@ -98,7 +98,9 @@ pub(super) fn steps(situation: &Situation<'_>, quote: &str) -> Option<Vec<Fix>> 
     ]) {
         return Some(ray(situation));
     }
-    if situation.facts.framework == "dask" || says(&["distributed.nanny", "distributed.worker", "dask"]) {
+    if situation.facts.framework == Framework::Dask
+        || says(&["distributed.nanny", "distributed.worker", "dask"])
+    {
         return Some(dask(situation));
     }
     if says(&["org.apache.spark", "pyspark", "spark-submit", "ExecutorLostFailure"]) {

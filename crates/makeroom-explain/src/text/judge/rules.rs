@@ -3,7 +3,7 @@
 //!
 //! A rule answers only when the figures it needs are there. Nothing here knows a wording.
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 
 use super::account::Account;
 use crate::advice::Maker;
@@ -197,7 +197,7 @@ pub(super) fn live_data_fills_device(account: &Account<'_>) -> Option<Finding> {
     let (shortage, live) = (account.shortage()?, facts.live?);
     let (request, total) = (shortage.request, shortage.total?);
     // On Apple's GPUs the total is the limit that PyTorch sets itself.
-    let whole = if facts.framework == "pytorch-mps" { "PyTorch's limit of" } else { "the GPU's" };
+    let whole = if facts.framework == Framework::PyTorchMps { "PyTorch's limit of" } else { "the GPU's" };
     if account.is_oversubscribed() && live > total {
         let wrapped = if facts.is_free_wrapped {
             " The free-memory figure in the log underflowed, so no memory was free."
@@ -254,14 +254,14 @@ pub(super) fn non_framework_overhead(account: &Account<'_>) -> Option<Finding> {
     }
     let total = facts.total?;
     // On Apple's GPUs Metal's own buffers grow with the tensors: they decide only where they are the larger part.
-    let is_metal = facts.framework == "pytorch-mps";
+    let is_metal = facts.framework == Framework::PyTorchMps;
     if let Some(overhead) = account.overhead()
         && overhead >= CONTEXT_CEILING
         && (!is_metal || facts.live.is_some_and(|live| overhead > live))
         && overhead - CONTEXT_TYPICAL >= missing
         && overhead.share_of(total) >= UNLISTED_SHARE
     {
-        let what = match Maker::of(facts.framework) {
+        let what = match Maker::of_framework(facts.framework) {
             Maker::Nvidia => "libraries (NCCL, cuBLAS, a second framework), contexts, or direct allocations",
             Maker::Amd => "libraries (RCCL, rocBLAS, a second framework), contexts, or direct allocations",
             Maker::Intel => "libraries (oneCCL, oneDNN, a second framework), contexts, or direct allocations",
@@ -286,7 +286,7 @@ pub(super) fn contradiction(account: &Account<'_>) -> Option<Finding> {
         return None;
     }
     let (request, free) = (account.facts.request?, account.facts.free?);
-    let limits = match Maker::of(account.facts.framework) {
+    let limits = match Maker::of_framework(account.facts.framework) {
         Maker::Nvidia => "container, MIG, driver",
         Maker::Amd => "container, partition, driver",
         Maker::Intel => "container, driver",

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 
 use regex::Regex;
 
@@ -20,7 +20,7 @@ pub(super) const FALLBACK: &[&Program] = &[&SYCL, &METAL, &DIRECTML, &DIRECT3D, 
 
 const SYCL: Program = Program {
     name: "the SYCL program",
-    frameworks: &["sycl"],
+    frameworks: &[Framework::Sycl],
     marks: &[],
     work: Work::Other,
     advise: |situation, cause| match cause {
@@ -47,7 +47,7 @@ const SYCL_LEVERS: &[Lever] = &[
 
 const METAL: Program = Program {
     name: "the Metal program",
-    frameworks: &["metal"],
+    frameworks: &[Framework::Metal],
     marks: &[],
     work: Work::Other,
     advise: metal,
@@ -89,9 +89,9 @@ fn metal(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     fixes
 }
 
-const DIRECTML: Program = Program {
+pub(super) const DIRECTML: Program = Program {
     name: "the DirectML program",
-    frameworks: &["directml"],
+    frameworks: &[Framework::DirectMl],
     marks: &[],
     work: Work::Inference,
     advise: |situation, cause| {
@@ -140,9 +140,9 @@ const DIRECTML_LEVERS: &[Lever] = &[
     .only(|situation| situation.settings.mentions("onnx")),
 ];
 
-const DIRECT3D: Program = Program {
+pub(super) const DIRECT3D: Program = Program {
     name: "the graphics program",
-    frameworks: &["direct3d", "opengl", "d3d", "directx"],
+    frameworks: &[Framework::Direct3d, Framework::OpenGl],
     marks: &[],
     work: Work::Other,
     advise: |situation, cause| match cause {
@@ -167,7 +167,7 @@ const DIRECT3D_LEVERS: &[Lever] = &[
 
 const ASCEND: Program = Program {
     name: "the Ascend program",
-    frameworks: &["ascend"],
+    frameworks: &[Framework::Ascend],
     marks: &[],
     work: Work::Other,
     advise: ascend,

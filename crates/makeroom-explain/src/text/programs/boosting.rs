@@ -1,6 +1,8 @@
 //! Gradient boosting on the GPU: XGBoost, LightGBM, CatBoost. Memory is the quantized data (rows times features
 //! times bins) and histograms (nodes times features times bins); there are no batches.
 
+use makeroom_core::Framework;
+
 use super::lever::{self, Lever};
 use super::{Program, Work};
 use crate::text::environment::System;
@@ -11,7 +13,7 @@ pub(super) const PROGRAMS: &[&Program] = &[&XGBOOST, &LIGHTGBM, &CATBOOST];
 
 const XGBOOST: Program = Program {
     name: "XGBoost",
-    frameworks: &["xgboost"],
+    frameworks: &[Framework::XgBoost],
     marks: &[
         "xgboost/",
         "xgboost.core",
@@ -54,7 +56,7 @@ const XGBOOST_LEVERS: &[Lever] = &[
 
 const LIGHTGBM: Program = Program {
     name: "LightGBM",
-    frameworks: &["lightgbm"],
+    frameworks: &[Framework::LightGbm],
     marks: &["[LightGBM]", "lightgbm/", "lightgbm.basic", "LGBMClassifier", "LGBMRegressor"],
     work: Work::Other,
     advise: |situation, cause| match cause {
@@ -88,7 +90,7 @@ const LIGHTGBM_LEVERS: &[Lever] = &[
 
 const CATBOOST: Program = Program {
     name: "CatBoost",
-    frameworks: &["catboost"],
+    frameworks: &[Framework::CatBoost],
     marks: &["catboost"],
     work: Work::Other,
     advise: catboost,

@@ -2,7 +2,7 @@
 
 use super::lever::{self, Lever};
 use super::{Program, Work};
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 
 use crate::text::knobs;
 use crate::text::own_code;
@@ -16,7 +16,7 @@ pub(super) const FALLBACK: &[&Program] = &[&CUDA];
 
 const THRUST: Program = Program {
     name: "Thrust",
-    frameworks: &["thrust"],
+    frameworks: &[Framework::Thrust],
     marks: &["thrust::"],
     work: Work::Other,
     advise: |situation, cause| chunked(situation, cause, THRUST_LEVERS),
@@ -83,7 +83,7 @@ const PARSEC: Program = Program {
 
 const HAMI: Program = Program {
     name: "HAMi",
-    frameworks: &["hami"],
+    frameworks: &[Framework::Hami],
     marks: &["HAMi-core", "libvgpu.so", "4pdvGPU", "nvidia.com/gpumem", "libvgpu.c"],
     work: Work::Other,
     advise: |situation, cause| {
@@ -124,9 +124,9 @@ const HAMI: Program = Program {
     },
 };
 
-const OPENCL: Program = Program {
+pub(super) const OPENCL: Program = Program {
     name: "the OpenCL program",
-    frameworks: &["opencl"],
+    frameworks: &[Framework::OpenCl],
     marks: &[
         "CL_MEM_OBJECT_ALLOCATION_FAILURE",
         "clCreateBuffer",
@@ -200,7 +200,7 @@ const OPENCL_LEVERS: &[Lever] = &[
 
 const CUDA: Program = Program {
     name: "the program",
-    frameworks: &["cuda", "hip", ""],
+    frameworks: &[Framework::Cuda, Framework::Hip, Framework::Unknown],
     marks: &[],
     work: Work::Other,
     advise: |situation, cause| match cause {

@@ -1,5 +1,7 @@
 //! Data frames, arrays and search: RAPIDS, Dask, Spark, FAISS, CuPy, Numba, DALI.
 
+use makeroom_core::Framework;
+
 use super::lever::{self, Lever};
 use super::{Program, Work};
 use crate::text::situation::Situation;
@@ -58,7 +60,7 @@ const NVTABULAR_LEVERS: &[Lever] = &[
 
 const RAPIDS: Program = Program {
     name: "RAPIDS",
-    frameworks: &["rmm"],
+    frameworks: &[Framework::Rmm],
     marks: &["cudf/", "cudf.", "import cudf", "rmm/", "import rmm"],
     work: Work::Other,
     advise: |situation, cause| rapids(situation, cause, RAPIDS_LEVERS),
@@ -145,7 +147,7 @@ const DASK_CUDA_LEVERS: &[Lever] = &[
 
 const SPARK: Program = Program {
     name: "Spark RAPIDS",
-    frameworks: &["spark-rapids"],
+    frameworks: &[Framework::SparkRapids],
     marks: &["com.nvidia.spark.rapids", "spark.rapids.", "ai.rapids.cudf"],
     work: Work::Other,
     advise: spark,
@@ -195,7 +197,7 @@ const SPARK_LEVERS: &[Lever] = &[
 
 const FAISS: Program = Program {
     name: "FAISS",
-    frameworks: &["faiss"],
+    frameworks: &[Framework::Faiss],
     marks: &["faiss::gpu", "StandardGpuResources", "faiss/gpu", "faiss.index_cpu_to_gpu"],
     work: Work::Other,
     advise: |situation, cause| match cause {
@@ -219,7 +221,7 @@ const FAISS_LEVERS: &[Lever] = &[
 
 const DALI: Program = Program {
     name: "DALI",
-    frameworks: &["dali"],
+    frameworks: &[Framework::Dali],
     marks: &["nvidia/dali", "nvidia.dali"],
     work: Work::Other,
     advise: |situation, cause| match cause {
@@ -245,7 +247,7 @@ const DALI_LEVERS: &[Lever] = &[
 
 const NUMBA: Program = Program {
     name: "Numba",
-    frameworks: &["numba"],
+    frameworks: &[Framework::Numba],
     marks: &["numba.cuda", "numba/cuda"],
     work: Work::Other,
     advise: |situation, cause| lever::steps(situation, cause, NUMBA_LEVERS),
@@ -268,7 +270,7 @@ const NUMBA_LEVERS: &[Lever] = &[
 
 const CUPY: Program = Program {
     name: "CuPy",
-    frameworks: &["cupy"],
+    frameworks: &[Framework::CuPy],
     marks: &["cupy/cuda", "cupy.cuda", "import cupy"],
     work: Work::Other,
     advise: cupy,

@@ -149,7 +149,7 @@ const DETECTRON_LEVERS: &[Lever] = &[
     Lever::switch("train in 16-bit precision", "SOLVER.AMP.ENABLED True", &["AMP.ENABLED"]),
 ];
 
-const OPEN_MMLAB: Program = Program {
+pub(super) const OPEN_MMLAB: Program = Program {
     name: "OpenMMLab",
     frameworks: &[],
     marks: &[

@@ -1,5 +1,7 @@
 //! Other frameworks, where no application is recognized: PaddlePaddle, MXNet, Caffe, Darknet, Theano, Julia and more.
 
+use makeroom_core::Framework;
+
 use super::lever::{self, Lever};
 use super::{Program, Work};
 use crate::text::situation::Situation;
@@ -12,7 +14,7 @@ pub(super) const PROGRAMS: &[&Program] = &[&PADDLE, &MXNET, &CAFFE, &THEANO, &JU
 
 const PADDLE: Program = Program {
     name: "PaddlePaddle",
-    frameworks: &["paddlepaddle"],
+    frameworks: &[Framework::PaddlePaddle],
     marks: &["paddle/fluid", "paddle/phi", "import paddle", "paddlepaddle", "paddlex", "paddlespeech"],
     work: Work::Other,
     advise: paddle,
@@ -98,7 +100,7 @@ const PADDLE_LEVERS: &[Lever] = &[
 
 const MXNET: Program = Program {
     name: "MXNet",
-    frameworks: &["mxnet"],
+    frameworks: &[Framework::MxNet],
     marks: &["mxnet", "gluoncv"],
     work: Work::Other,
     advise: |situation, cause| lever::steps(situation, cause, MXNET_LEVERS),
@@ -131,7 +133,7 @@ const MXNET_LEVERS: &[Lever] = &[
 
 const DARKNET: Program = Program {
     name: "Darknet",
-    frameworks: &["darknet"],
+    frameworks: &[Framework::Darknet],
     marks: &["./darknet ", "darknet: ./src", "darknet.exe", "subdivisions="],
     work: Work::Training,
     advise: |situation, cause| lever::steps(situation, cause, DARKNET_LEVERS),
@@ -170,7 +172,7 @@ const DARKNET_LEVERS: &[Lever] = &[
 
 const CAFFE: Program = Program {
     name: "Caffe",
-    frameworks: &["caffe"],
+    frameworks: &[Framework::Caffe],
     marks: &["caffe/", "syncedmem.cpp", "caffe.bin", "pycaffe"],
     work: Work::Other,
     advise: |situation, cause| lever::steps(situation, cause, CAFFE_LEVERS),
@@ -199,7 +201,7 @@ const CAFFE_LEVERS: &[Lever] = &[
 
 const THEANO: Program = Program {
     name: "Theano",
-    frameworks: &["theano"],
+    frameworks: &[Framework::Theano],
     marks: &["theano", "lasagne"],
     work: Work::Other,
     advise: theano,
@@ -234,7 +236,7 @@ const THEANO_LEVERS: &[Lever] = &[
 
 const JULIA: Program = Program {
     name: "CUDA.jl",
-    frameworks: &["julia"],
+    frameworks: &[Framework::Julia],
     marks: &[
         "CUDA.jl",
         "CuArray",
@@ -291,7 +293,7 @@ const JULIA_LEVERS: &[Lever] = &[
 
 const DL4J: Program = Program {
     name: "Deeplearning4j",
-    frameworks: &["deeplearning4j"],
+    frameworks: &[Framework::DeepLearning4j],
     marks: &["deeplearning4j", "nd4j"],
     work: Work::Training,
     advise: |situation, cause| match cause {
@@ -343,7 +345,7 @@ const DL4J_LEVERS: &[Lever] = &[
 
 const DLIB: Program = Program {
     name: "dlib",
-    frameworks: &["dlib"],
+    frameworks: &[Framework::Dlib],
     marks: &["face_recognition", "dlib"],
     work: Work::Inference,
     advise: |situation, cause| lever::steps(situation, cause, DLIB_LEVERS),

@@ -1,5 +1,7 @@
 //! Rendering and games: Blender, `OptiX`, Mitsuba, darktable, Vulkan and `WebGPU` programs.
 
+use makeroom_core::Framework;
+
 use super::lever::{self, Lever};
 use super::{Program, Work};
 use crate::advice::Maker;
@@ -15,7 +17,7 @@ pub(super) const LIBRARIES: &[&Program] = &[&WGPU, &VULKAN];
 
 const BLENDER: Program = Program {
     name: "Blender",
-    frameworks: &["blender"],
+    frameworks: &[Framework::Blender],
     marks: &["blender", "intern/cycles", "infinigen"],
     work: Work::Other,
     advise: blender,
@@ -50,7 +52,7 @@ const BLENDER_LEVERS: &[Lever] = &[
 
 const MITSUBA: Program = Program {
     name: "Mitsuba",
-    frameworks: &["mitsuba"],
+    frameworks: &[Framework::Mitsuba],
     marks: &["mitsuba", "drjit", "enoki", "cuda_malloc_trim"],
     work: Work::Other,
     advise: |situation, cause| lever::steps(situation, cause, MITSUBA_LEVERS),
@@ -79,7 +81,7 @@ const MITSUBA_LEVERS: &[Lever] = &[
 
 const OPTIX: Program = Program {
     name: "OptiX",
-    frameworks: &["optix"],
+    frameworks: &[Framework::OptiX],
     marks: &["optixAccel", "OPTIX_ERROR"],
     work: Work::Other,
     advise: |situation, cause| lever::steps(situation, cause, OPTIX_LEVERS),
@@ -243,7 +245,7 @@ const DXVK_LEVERS: &[Lever] = &[
 
 const UNREAL: Program = Program {
     name: "Unreal Engine",
-    frameworks: &["unreal"],
+    frameworks: &[Framework::Unreal],
     marks: &[
         "LogD3D",
         "D3D12RHI",
@@ -323,7 +325,7 @@ const RESOLVE_LEVERS: &[Lever] = &[
     ),
 ];
 
-const WGPU: Program = Program {
+pub(super) const WGPU: Program = Program {
     name: "the WebGPU program",
     frameworks: &[],
     marks: &["wgpu", "GPUOutOfMemoryError", "Device::create_texture", "createTexture(", "webgpu"],
@@ -386,7 +388,7 @@ const WGPU_LEVERS: &[Lever] = &[
     Lever::new("try another back end", "WGPU_BACKEND=gl").unless_said(&["WGPU_BACKEND=gl"]).variable(),
 ];
 
-const VULKAN: Program = Program {
+pub(super) const VULKAN: Program = Program {
     name: "the Vulkan program",
     frameworks: &[],
     marks: &[

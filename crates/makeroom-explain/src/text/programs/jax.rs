@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use super::lever::{self, Lever};
@@ -20,7 +20,7 @@ pub(super) const PROGRAMS: &[&Program] = &[&JAX];
 
 const JAX: Program = Program {
     name: "JAX",
-    frameworks: &["jax"],
+    frameworks: &[Framework::Jax],
     marks: &["jaxlib", "jax/_src", "import jax", "XlaRuntimeError", "gpu_cudamallocasync_allocator"],
     work: Work::Other,
     advise: jax,
@@ -131,7 +131,7 @@ static PLANNED: LazyLock<Regex> = LazyLock::new(|| pattern(r"total allocation: +
 /// Lets a compiled program that is larger than the GPU spill to the host, unless it does already.
 pub(crate) fn add_unified_memory(fixes: &mut Vec<Fix>, situation: &Situation<'_>) {
     let facts = situation.facts;
-    let is_jax = facts.framework == "jax" && situation.program.name == "JAX";
+    let is_jax = facts.framework == Framework::Jax && situation.program.writes(Framework::Jax);
     let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
     if !is_jax
         || says(&["unified memory", "UNIFIED_MEMORY", "TPU", " hbm", "Reactant"])
@@ -158,7 +158,7 @@ pub(crate) fn add_unified_memory(fixes: &mut Vec<Fix>, situation: &Situation<'_>
 
 const TPU: Program = Program {
     name: "XLA",
-    frameworks: &["pytorch-xla"],
+    frameworks: &[Framework::PyTorchXla],
     marks: &["memory space hbm", "CompileTimeHbmOom", "hbm capacity", "XLA:TPU", "_HBM0"],
     work: Work::Other,
     advise: tpu,
@@ -201,7 +201,7 @@ fn tpu(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     });
     let chips = ratio.map_or(2, |ratio| (ratio.ceil() as u64).next_power_of_two().clamp(2, 1024));
     let mentions = |word: &str| situation.settings.mentions(word);
-    let is_torch = situation.facts.framework == "pytorch-xla"
+    let is_torch = situation.facts.framework == Framework::PyTorchXla
         || mentions("torch_xla")
         || (mentions("torch") || mentions("requires_grad_")) && !mentions("jax");
     if is_torch {

@@ -1,25 +1,23 @@
 //! Programs that are known only by their language: MATLAB, R, .NET, browsers, Lua. Their runtimes free GPU memory in
 //! their own ways, and PyTorch's advice is Python. Also ranks of an MPI job, whatever the language.
 
+use super::Program;
+use super::apis::{DIRECT3D, DIRECTML};
+use super::graphics::{VULKAN, WGPU};
 use super::lever::{self, Lever};
+use super::plain::PLAIN;
+use super::pytorch::PYTORCH;
 use crate::text::knobs;
 use crate::text::language::Language;
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 
 /// Programs whose remedies are those of an API or of Python, so that a language's own come first.
-const GENERIC: [&str; 6] = [
-    "the program",
-    "PyTorch",
-    "the graphics program",
-    "the Vulkan program",
-    "the WebGPU program",
-    "the DirectML program",
-];
+const GENERIC: [&Program; 6] = [&PLAIN, &PYTORCH, &DIRECT3D, &VULKAN, &WGPU, &DIRECTML];
 
 /// The steps in the language of a program that nothing else is known of; `None` where another table decides.
 pub(super) fn advise(situation: &Situation<'_>, cause: Cause) -> Option<Vec<Fix>> {
-    if !GENERIC.contains(&situation.program.name) {
+    if !GENERIC.iter().any(|program| situation.program.is(program)) {
         return None;
     }
     let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));

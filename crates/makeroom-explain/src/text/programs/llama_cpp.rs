@@ -5,7 +5,7 @@ mod dialect;
 mod layers;
 mod webui;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 
 use super::{Program, Work};
 use crate::text::host_fixes;
@@ -18,7 +18,7 @@ pub(super) const PROGRAMS: &[&Program] = &[&LLAMA_CPP, &OLLAMA, &WEBUI];
 
 const LLAMA_CPP: Program = Program {
     name: "llama.cpp",
-    frameworks: &["llama.cpp"],
+    frameworks: &[Framework::LlamaCpp],
     marks: &[
         "llama-server",
         "llama-cli",
@@ -38,7 +38,7 @@ const LLAMA_CPP: Program = Program {
 
 const OLLAMA: Program = Program {
     name: "Ollama",
-    frameworks: &["ollama"],
+    frameworks: &[Framework::Ollama],
     marks: &["ollama", "llama runner process"],
     work: Work::Inference,
     advise,
@@ -56,7 +56,7 @@ const ONE_GPU: Bytes = Bytes::gib(72);
 const SHORT_CONTEXT: u64 = 2048;
 
 fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
-    let dialect = Dialect::of(situation);
+    let dialect = Dialect::from_situation(situation);
     match cause {
         Cause::LiveDataFillsDevice
         | Cause::RequestExceedsDevice
@@ -362,7 +362,7 @@ fn smaller_model(situation: &Situation<'_>, dialect: Dialect) -> Option<Fix> {
 
 fn host(situation: &Situation<'_>, dialect: Dialect) -> Vec<Fix> {
     // The kernel's OOM killer: the machine's or the container's limit comes first.
-    if situation.facts.framework == "host" && host_fixes::has_limit(situation) {
+    if situation.facts.framework == Framework::Host && host_fixes::has_limit(situation) {
         return Vec::new();
     }
     let settings = situation.settings;

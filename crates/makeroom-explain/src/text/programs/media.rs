@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use super::lever::{self, Lever};
@@ -17,7 +17,7 @@ pub(super) const PROGRAMS: &[&Program] = &[&NVENC, &HASHCAT, &JOHN, &XMR, &ETHAS
 
 const NVENC: Program = Program {
     name: "NVENC",
-    frameworks: &["nvenc"],
+    frameworks: &[Framework::Nvenc],
     marks: &["h264_nvenc", "hevc_nvenc", "av1_nvenc", "nvEncOpenEncodeSession", "NVEncC", "obs-studio"],
     work: Work::Other,
     advise: |situation, cause| match cause {
@@ -51,7 +51,7 @@ const NVENC_LEVERS: &[Lever] = &[
 
 const HASHCAT: Program = Program {
     name: "hashcat",
-    frameworks: &["hashcat"],
+    frameworks: &[Framework::Hashcat],
     marks: &["hashcat"],
     work: Work::Other,
     advise: |situation, cause| match cause {
@@ -98,7 +98,7 @@ const JOHN_LEVERS: &[Lever] = &[
 
 const ETHASH: Program = Program {
     name: "the Ethash miner",
-    frameworks: &["ethminer"],
+    frameworks: &[Framework::Ethminer],
     marks: &[
         "ethminer",
         "PhoenixMiner",

@@ -51,6 +51,8 @@ mod video;
 mod vision;
 mod web_ui;
 
+use makeroom_core::Framework;
+
 pub(crate) use jax::add_unified_memory;
 pub(crate) use languages::{leak as leak_in_its_language, one_gpu_per_rank};
 pub(crate) use tensorflow::is_first as is_tensorflow_1;
@@ -68,7 +70,7 @@ pub(crate) struct Program {
     /// Its name, as people write it.
     pub(crate) name: &'static str,
     /// Formats (`Facts::framework`) that only this program writes.
-    pub(crate) frameworks: &'static [&'static str],
+    pub(crate) frameworks: &'static [Framework],
     /// Words that give it away anywhere in the text, in any case.
     pub(crate) marks: &'static [&'static str],
     /// Whether it trains, serves or neither: batch and gradients are advice for training only.
@@ -80,7 +82,27 @@ pub(crate) struct Program {
 impl Program {
     /// Whether a failure is in this program's own format, not in that of a library below it.
     pub(crate) fn owns(&self, facts: &Facts) -> bool {
-        self.frameworks.contains(&facts.framework)
+        self.writes(facts.framework)
+    }
+
+    /// Whether it is this program; names are unique.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+
+    /// Whether it is LAMMPS.
+    pub(crate) fn is_lammps(&self) -> bool {
+        self.is(&science::LAMMPS)
+    }
+
+    /// Whether it is a program of `OpenMMLab`.
+    pub(crate) fn is_open_mmlab(&self) -> bool {
+        self.is(&detection::OPEN_MMLAB)
+    }
+
+    /// Whether only this program writes a format.
+    pub(crate) fn writes(&self, format: Framework) -> bool {
+        self.frameworks.contains(&format)
     }
 }
 
@@ -166,65 +188,67 @@ pub(crate) fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 }
 
 /// Formats that other programs write too, and the words without which the text is not this program's.
-const SHARED_FORMATS: &[(&str, &[&str])] = &[
+const SHARED_FORMATS: &[(Framework, &[&str])] = &[
     (
-        "llama.cpp",
+        Framework::LlamaCpp,
         &["ggml", "llama.cpp", "llama-", "llama_", "gguf", "kobold", "whisper_", "stable-diffusion.cpp"],
     ),
-    ("onnxruntime", &["onnx", "ort_", "ort::", "bfc_arena", "CUDAExecutionProvider"]),
+    (Framework::OnnxRuntime, &["onnx", "ort_", "ort::", "bfc_arena", "CUDAExecutionProvider"]),
 ];
 
-/// The format of a text whose wording several programs share, and that shows no other word of this one.
-const SHARED: &str = "shared";
-
-/// The format that decides the program: a library's wording in another program's log is that program's.
-fn format(text: Searched<'_>, facts: &Facts) -> &'static str {
+/// The format that decides the program: a library's wording in another program's log is that program's. `None` if
+/// several programs share the wording and the text shows no other word of this one.
+fn format(text: Searched<'_>, facts: &Facts) -> Option<Framework> {
     let has = |words: &[&str]| words.iter().any(|words| text.contains(words));
     let shared = SHARED_FORMATS.iter().find(|(format, _)| *format == facts.framework);
     if shared.is_some_and(|(_, words)| !has(words)) {
-        return SHARED;
+        return None;
     }
-    match facts.framework {
-        "pytorch" if facts.quote.contains("NPU out of memory") => "ascend",
-        "" if has(&["npu-smi", "torch_npu", "Ascend Error", "Ascend kernel", "Ascend910", "Ascend 910"]) => {
-            "ascend"
+    Some(match facts.framework {
+        Framework::PyTorch if facts.quote.contains("NPU out of memory") => Framework::Ascend,
+        Framework::Unknown
+            if has(&["npu-smi", "torch_npu", "Ascend Error", "Ascend kernel", "Ascend910", "Ascend 910"]) =>
+        {
+            Framework::Ascend
         }
-        "pytorch" if has(&["bfc_allocator.cc"]) && !has(&["torch"]) => "tensorflow",
+        Framework::PyTorch if has(&["bfc_allocator.cc"]) && !has(&["torch"]) => Framework::TensorFlow,
         // TensorFlow compiles with XLA too.
-        "jax"
+        Framework::Jax
             if has(&["keras/src/backend/tensorflow", "tensorflow/python", "tensorflow.python"])
                 && !has(&["jaxlib", "jax/_src", "import jax"]) =>
         {
-            "tensorflow"
+            Framework::TensorFlow
         }
         format => format,
-    }
+    })
 }
 
 /// The program that wrote a text.
-pub(crate) fn of(text: Searched<'_>, facts: &Facts) -> &'static Program {
+pub(crate) fn detect(text: Searched<'_>, facts: &Facts) -> &'static Program {
     let format = format(text, facts);
-    let by_format = |program: &&'static Program| program.frameworks.contains(&format);
-    let by_wording = |program: &&'static Program| program.frameworks.contains(&facts.framework);
+    let by_format = |program: &&'static Program| format.is_some_and(|format| program.writes(format));
+    let by_wording = |program: &&'static Program| program.writes(facts.framework);
     let (application, library) = marks::marked(text);
     let application = application.and_then(|place| all().nth(place));
     // An engine can be built from any model, but TensorRT-LLM's builder has its own options.
-    let is_engine = facts.framework.starts_with("tensorrt");
-    let builder = application.filter(|program| is_engine && program.frameworks.contains(&"tensorrt-llm"));
+    let is_engine = facts.framework.is_tensorrt();
+    let builder = application.filter(|program| is_engine && program.writes(Framework::TensorRtLlm));
     let host = application.filter(|program| serving::is_host(program, format));
     host.or_else(|| listed(APPLICATIONS).find(by_format))
         .or(builder)
         .or_else(|| listed(LIBRARIES).find(by_format).filter(|_| is_engine))
         .or(application)
         .or_else(|| listed(LIBRARIES).find(by_format))
-        .or_else(|| apis::FALLBACK.iter().copied().find(by_format).filter(|_| format == "ascend"))
         .or_else(|| {
-            all().nth(library?).filter(|program| format != SHARED || program.name != "the Vulkan program")
+            apis::FALLBACK.iter().copied().find(by_format).filter(|_| format == Some(Framework::Ascend))
         })
-        .or_else(|| all().find(by_wording).filter(|_| format == SHARED))
-        .or_else(|| listed(LIBRARIES).find(|program| is_from_pytorch(facts) && program.name == "PyTorch"))
+        .or_else(|| all().nth(library?).filter(|program| format.is_some() || !program.is(&graphics::VULKAN)))
+        .or_else(|| all().find(by_wording).filter(|_| format.is_none()))
         .or_else(|| {
-            let torch = listed(LIBRARIES).find(|program| program.name == "PyTorch");
+            listed(LIBRARIES).find(|program| is_from_pytorch(facts) && program.writes(Framework::PyTorch))
+        })
+        .or_else(|| {
+            let torch = listed(LIBRARIES).find(|program| program.writes(Framework::PyTorch));
             torch.filter(|_| is_torch_wording(text, facts))
         })
         .or_else(|| apis::FALLBACK.iter().chain(compute::FALLBACK).copied().find(by_format))
@@ -233,10 +257,10 @@ pub(crate) fn of(text: Searched<'_>, facts: &Facts) -> &'static Program {
 
 /// Whether an error in no known format uses PyTorch's wording, in a text that shows no other language.
 fn is_torch_wording(text: Searched<'_>, facts: &Facts) -> bool {
-    if !facts.framework.is_empty() || facts.resource == Resource::Host {
+    if facts.framework != Framework::Unknown || facts.resource == Resource::Host {
         return false;
     }
-    let language = Language::of(text);
+    let language = Language::from_text(text);
     let is_named = ["CUDA out of memory", "PyTorch", "THCudaCheck"].iter().any(|words| text.contains(words));
     language.may_be_python() && (is_named || language.is_python() && facts.quote.contains("OutOfMemoryError"))
 }
@@ -254,8 +278,8 @@ mod tests {
 
     #[test]
     fn applications_go_before_the_libraries_below_them() {
-        let facts = Facts { framework: "pytorch", ..Facts::default() };
-        let name = |text: &str| of(text.into(), &facts).name;
+        let facts = Facts { framework: Framework::PyTorch, ..Facts::default() };
+        let name = |text: &str| detect(text.into(), &facts).name;
         assert_eq!(name(r#"File "D:\ComfyUI\comfy\ldm\modules\attention.py", line 5"#), "ComfyUI");
         assert_eq!(name("torch.OutOfMemoryError: CUDA out of memory."), "PyTorch");
         assert_eq!(name("this makes me uncomfyui/able"), "PyTorch");
@@ -265,7 +289,7 @@ mod tests {
     fn pytorch_is_known_by_its_words() {
         let name = |quote: &str, text: &str| {
             let facts = Facts { quote: quote.to_owned(), ..Facts::default() };
-            of(format!("{text}\n{quote}").as_str().into(), &facts).name
+            detect(format!("{text}\n{quote}").as_str().into(), &facts).name
         };
         assert_eq!(name("it stops with CUDA out of memory", ""), "PyTorch");
         assert_eq!(name("OutOfMemoryError", "  File \"/app/run.py\", line 3, in main"), "PyTorch");

@@ -1,6 +1,6 @@
 //! Any program on PyTorch that none of the other files knows: training loops and inference.
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 
 use super::lever::{self, Lever};
 use super::{Program, Work};
@@ -13,9 +13,9 @@ use crate::{Cause, Fix};
 pub(super) const APPLICATIONS: &[&Program] = &[&TRANSFORMERS];
 pub(super) const PROGRAMS: &[&Program] = &[&PYTORCH];
 
-const PYTORCH: Program = Program {
+pub(super) const PYTORCH: Program = Program {
     name: "PyTorch",
-    frameworks: &["pytorch", "pytorch-rocm", "pytorch-xpu", "pytorch-mps"],
+    frameworks: &[Framework::PyTorch, Framework::PyTorchRocm, Framework::PyTorchXpu, Framework::PyTorchMps],
     marks: &[
         "torch/nn/modules",
         "torch/_tensor.py",
@@ -39,7 +39,9 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     if !matches!(cause, Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice) {
         return Vec::new();
     }
-    if Phase::of(situation) == Some(Phase::PlaceWeights) && situation.environment.maker != Maker::Apple {
+    if Phase::from_situation(situation) == Some(Phase::PlaceWeights)
+        && situation.environment.maker != Maker::Apple
+    {
         return phases::smaller_weights(situation);
     }
     let mut fixes = smaller::less_data(situation);

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use super::{Program, Work};
@@ -14,7 +14,7 @@ pub(super) const PROGRAMS: &[&Program] = &[&TENSORRT, &ONNX_RUNTIME, &OPENVINO, 
 
 const TENSORRT: Program = Program {
     name: "TensorRT",
-    frameworks: &["tensorrt"],
+    frameworks: &[Framework::TensorRt],
     marks: &["[trt]", "[tensorrt]", "trtexec", "nvinfer1", "torch2trt"],
     work: Work::Inference,
     advise: tensorrt,
@@ -22,7 +22,7 @@ const TENSORRT: Program = Program {
 
 const ONNX_RUNTIME: Program = Program {
     name: "ONNX Runtime",
-    frameworks: &["onnxruntime"],
+    frameworks: &[Framework::OnnxRuntime],
     marks: &["onnxruntime", "bfc_arena.cc", "CUDAExecutionProvider"],
     work: Work::Inference,
     advise: onnx_runtime,
@@ -30,7 +30,7 @@ const ONNX_RUNTIME: Program = Program {
 
 const OPENVINO: Program = Program {
     name: "OpenVINO",
-    frameworks: &["openvino"],
+    frameworks: &[Framework::OpenVino],
     marks: &["openvino"],
     work: Work::Inference,
     advise: openvino,
@@ -38,7 +38,7 @@ const OPENVINO: Program = Program {
 
 const CTRANSLATE2: Program = Program {
     name: "CTranslate2",
-    frameworks: &["ctranslate2"],
+    frameworks: &[Framework::CTranslate2],
     marks: &["ctranslate2", "faster_whisper", "faster-whisper", "whisper-fast", "whisperx", "WhisperModel("],
     work: Work::Inference,
     advise: ctranslate2,

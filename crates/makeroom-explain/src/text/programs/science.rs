@@ -1,5 +1,7 @@
 //! Simulation: LAMMPS, GROMACS, `OpenMM`, AMBER, NAMD, `AMReX`, Kokkos. Memory grows with particles or cells per GPU.
 
+use makeroom_core::Framework;
+
 use super::lever::{self, Lever};
 use super::{Program, Work};
 use crate::text::situation::Situation;
@@ -13,7 +15,7 @@ const FEWER_RANKS: Lever = Lever::new(
     "mpirun -np 1 …   (as many ranks as GPUs)",
 );
 
-const LAMMPS: Program = Program {
+pub(super) const LAMMPS: Program = Program {
     name: "LAMMPS",
     frameworks: &[],
     marks: &[
@@ -199,7 +201,7 @@ const AMREX_LEVERS: &[Lever] = &[
 
 const KOKKOS: Program = Program {
     name: "the Kokkos program",
-    frameworks: &["kokkos"],
+    frameworks: &[Framework::Kokkos],
     marks: &["Kokkos::", "Kokkos_", "Kokkos ERROR", "Kokkos failed"],
     work: Work::Other,
     advise: |situation, cause| lever::steps(situation, cause, KOKKOS_LEVERS),

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 use regex::Regex;
 
 use super::lever::{self, Lever};
@@ -18,7 +18,7 @@ pub(super) const PROGRAMS: &[&Program] = &[&TENSORFLOW];
 
 const TENSORFLOW: Program = Program {
     name: "TensorFlow",
-    frameworks: &["tensorflow"],
+    frameworks: &[Framework::TensorFlow],
     marks: &[
         "tensorflow/",
         "tf.keras",
@@ -68,13 +68,13 @@ pub(super) fn tensorflow(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     };
     match cause {
         Cause::Preallocation | Cause::OtherProcesses | Cause::HiddenHolder | Cause::NonFrameworkOverhead => {
-            let compiled = (situation.facts.framework == "jax"
+            let compiled = (situation.facts.framework == Framework::Jax
                 && !situation.settings.mentions("jit_compile=False"))
             .then(|| {
                 Fix::new("compile the step without XLA, which plans its memory as one block")
                     .command("model.compile(…, jit_compile=False)")
             });
-            compiled.into_iter().chain(growth).chain([cap()]).chain(beside_torch(situation)).collect()
+            compiled.into_iter().chain(growth).chain([cap()]).chain(next_to_torch(situation)).collect()
         }
         Cause::ArtificialLimit => vec![raised_limit(situation)],
         Cause::HostMemory => host(situation),
@@ -279,7 +279,7 @@ fn raised_limit(situation: &Situation<'_>) -> Fix {
 }
 
 /// A logger or a data pipeline needs no GPU.
-fn beside_torch(situation: &Situation<'_>) -> Option<Fix> {
+fn next_to_torch(situation: &Situation<'_>) -> Option<Fix> {
     situation.settings.mentions("torch").then(|| {
         Fix::new("hide the GPU from TensorFlow, if only PyTorch needs it")
             .command("tf.config.set_visible_devices([], 'GPU')")
@@ -294,7 +294,7 @@ const TENSORFLOW_LEVERS: &[Lever] = &[
     .only(has_large_vocabulary),
     Lever::new("compile the step without XLA, which plans its memory as one block", "model.compile(…, jit_compile=False)")
         .unless_said(&["jit_compile=False"])
-        .only(|situation| situation.facts.framework == "jax"),
+        .only(|situation| situation.facts.framework == Framework::Jax),
     Lever::batch(
         "lower the batch size{from}",
         "model.fit(…, batch_size={to})",

@@ -1,5 +1,7 @@
 //! Frameworks that print another library's errors: they are found by marks, before that library's format.
 
+use makeroom_core::Framework;
+
 use super::lever::{self, Lever};
 use super::{Program, Work};
 use crate::text::situation::Situation;
@@ -116,7 +118,7 @@ const ONEFLOW_LEVERS: &[Lever] = &[
 
 const JITTOR: Program = Program {
     name: "Jittor",
-    frameworks: &["jittor"],
+    frameworks: &[Framework::Jittor],
     marks: &["jittor", "GPU memory is overflow, please reduce"],
     work: Work::Other,
     advise: |situation, cause| match cause {

@@ -1,5 +1,7 @@
 //! Browser front ends for image models: the Stable Diffusion web UI and its forks, Fooocus, `InvokeAI`.
 
+use makeroom_core::Framework;
+
 use super::diffusion::{SYSMEM_FALLBACK, with_image};
 use super::lever::Lever;
 use super::{Program, Work};
@@ -29,7 +31,7 @@ const AUTOMATIC1111: Program = Program {
 };
 
 fn is_directml(situation: &Situation<'_>) -> bool {
-    situation.facts.framework == "directml" || situation.settings.mentions("directml")
+    situation.facts.framework == Framework::DirectMl || situation.settings.mentions("directml")
 }
 
 const AUTOMATIC1111_LEVERS: &[Lever] = &[

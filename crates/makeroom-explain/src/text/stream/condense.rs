@@ -135,7 +135,7 @@ enum Anchors {
 
 impl Sorter {
     fn new(limits: Limits, sample: &[u8]) -> Self {
-        let (frequencies, probe) = (Frequencies::of(sample), Probe::new());
+        let (frequencies, probe) = (Frequencies::count(sample), Probe::new());
         Self {
             limits,
             scanner: Scanner::new(&probe.anchors(), &frequencies),

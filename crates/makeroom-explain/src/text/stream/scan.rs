@@ -29,7 +29,7 @@ const LONGEST_SAMPLE: usize = 1 << 20;
 pub(super) struct Frequencies(Vec<u32>);
 
 impl Frequencies {
-    pub(super) fn of(sample: &[u8]) -> Self {
+    pub(super) fn count(sample: &[u8]) -> Self {
         let mut counts = vec![0; TABLE_LENGTH];
         for gram in sample[..sample.len().min(LONGEST_SAMPLE)].windows(GRAM) {
             counts[slot(gram)] += 1;
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn every_anchor_passes_through_the_filter() {
         let anchors: Vec<&str> = FAMILIES.iter().flat_map(|family| family.anchors).copied().collect();
-        let scanner = Scanner::new(&anchors, &Frequencies::of(b""));
+        let scanner = Scanner::new(&anchors, &Frequencies::count(b""));
         let filter = scanner.filter.expect("an anchor has fewer than three bytes");
         let shortest =
             anchors.iter().filter(|anchor| anchor.len() > SHORT_ANCHOR).min_by_key(|anchor| anchor.len());
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_short_anchor_counts_where_a_word_begins() {
-        let scanner = Scanner::new(&["oom", "memory"], &Frequencies::of(b""));
+        let scanner = Scanner::new(&["oom", "memory"], &Frequencies::count(b""));
         let noise = "a bloom in every room of the zoomed bathroom\n".repeat(100);
         assert_eq!(scanner.find(noise.as_bytes(), 0), None);
         let text = format!("{noise}CUDA OOM\n{noise}");
@@ -271,7 +271,7 @@ mod tests {
             let text = noise.join("ABC");
             anchors.extend(short);
             let anchors: Vec<&str> = anchors.iter().map(String::as_str).collect();
-            let scanner = Scanner::new(&anchors, &Frequencies::of(&text.as_bytes()[..text.len() / 2]));
+            let scanner = Scanner::new(&anchors, &Frequencies::count(&text.as_bytes()[..text.len() / 2]));
             let from = from.min(text.len());
             let lower = text[from..].to_ascii_lowercase();
             let first = |anchor: &&str| {

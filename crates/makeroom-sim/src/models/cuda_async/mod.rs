@@ -203,7 +203,7 @@ impl CudaAsync {
 }
 
 impl Model for CudaAsync {
-    fn allocate(&mut self, device: &mut Device, slot: u32, request: Request) -> Result<(), Refused> {
+    fn allocate_block(&mut self, device: &mut Device, slot: u32, request: Request) -> Result<(), Refused> {
         device.charge(1, costs::POOL_CALL);
         let size = request.size.max(1).checked_next_multiple_of(GRAIN).ok_or(Refused)?;
         let own = self.list_of(request.stream);

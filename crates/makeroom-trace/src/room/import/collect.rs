@@ -27,7 +27,7 @@ pub(super) const ON_HOST: u64 = 1;
 
 /// An event about device memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Row {
+pub(super) struct MemoryEventRow {
     pub(super) since_ns: i64,
     pub(super) address: u64,
     pub(super) size: u64,
@@ -257,7 +257,7 @@ impl Collected {
             return Ok(());
         }
         let next = self.threads.len() as u32;
-        self.rows.push(&Row {
+        self.rows.push(&MemoryEventRow {
             since_ns,
             address: event.address.0,
             size: event.size.get(),

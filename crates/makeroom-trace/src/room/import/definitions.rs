@@ -58,7 +58,7 @@ impl Definitions {
         let mut line = frame.line;
         if frame.origin == Origin::Native
             && line == 0
-            && let Some(found) = self.lines.of(stacks.name_text(library), frame.offset)
+            && let Some(found) = self.lines.line_at(stacks.name_text(library), frame.offset)
         {
             (file, line) = (stacks.name(&found.0), found.1);
         }
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_allocator_is_told_by_the_file_and_not_by_the_folder() {
+    fn the_allocator_is_told_by_the_file_and_not_by_the_directory() {
         assert!(is_torch_allocator("/opt/torch/lib/libc10_cuda.so"));
         assert!(is_torch_allocator("libc10_cuda-5f1e.so.2"));
         assert!(!is_torch_allocator("/opt/libc10_cuda/libother.so"));

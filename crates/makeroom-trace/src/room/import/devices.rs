@@ -8,7 +8,7 @@ use makeroom_core::{
 };
 
 use super::Clock;
-use super::collect::{Collected, ON_HOST, Role, Row};
+use super::collect::{Collected, MemoryEventRow, ON_HOST, Role};
 use super::definitions::Asker;
 use super::pending::{Pending, Queues};
 use super::process::EndedContext;
@@ -131,7 +131,7 @@ impl EndingContexts {
         Self { taken: handles.map(|handle| (handle, BTreeSet::new())).collect() }
     }
 
-    fn see(&mut self, row: &Row) {
+    fn see(&mut self, row: &MemoryEventRow) {
         if row.role == Role::Take
             && !row.is_refused
             && let Some(taken) = self.taken.get_mut(&row.context)
@@ -239,7 +239,7 @@ impl<'import> Device<'import> {
         }
     }
 
-    fn apply(&mut self, row: &Row, known: Known, queues: &mut Queues) {
+    fn apply(&mut self, row: &MemoryEventRow, known: Known, queues: &mut Queues) {
         // makeroom's own pool, if it serves the device, replaces the driver's pools.
         if self.pool.is_none() {
             let there = self.blocks.get(&row.address).or(self.segments.get(&row.address));
@@ -285,7 +285,7 @@ impl<'import> Device<'import> {
         })
     }
 
-    fn take(&mut self, row: &Row) {
+    fn take(&mut self, row: &MemoryEventRow) {
         if self.is_spilled(row.address) {
             self.elsewhere.insert(row.address);
             if let Some(pool) = &mut self.pool {
@@ -304,7 +304,7 @@ impl<'import> Device<'import> {
         self.push(Action::Alloc, row, row.address, row.size);
     }
 
-    fn give(&mut self, row: &Row, is_completed_later: bool) {
+    fn give(&mut self, row: &MemoryEventRow, is_completed_later: bool) {
         if !is_tensor(row) && self.handed_on.remove(&row.address) || self.elsewhere.remove(&row.address) {
             return;
         }
@@ -325,7 +325,7 @@ impl<'import> Device<'import> {
         }
     }
 
-    fn map(&mut self, row: &Row, is_segment: bool) {
+    fn map(&mut self, row: &MemoryEventRow, is_segment: bool) {
         let is_elsewhere = self.elsewhere.contains(&row.extra);
         if is_of_pool(row.extra) {
             let device = self.trace.device;
@@ -354,7 +354,7 @@ impl<'import> Device<'import> {
     }
 
     /// Unmaps a range, which may contain several mappings; each is undone as it was counted.
-    fn unmap(&mut self, row: &Row) {
+    fn unmap(&mut self, row: &MemoryEventRow) {
         let end = row.address.saturating_add(row.size);
         let mut mappings: Vec<(u64, Mapping)> =
             self.mapped.range(row.address..end).map(|(&address, &mapping)| (address, mapping)).collect();
@@ -402,7 +402,7 @@ impl<'import> Device<'import> {
     }
 
     /// Records a request that finally failed.
-    fn refuse(&mut self, row: &Row, is_unasked: bool) {
+    fn refuse(&mut self, row: &MemoryEventRow, is_unasked: bool) {
         self.pending.refused();
         let time_us = self.clock.date_us(row.since_ns);
         let sample = self.process.device_sample_near(row.device, time_us);
@@ -417,7 +417,7 @@ impl<'import> Device<'import> {
         self.push(Action::OutOfMemory, row, free, row.size);
     }
 
-    fn push(&mut self, action: Action, row: &Row, address: u64, size: u64) {
+    fn push(&mut self, action: Action, row: &MemoryEventRow, address: u64, size: u64) {
         self.trace.events.push(Event {
             action,
             address: Address(address),

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use makeroom_core::{Bytes, DeviceIndex, DriverKeeps, FastMap};
 
 use super::Clock;
-use super::collect::{Collected, ON_HOST, OtherEvent, Role, Row};
+use super::collect::{Collected, MemoryEventRow, ON_HOST, OtherEvent, Role};
 use crate::room::EventKind;
 
 /// Processes all events in order of time. The result is sorted by device and time.
@@ -81,7 +81,7 @@ impl Physical {
 }
 
 impl Pool {
-    fn hand_out(&mut self, row: &Row) {
+    fn hand_out(&mut self, row: &MemoryEventRow) {
         let lost = self.live.insert(row.address, row.size).unwrap_or(0);
         self.handed_out = self.handed_out - u128::from(lost) + u128::from(row.size);
     }
@@ -97,7 +97,7 @@ impl Pool {
 }
 
 impl Keeper {
-    fn happens(&mut self, row: &Row) {
+    fn happens(&mut self, row: &MemoryEventRow) {
         match (row.role, row.kind) {
             (Role::Take, EventKind::StreamAlloc) => self.streams.hand_out(row),
             (Role::Take, EventKind::GraphAlloc) => self.graphs.hand_out(row),

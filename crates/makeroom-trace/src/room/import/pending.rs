@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 use makeroom_core::{AskedMeanwhile, Bytes, DeviceIndex, FastMap, PendingFrees, StreamFrees};
 
-use super::collect::{Role, Row};
+use super::collect::{MemoryEventRow, Role};
 use crate::room::EventKind;
 
 /// The explicit handle of the stream that handle 0 means.
@@ -33,7 +33,7 @@ enum Stream {
 }
 
 impl Stream {
-    fn of(row: &Row) -> Self {
+    fn of_row(row: &MemoryEventRow) -> Self {
         match row.stream {
             0 | LEGACY => Self::Default { context: row.context },
             PER_THREAD => Self::OfThread { context: row.context, thread: row.thread },
@@ -132,15 +132,15 @@ impl Queues {
     }
 
     /// The frees that are complete after a synchronization of a stream or a context, or the destruction of a stream.
-    pub(super) fn wait(&mut self, row: &Row) -> Vec<Queued> {
+    pub(super) fn wait(&mut self, row: &MemoryEventRow) -> Vec<Queued> {
         if row.role == Role::EndStream {
-            let queue = self.take(Stream::of(row), None);
+            let queue = self.take(Stream::of_row(row), None);
             self.gone.extend(queue.into_iter().map(Reverse));
             return Vec::new();
         }
         let began_ns = row.since_ns.saturating_sub_unsigned(row.extra);
         if row.kind != EventKind::ContextWait {
-            return self.take(Stream::of(row), Some(began_ns));
+            return self.take(Stream::of_row(row), Some(began_ns));
         }
         let mut complete = Vec::new();
         let context = if self.has_one_context { 0 } else { row.context };
@@ -179,7 +179,7 @@ pub(super) struct Pending {
 
 impl Pending {
     /// Processes an event before it is applied. `size` is the size of the memory at its address.
-    pub(super) fn see(&mut self, row: &Row, size: Option<u64>, queues: &mut Queues) {
+    pub(super) fn see(&mut self, row: &MemoryEventRow, size: Option<u64>, queues: &mut Queues) {
         match (row.role, row.kind) {
             (Role::Give, EventKind::StreamFree) => {
                 let since_ns = row.since_ns;
@@ -188,7 +188,7 @@ impl Pending {
                 self.bytes += u128::from(waiting.size);
                 *self.handles.entry(waiting.handle).or_default() += 1;
                 self.waiting.insert(row.address, waiting);
-                queues.push(Stream::of(row), (since_ns, row.device, row.address));
+                queues.push(Stream::of_row(row), (since_ns, row.device, row.address));
             }
             (Role::Complete, _) => self.remove(row.address),
             (Role::Take, EventKind::TensorAlloc) => {}
@@ -234,7 +234,7 @@ impl Pending {
         is_known.then_some(StreamFrees { device, at_end, at_refusal, asked: self.asked })
     }
 
-    fn ask(&mut self, row: &Row) {
+    fn ask(&mut self, row: &MemoryEventRow) {
         let is_largest = self.asked.is_none_or(|asked| row.size > asked.size.get());
         if !self.waiting.is_empty() && is_largest {
             let pending = self.now();

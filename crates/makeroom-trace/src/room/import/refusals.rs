@@ -6,7 +6,7 @@
 
 use makeroom_core::{FastMap, StackId};
 
-use super::collect::{Role, Row};
+use super::collect::{MemoryEventRow, Role};
 use super::definitions::Asker;
 use super::rows::{RowSet, Rows};
 use super::segments::is_tensor;
@@ -64,7 +64,7 @@ impl Attempts {
     }
 
     /// Whether a framework failed this request itself, without calling the driver.
-    pub(super) fn is_unasked(&self, index: usize, row: &Row) -> bool {
+    pub(super) fn is_unasked(&self, index: usize, row: &MemoryEventRow) -> bool {
         is_tensor(row) && !self.asked.contains(index)
     }
 
@@ -75,7 +75,7 @@ impl Attempts {
 }
 
 /// Whether a program fails repeatedly at the same place.
-fn is_repeated(refused: &Row, row: &Row) -> bool {
+fn is_repeated(refused: &MemoryEventRow, row: &MemoryEventRow) -> bool {
     let is_same_place = refused.stack == row.stack && refused.stack != StackId::NONE;
     row.is_refused && row.asker == Asker::Other && is_same_place
 }
@@ -85,7 +85,7 @@ const ROUNDING: u64 = 20 << 20;
 
 /// Whether `row` retries a failed request: the same request to the driver, or the tensor for which a framework's
 /// allocator made it.
-fn is_again(refused: &Row, row: &Row) -> bool {
+fn is_again(refused: &MemoryEventRow, row: &MemoryEventRow) -> bool {
     if refused.device != row.device {
         return false;
     }

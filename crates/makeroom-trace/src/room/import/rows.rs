@@ -9,7 +9,7 @@ use std::hash::Hash;
 
 use makeroom_core::{DeviceIndex, FastMap, StackId};
 
-use super::collect::{Role, Row};
+use super::collect::{MemoryEventRow, Role};
 use super::definitions::Asker;
 use crate::room::EventKind;
 
@@ -78,7 +78,7 @@ impl Rows {
     }
 
     /// Appends a row.
-    pub(super) fn push(&mut self, row: &Row) {
+    pub(super) fn push(&mut self, row: &MemoryEventRow) {
         let packed = Packed {
             since_ns: row.since_ns,
             address: row.address,
@@ -115,9 +115,9 @@ impl Rows {
     }
 
     /// The row at an index.
-    pub(super) fn get(&self, position: usize) -> Row {
+    pub(super) fn get(&self, position: usize) -> MemoryEventRow {
         let packed = self.packed(position);
-        Row {
+        MemoryEventRow {
             since_ns: packed.since_ns,
             address: packed.address,
             size: packed.size,
@@ -135,12 +135,12 @@ impl Rows {
     }
 
     /// All rows with their indices.
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (usize, Row)> + '_ {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (usize, MemoryEventRow)> + '_ {
         (0..self.len).map(|position| (position, self.get(position)))
     }
 
     /// The last row.
-    pub(super) fn last(&self) -> Option<Row> {
+    pub(super) fn last(&self) -> Option<MemoryEventRow> {
         self.len.checked_sub(1).map(|last| self.get(last))
     }
 
@@ -216,8 +216,8 @@ impl RowSet {
 mod tests {
     use super::*;
 
-    fn row(since_ns: i64, address: u64) -> Row {
-        Row {
+    fn row(since_ns: i64, address: u64) -> MemoryEventRow {
+        MemoryEventRow {
             since_ns,
             address,
             size: 1,

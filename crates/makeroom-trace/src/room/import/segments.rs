@@ -11,14 +11,14 @@ use std::collections::{BTreeMap, HashSet};
 
 use makeroom_core::{DeviceIndex, FastMap, Ranges};
 
-use super::collect::{Role, Row};
+use super::collect::{MemoryEventRow, Role};
 use super::definitions::Asker;
 use super::rows::{RowSet, Rows};
 use crate::room::EventKind;
 
 /// Driver memory that exists: its end, and the row that allocated it.
 #[derive(Clone, Copy)]
-struct Held {
+struct HeldRange {
     end: u64,
     row: usize,
 }
@@ -68,7 +68,7 @@ fn of_frameworks(rows: &Rows) -> Found {
     let with_tensors: HashSet<DeviceIndex> =
         rows.iter().filter(|(_, row)| is_tensor(row)).map(|(_, row)| row.device).collect();
     let mut segments = RowSet::default();
-    let mut held: FastMap<DeviceIndex, BTreeMap<u64, Held>> = FastMap::default();
+    let mut held: FastMap<DeviceIndex, BTreeMap<u64, HeldRange>> = FastMap::default();
     for (index, row) in rows.iter().filter(|(_, row)| !row.is_refused && with_tensors.contains(&row.device)) {
         let end = row.address.saturating_add(row.size);
         let held = held.entry(row.device).or_default();
@@ -87,7 +87,7 @@ fn of_frameworks(rows: &Rows) -> Found {
                 segments.insert(index);
             }
             Role::Take | Role::Map => {
-                held.insert(row.address, Held { end, row: index });
+                held.insert(row.address, HeldRange { end, row: index });
             }
             Role::Give if !is_tensor(&row) => {
                 held.remove(&row.address);
@@ -104,6 +104,6 @@ fn of_frameworks(rows: &Rows) -> Found {
 }
 
 /// Whether a row concerns a framework's block.
-pub(super) fn is_tensor(row: &Row) -> bool {
+pub(super) fn is_tensor(row: &MemoryEventRow) -> bool {
     matches!(row.kind, EventKind::TensorAlloc | EventKind::TensorFree)
 }

@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &Fit) -> Result<ExitCode, Failure> {
         return Err(Failure::NoBatch { multiple: bounds.multiple, most: bounds.most });
     }
     let allocator = arguments.allocator.as_ref();
-    let settings = settings::of(allocator, &arguments.command)?;
+    let settings = settings::for_allocator(allocator, &arguments.command)?;
     for note in &settings.notes {
         output::remark(&format!("makeroom: {note}\n"));
     }

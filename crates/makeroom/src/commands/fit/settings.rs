@@ -16,7 +16,10 @@ pub(crate) struct Settings {
 }
 
 /// The environment that makes programs use an allocator; `None` keeps their own.
-pub(crate) fn of(allocator: Option<&AllocatorSpec>, command: &[OsString]) -> Result<Settings, Failure> {
+pub(crate) fn for_allocator(
+    allocator: Option<&AllocatorSpec>,
+    command: &[OsString],
+) -> Result<Settings, Failure> {
     let mut settings = Settings::default();
     let Some(allocator) = allocator else {
         // By default JAX preallocates three quarters of the GPU whatever the batch size. With `platform`, it

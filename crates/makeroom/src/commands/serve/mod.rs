@@ -44,7 +44,7 @@ struct Web;
 #[cfg(not(feature = "tls"))]
 #[allow(clippy::unused_self, reason = "with the feature, it contains the configuration")]
 impl Web {
-    fn of(configuration: Option<&Path>) -> Result<Self, Failure> {
+    fn read(configuration: Option<&Path>) -> Result<Self, Failure> {
         if configuration.is_some() { Err(Failure::NoTls) } else { Ok(Self) }
     }
 
@@ -59,7 +59,7 @@ impl Web {
 
 /// Runs `makeroom serve` until SIGTERM or SIGINT.
 pub(crate) fn run(arguments: &Serve) -> Result<ExitCode, Failure> {
-    let web = Web::of(arguments.web_config.as_deref())?;
+    let web = Web::read(arguments.web_config.as_deref())?;
     let good_for = if arguments.always_sample { Duration::ZERO } else { sampler::GOOD_FOR };
     let sampler = Arc::new(Sampler::new(looking::often(&arguments.looking)?, good_for));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -42,7 +42,7 @@ pub(super) struct Web {
 
 impl Web {
     /// Reads the configuration, if there is one.
-    pub(super) fn of(path: Option<&Path>) -> Result<Self, Failure> {
+    pub(super) fn read(path: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = path else { return Ok(Self { tls: None, users: None }) };
         read(path).map_err(|problem| Failure::WebConfig { name: path.display().to_string(), problem })
     }

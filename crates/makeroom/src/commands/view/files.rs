@@ -38,7 +38,7 @@ struct Stamp {
 }
 
 impl Stamp {
-    fn of(path: &Path) -> Option<Self> {
+    fn read(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
         Some(Self { bytes: metadata.len(), modified: metadata.modified().ok() })
     }
@@ -66,7 +66,7 @@ impl Files {
 
 fn read(paths: &[PathBuf], question: TraceQuestion) -> Result<Read, Failure> {
     // Taken before reading, so that a write during the read counts as a change.
-    let stamps: Vec<Option<Stamp>> = paths.iter().map(|path| Stamp::of(path)).collect();
+    let stamps: Vec<Option<Stamp>> = paths.iter().map(|path| Stamp::read(path)).collect();
     let mut opened = Vec::new();
     for (path, stamp) in paths.iter().zip(&stamps) {
         let input = match recording::read(path)? {
@@ -91,7 +91,7 @@ impl Host for Files {
 
     fn changes(&self) -> Vec<Change> {
         let stamps = self.last().stamps;
-        let change = |(path, before): (&PathBuf, &Option<Stamp>)| match Stamp::of(path) {
+        let change = |(path, before): (&PathBuf, &Option<Stamp>)| match Stamp::read(path) {
             _ if is_stream(path) => Change::Same,
             None => Change::Vanished,
             now if now == *before => Change::Same,

@@ -1,6 +1,8 @@
 //! Host memory that ran out, in the words of operating systems, launchers and schedulers. Language runtimes, compilers
 //! and databases are in [`runtimes`](super::runtimes); the kernel's own log is read by [`oom_killer`](super::super::oom_killer).
 
+use makeroom_core::Framework;
+
 use super::{GPU_WORDS, Phrase, family};
 use crate::Cause::{HostMemory, Undetermined};
 use crate::Certainty;
@@ -19,7 +21,7 @@ const PYTHON: &str = "Python's MemoryError is about host memory unless an extens
 
 pub(super) const ROWS: &[Phrase] = &[
     Phrase::either(
-        "host",
+        Framework::Host,
         &["potential root causes", "Possible reasons include"],
         r"(?:potential root causes|Possible reasons include).*\b(?:OOM|memory)\b",
     )
@@ -29,7 +31,7 @@ pub(super) const ROWS: &[Phrase] = &[
         "A worker died for an unknown reason; its supervisor lists the Linux OOM killer as one possibility. The kernel log (dmesg) shows whether the OOM killer ran.",
     ),
     Phrase::host(
-        "host",
+        Framework::Host,
         &[
             "paging file",
             "error 1455",
@@ -52,14 +54,14 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .certain(HostMemory, COMMIT),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["oom killer", "oom-killer", "out-of-memory killer", "out of memory killer"],
         r"\b(?:oom|out[- ]of[- ]memory)[- ]killer\b.{0,24}\b(?:steps? in|stepped in|kicks? in|kicked in|kills?|killed|killing|strikes|triggers?|triggered|terminat(?:es|ed))\b",
     )
     .unless(r"\b(?:if|may|might|could|would|can|avoid\w*|prevent\w*|before|unless|instead|not|never|so that|such as|whether|detect\w*|when(?:ever)? (?:the|an?|it|you))\b|invoked|cuda")
     .likely(HostMemory, "The Linux OOM killer killed the process because the machine ran out of memory. The GPU is not involved."),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["killed it", "killed the", "killed my", "killed this", "kills it", "kills the", "kills my", "kills this"],
         r"\b(?:the|linux) (?:linux )?(?:kernel|oom)\b.{0,60}\b(?:killed (?:it|the|my|this)|kills (?:it|the|my|this))\b",
     )
@@ -67,85 +69,85 @@ pub(super) const ROWS: &[Phrase] = &[
     .unless(r"\b(?:if|may|might|could|would|can|avoid\w*|prevent\w*|not|never|whether)\b|jupyter|notebook")
     .leads(HostMemory, KILLED),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["killed by system", "killed by the system", "killed by the kernel", "killed by kernel", "killed by the os", "killed by os", "killed by linux", "killed by the operating system"],
         r"\bkilled by (?:the )?(?:system|(?:linux )?kernel|os|operating system|linux)\b",
     )
     .unless(r"time ?limit|timeout|wall ?time|SIGTERM|\b(?:if|may|might|could|would|not|never)\b")
     .leads(HostMemory, KILLED),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["cgroups for killing", "systemd-oomd"],
         r"\bConsidered \d+ cgroups for killing|oomd\[\d+\]:\s+Killed \S",
     )
     .certain(HostMemory, "systemd-oomd kills a control group because the machine's memory or swap is nearly used up. The GPU is not involved."),
     // OpenDroneMap says so for every stage that dies as it does without memory.
-    Phrase::host("host", &["You ran out of memory!"], r"You ran out of memory!")
+    Phrase::host(Framework::Host, &["You ran out of memory!"], r"You ran out of memory!")
         .near(r"opendm|WebODM|Info for Geeks|OpenDroneMap")
         .leads(HostMemory, "OpenDroneMap reports that a stage ran out of memory; it infers this from how the stage died."),
-    Phrase::host("lightgbm", &["bad allocation"], r"\[LightGBM\] \[(?:Warning|Fatal)\] bad allocation")
+    Phrase::host(Framework::LightGbm, &["bad allocation"], r"\[LightGBM\] \[(?:Warning|Fatal)\] bad allocation")
         .likely(HostMemory, "LightGBM could not allocate host memory for its data or histograms. The GPU is not involved."),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["killed"],
         r"\b(?:memory|ram)\b.{0,60}\b(?:gets?|got|was|is|being) killed\b|\bkilled\b.{0,40}\b(?:out[ -]of[ -]memory|oom)\b",
     )
     .unless(r"cuda|\bgpu|Workers \(tasks|memory pressure|cgroup|oom[-_]kill")
     .leads(HostMemory, KILLED),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["killed"],
         r"\b(?:process|training|script|program|job|python|worker|kernel|it)\s+(?:(?:just|always|then|also|will)\s+)?(?:be|is|was|gets?|got|has been|being|keeps? getting)\s+(?:(?:always|automatically|suddenly)\s+)?killed\b|\b(?:gets?|got|getting) killed\b|(?:\berrors?|\bfails?|,|\bthen|\band)\s*,?\s*(?:be|is|was|been) killed\b|\b(?:causes?|caused|makes?|made|lets?|gets?|leads? to) (?:my|our|the|this|it)\b (?:\w+ ){0,2}?(?:to be |being |be |get |getting )?killed\b",
     )
     .unless(r"time ?limit|timeout|wall ?time|SIGTERM|by (?:me\b|(?:the |a )?user|hand)|manually|Ctrl|cuda|\bgpu")
     .leads(HostMemory, KILLED),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["kills", "killed", "terminates", "evicts", "evicted"],
         r"\b(?:kubernetes|k8s|kubelet|docker|containerd|slurm|the (?:kernel|os|system|scheduler|cluster|node|container runtime|watchdog))\b.{0,40}\b(?:kills|killed|terminates|terminated|evicts|evicted)\b.{0,80}\b(?:memory|ram)\b.{0,40}\b(?:limit\w*|exceed\w*|pass(?:es|ed)|reach\w*|out|full)\b",
     )
     .unless(r"cuda|\bgpu|vram|\b(?:if|would|might|could|may|can)\b")
     .likely(HostMemory, "The process was killed because its host memory reached a limit. The GPU is not involved."),
-    Phrase::host("host", &["MEM usage hard limit", "exceeded MEM"], r"exceeded (?:its )?(?:v?mem|memory)\w* (?:usage )?(?:hard |soft )?limit")
+    Phrase::host(Framework::Host, &["MEM usage hard limit", "exceeded MEM"], r"exceeded (?:its )?(?:v?mem|memory)\w* (?:usage )?(?:hard |soft )?limit")
         .certain(HostMemory, "The job exceeded the host memory that it requested from the scheduler. The GPU is not involved."),
-    Phrase::host("host", &["MemoryError"], r"(?:^|[\s,:])(?-i:MemoryError)\b")
+    Phrase::host(Framework::Host, &["MemoryError"], r"(?:^|[\s,:])(?-i:MemoryError)\b")
         .unless(r"\bwould\b|\bcould\b|\bmight\b|except\b|raise\b|Traceback|Unable to allocate|bad_alloc|cuda|\bgpu|\brmm\b|\bhip|cumem|device memory|cupy|numba")
         .not_near(GPU_FRAMES)
         .leads(HostMemory, PYTHON),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["pool was terminated abruptly", "unexpectedly terminated", "exited unexpectedly"],
         r"process pool was terminated abruptly|worker process .{0,60}unexpectedly terminated|DataLoader worker .{0,40}exited unexpectedly",
     )
     .leads(HostMemory, WORKER),
-    Phrase::host("host", &["of the memory on node", "RayOutOfMemoryError", "Memory on the node (IP"], r"More than \d+% of the memory on node|RayOutOfMemoryError|Memory on the node \(IP\b.{0,160}\bwhere the (?:task|actor|lease|worker)")
+    Phrase::host(Framework::Host, &["of the memory on node", "RayOutOfMemoryError", "Memory on the node (IP"], r"More than \d+% of the memory on node|RayOutOfMemoryError|Memory on the node \(IP\b.{0,160}\bwhere the (?:task|actor|lease|worker)")
         .certain(HostMemory, "Ray stopped the task because the node's host memory is nearly full. The GPU is not involved."),
-    Phrase::host("host", &["CPU out of memory", "runtime: out of memory", "OUT_OF_MEMORY"], r"\bCPU out of memory|\bruntime: out of memory|\bState:? +(?-i:OUT_OF_ME(?:MORY|\+))")
+    Phrase::host(Framework::Host, &["CPU out of memory", "runtime: out of memory", "OUT_OF_MEMORY"], r"\bCPU out of memory|\bruntime: out of memory|\bState:? +(?-i:OUT_OF_ME(?:MORY|\+))")
         .certain(HostMemory, "The machine ran out of memory, or the job used up its share. The GPU is not involved."),
-    Phrase::host("host", &["Bus error"], r"^\W*Bus error(?:\W*$|\W+core dumped|: \d+)").leads(HostMemory, SHARED),
+    Phrase::host(Framework::Host, &["Bus error"], r"^\W*Bus error(?:\W*$|\W+core dumped|: \d+)").leads(HostMemory, SHARED),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["kernel appears to have died", "kernel died", "kernel has died", "session crashed", "Kernel Restarting"],
         r"kernel (?:appears to have|has)? ?died|session crashed|Kernel Restarting",
     )
     .leads(HostMemory, KILLED),
-    Phrase::host("host", &["Killed"], r"\bline \d+: +\d+ (?-i:Killed)\b").leads(HostMemory, KILLED),
+    Phrase::host(Framework::Host, &["Killed"], r"\bline \d+: +\d+ (?-i:Killed)\b").leads(HostMemory, KILLED),
     // A warning of programs that lock their weights into memory.
-    Phrase::host("host", &["failed to mlock"], r"failed to mlock")
+    Phrase::host(Framework::Host, &["failed to mlock"], r"failed to mlock")
         .warning()
         .certain(HostMemory, "The program could not lock its memory (ulimit -l) and continued without locking it."),
-    Phrase::host("host", &["memory limit at some point"], r"memory limit at some point")
+    Phrase::host(Framework::Host, &["memory limit at some point"], r"memory limit at some point")
         .warning()
         .certain(HostMemory, "The Slurm job hit its host memory limit (--mem), which includes the page cache."),
     // Schedulers and container runtimes name the limit.
-    Phrase::host("host", &["OOMKilled"], r"\b(?-i:OOMKilled)\b")
+    Phrase::host(Framework::Host, &["OOMKilled"], r"\b(?-i:OOMKilled)\b")
         .unless(r"OOMKilled\W{1,4}false")
         .certain(
             HostMemory,
             "The container reached its memory limit and was killed (OOMKilled). The GPU is not involved.",
         ),
     Phrase::host(
-        "host",
+        Framework::Host,
         &[
             "oom_kill event",
             "oom-kill event",
@@ -162,13 +164,13 @@ pub(super) const ROWS: &[Phrase] = &[
         "The Slurm job reached its host memory limit (--mem) and was killed. The GPU is not involved.",
     ),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["job killed: mem job total"],
         r"job killed: mem job total (?P<used>\d+) ?(?P<used_unit>[kmg]?b) exceeded limit (?P<limit>\d+) ?(?P<limit_unit>[kmg]?b)",
     )
     .certain(HostMemory, "The job used {used} of host memory, above its limit of {limit}, and was killed. The GPU is not involved."),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["PBS: job killed"],
         r"PBS: job killed: (?:v|p)?mem (?P<used>\d+)(?P<used_unit>[kmg]?b) exceeded limit (?P<limit>\d+)(?P<limit_unit>[kmg]?b)",
     )
@@ -177,7 +179,7 @@ pub(super) const ROWS: &[Phrase] = &[
         "The PBS job used {used} of host memory, above its limit of {limit}, and was killed. The GPU is not involved.",
     ),
     Phrase::host(
-        "host",
+        Framework::Host,
         &[
             "TERM_MEMLIMIT",
             "h_vmem",
@@ -195,7 +197,7 @@ pub(super) const ROWS: &[Phrase] = &[
         "The job reached the host memory limit of its scheduler and was killed. The GPU is not involved.",
     ),
     Phrase::host(
-        "host",
+        Framework::Host,
         &[
             "killed due to memory pressure",
             "running low on memory",
@@ -210,7 +212,7 @@ pub(super) const ROWS: &[Phrase] = &[
         "Ray's memory monitor killed workers because the node's RAM is nearly full. The GPU is not involved.",
     ),
     Phrase::host(
-        "host",
+        Framework::Host,
         &[
             "due to memory pressure",
             "systemd-oomd killed",
@@ -225,7 +227,7 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .certain(HostMemory, "The machine ran out of memory and the process was killed. The GPU is not involved."),
     Phrase::host(
-        "host",
+        Framework::Host,
         &[
             "using all available RAM",
             "allocate more memory than is available",
@@ -240,29 +242,29 @@ pub(super) const ROWS: &[Phrase] = &[
     ),
     // Shared memory.
     Phrase::host(
-        "host",
+        Framework::Host,
         &["/dev/shm", "torch_shm", "</torch_", "/torch_", "shared memory segment"],
         r"\bshared memory segment\b.{0,80}No space left|No space left on device.*/dev/shm|/dev/shm.*No space left|(?:extend|creating shared memory segment|allocat\w+) /dev/shm/|unable to (?:write to|open|resize) (?:file|shared memory object) </?torch_",
     )
     .unless(r"Too many open files|Permission denied")
     .certain(HostMemory, SHARED),
-    Phrase::host("host", &["killed by signal"], r"killed by signal: ?Bus error")
+    Phrase::host(Framework::Host, &["killed by signal"], r"killed by signal: ?Bus error")
         .spanning_lines()
         .likely(HostMemory, SHARED),
-    Phrase::host("host", &["bus error"], r"\bbus error\b")
+    Phrase::host(Framework::Host, &["bus error"], r"\bbus error\b")
         .near(r"DataLoader|/dev/shm|shared memory|num_workers|torch/utils/data")
         .likely(
             HostMemory,
             "A bus error in a data-loader worker means that shared memory (/dev/shm) is full.",
         ),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["killed by signal"],
         r"(?:DataLoader )?worker.{0,30} (?:is|was|are) killed by signal:? ?(?:Killed|9\b|SIGKILL)",
     )
     .leads(HostMemory, WORKER),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["ObjectStoreFullError", "object store is full"],
         r"ObjectStoreFullError|local object store is full",
     )
@@ -272,14 +274,14 @@ pub(super) const ROWS: &[Phrase] = &[
         ),
     // The operating system.
     Phrase::host(
-        "host",
+        Framework::Host,
         &["virtual memory exhausted", "Cannot allocate memory"],
         r"virtual memory exhausted|\[Errno 12\] Cannot allocate memory|(?:fork|mmap|clone)\w*(?:\(\)|\([^)]*\))?(?: failed)?: .*Cannot allocate memory|mmap failed.*Cannot allocate memory|mmap \d+ bytes .*Cannot allocate memory",
     )
     .unless(r"CPUAllocator")
     .certain(HostMemory, "The operating system could not provide host memory. The GPU is not involved."),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["mmap failed", "failed to mmap", "unable to mmap"],
         r"mmap failed|(?:failed|unable) to mmap\b",
     )
@@ -289,14 +291,14 @@ pub(super) const ROWS: &[Phrase] = &[
             "A host memory mapping failed: there is not enough RAM or address space (ulimit -v), or the container's limit is too low.",
         ),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["RLIMIT_MEMLOCK", "memlock"],
         r"RLIMIT_MEMLOCK|memlock.*(?:too (?:small|low)|limit)",
     )
     .unless(GPU_WORDS)
     .not_near(r"failed to mlock")
     .likely(HostMemory, "The limit on locked memory (ulimit -l) is too low. The GPU is not involved."),
-    Phrase::either("host", &["Cannot allocate memory"], r"Cannot allocate memory")
+    Phrase::either(Framework::Host, &["Cannot allocate memory"], r"Cannot allocate memory")
         .unless(r"CPUAllocator|cuda|\bgpu|\brmm\b|\bhip|thrust|cumem|device memory|nvenc|cupy|numba|static TLS")
         .not_near(r"EncodeSessionEx|h264_nvenc|hevc_nvenc|av1_nvenc")
         .leads(
@@ -304,7 +306,7 @@ pub(super) const ROWS: &[Phrase] = &[
             "This is the operating system's message when host memory runs out; some drivers use it too.",
         ),
     Phrase::host(
-        "host",
+        Framework::Host,
         &[
             "sufficient RAM",
             "not enough RAM",
@@ -322,21 +324,21 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .leads(HostMemory, "The log names the machine's memory (RAM), not the GPU's."),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["os error 8)", "os error 1450", "WinError 1450", "WinError 8]", "Not enough memory resources are available to process"],
         r"\bos error (?:8|1450)\)|WinError (?:8|1450)\]|Not enough memory resources are available to process this command",
     )
     .certain(HostMemory, COMMIT),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["memorystatus: kill", "low swap: killing", "EXC_RESOURCE", "jetsam"],
         r"memorystatus: kill|low swap: killing|EXC_RESOURCE .*MEMORY|\bjetsam\b.*\b(?:kill|reason|event)",
     )
     .certain(HostMemory, "macOS killed the process because the machine ran out of memory or the process reached its limit."),
-    Phrase::host("host", &["mach_vm_map(size="], r"mach_vm_map\(size=(?P<request>\d+)[^)]*\) failed")
+    Phrase::host(Framework::Host, &["mach_vm_map(size="], r"mach_vm_map\(size=(?P<request>\d+)[^)]*\) failed")
         .certain(HostMemory, "macOS could not map {request} of host memory. The GPU is not involved."),
     Phrase::host(
-        "host",
+        Framework::Host,
         &[
             "out of system memory",
             "system is out of memory",
@@ -352,7 +354,7 @@ pub(super) const ROWS: &[Phrase] = &[
     .unless(GPU_WORDS)
     .likely(HostMemory, "The machine ran out of memory, or the job used up its share. The GPU is not involved."),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["pin memory", "pinning", "page-lock", "pinned memory", "pinned host"],
         r"\b(?:error|fail\w*|unable|could not|couldn't|cannot|can't)\b.{0,40}\b(?:pin|pinning|page-lock(?:ing)?|allocat\w+ (?:\w+ ){0,2}pinned)\b.{0,24}\bmemory\b",
     )
@@ -360,64 +362,64 @@ pub(super) const ROWS: &[Phrase] = &[
     .not_near(r"\ballocate 0\.00 MB\b|illegal memory access")
     .leads(HostMemory, "Pinned host memory could not be allocated: RAM is low, or the driver's or the system's limit on locked pages was reached."),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["ram is", "ram gets", "ram usage", "ram consumption", "ram fills", "cpu ram", "system ram"],
         r"\bram\b (?:\w+ ){0,3}(?:(?:is|was|gets?) (?:\w+ ){0,2}(?:consumed|used|filled|full|exhausted)\b|fills up|grows)\b.{0,60}\b(?:kill\w*|deplet\w*|crash\w*|dies|freez\w*)|\bram\b.{0,40}\buntil (?:it )?(?:deplet\w+|(?:is|gets) (?:full|exhausted|depleted)|runs? out)",
     )
     .unless(r"cuda|\bgpu|vram|video ram|\bno longer\b|\bfix")
     .leads(HostMemory, "The log says that the machine's memory (RAM) fills up until the process dies."),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["more memory than", "memory usage exceeded", "MEMLIMIT"],
         r"\b(?:used|using|uses) more memory than (?:\w+ ){0,3}(?:requested|allowed|allocated|available|limit|permitted)\b|\bmemory usage exceeded (?:the |its )?(?:memory )?request|(?-i:\bMEMLIMIT\b)",
     )
     .unless(GPU_WORDS)
     .likely(HostMemory, "The job exceeded the host memory that it requested from the scheduler. The GPU is not involved."),
-    Phrase::host("host", &["mkl_malloc", "OpenBLAS"], r"\bmkl_malloc\b.{0,20}fail|\bOpenBLAS\b.{0,40}(?:allocation (?:still )?failed|failed to allocate|out of memory)")
+    Phrase::host(Framework::Host, &["mkl_malloc", "OpenBLAS"], r"\bmkl_malloc\b.{0,20}fail|\bOpenBLAS\b.{0,40}(?:allocation (?:still )?failed|failed to allocate|out of memory)")
         .certain(HostMemory, "A math library on the CPU could not allocate host memory. The GPU is not involved."),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["ERROR_NOT_ENOUGH_MEMORY", "ERROR_COMMITMENT_LIMIT", "lowmemorykiller", "lmkd:", "memory quota exceeded", "quota vastly exceeded", "Memory limit of"],
         r"\bERROR_NOT_ENOUGH_MEMORY\b|\bERROR_COMMITMENT_LIMIT\b|\blowmemorykiller\b.{0,12}\bKill|\blmkd\b.{0,12}\bKill|\bMemory quota (?:vastly )?exceeded|Memory limit of \d+ ?[KMG]i?B exceeded",
     )
     .unless(GPU_WORDS)
     .certain(HostMemory, "The machine ran out of memory, or the process reached its limit. The GPU is not involved."),
-    Phrase::host("host", &["Pin memory thread exited"], r"Pin memory thread exited unexpectedly")
+    Phrase::host(Framework::Host, &["Pin memory thread exited"], r"Pin memory thread exited unexpectedly")
         .leads(HostMemory, "The thread that pins host memory for the data loader ended, usually because pinned memory or RAM ran out."),
-    Phrase::host("host", &["killed as a result of limit of"], r"killed as a result of limit of /")
+    Phrase::host(Framework::Host, &["killed as a result of limit of"], r"killed as a result of limit of /")
         .certain(HostMemory, "The container or job reached its memory limit, and the kernel killed a process. The GPU is not involved."),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["0xC0000017", "-1073741801", "0xC000012D", "-1073741523"],
         r"\b0xC0000017\b|-1073741801\b|\b0xC000012D\b|-1073741523\b",
     )
     .certain(HostMemory, COMMIT),
-    Phrase::host("host", &["memory usage of"], r"memory usage of .{0,60}(?:reached|exceeded) (?:the|its) limit.{0,60}\bkilled\b")
+    Phrase::host(Framework::Host, &["memory usage of"], r"memory usage of .{0,60}(?:reached|exceeded) (?:the|its) limit.{0,60}\bkilled\b")
         .certain(HostMemory, "The container or job reached its memory limit and was killed. The GPU is not involved."),
     // The same in other languages, as glibc, shells and the kernel's tools translate it.
     Phrase::host(
-        "host",
+        Framework::Host,
         &["内存不足", "記憶體不足", "メモリ不足", "메모리 부족", "Arbeitsspeicher", "Mémoire insuffisante", "Memoria insuficiente", "Недостаточно памяти"],
         r"(?:内存不足|記憶體不足|メモリ不足|메모리 부족).{0,24}(?:终止|杀死|終止|強制終了|종료|kill)|Arbeitsspeicher.{0,60}(?:beendet|getötet|abgebrochen)|Mémoire insuffisante.{0,60}(?:tué|arrêté|terminé)|Memoria insuficiente.{0,60}(?:matado|terminado|finalizado)|Недостаточно памяти.{0,60}(?:убит|завершен|завершён)",
     )
     .certain(HostMemory, "The machine ran out of memory and the process was killed. The GPU is not involved."),
     Phrase::either(
-        "host",
+        Framework::Host,
         &["已杀死", "已殺死", "強制終了", "죽었음", "Getötet", "Processus arrêté", "Убито", "Terminado (killed)", "Matado", "Abgeschossen", "Ucciso", "Zabity", "Unicestwiony", "Öldürüldü", "Dödad"],
         r"^\W*(?:\S+: \S+ \d+: +\d+ )?(?:已杀死|已殺死|強制終了|죽었음|Getötet|Processus arrêté|Убито|Terminado \(killed\)|Matado|Abgeschossen|Ucciso|Zabity|Unicestwiony|Öldürüldü|Dödad)(?:\s{2,}|\W*$)|:\s*Убито\W*$",
     )
     .leads(HostMemory, KILLED),
     // Killed from outside.
-    Phrase::host("host", &["status=9/KILL"], r"code=killed, status=9/KILL").leads(HostMemory, KILLED),
+    Phrase::host(Framework::Host, &["status=9/KILL"], r"code=killed, status=9/KILL").leads(HostMemory, KILLED),
     Phrase::either(
-        "host",
+        Framework::Host,
         &["Killed"],
         r"^make\S*: .*\] Killed\s*$|^\W*(?:\S+: line \d+:\W*)?(?:\[\d+\]\W*)?(?:\d+ +)?Killed(?:: 9)?(?: {3}|\W*$)|\bzsh: killed\b|\[\d+\]\W*\d+ +killed\b|\bKilled: 9\b|signal: killed\b|(?:it/s|s/it)\b[^\]]{0,80}\] ?Killed\s*$|[\x22'`“«「]Killed[\x22'`”»」]",
     )
     .unless(r"cuda|\bgpu\b|cumem|device memory")
     .leads(HostMemory, KILLED),
     Phrase::either(
-        "host",
+        Framework::Host,
         &[
             "signal 9",
             "signal: 9",
@@ -448,10 +450,10 @@ pub(super) const ROWS: &[Phrase] = &[
     .unless(r"\b(?:SIGTERM|sends?|sending|sent|trap|handler)\b.*SIGKILL|cumem|kill -s|kill -9|potential root causes|\b(?:drained|maintenance|preempt\w*|cancel\w*|time ?limit|timed out)\b")
     .not_near(r"Reason: +(?:Error|Completed|Evicted)\b|\b(?:no|without|not (?:see|find|any))\b[^.;]{0,40}\boom[ -]?kill\w*|\boom[ -]?kill\w*[^.;]{0,20}\bnot\b")
     .leads(HostMemory, KILLED),
-    Phrase::host("host", &["[code=9]", "[code=137]", "[code=-9]"], r"^FAILED: \[code=(?:9|137|-9)\]")
+    Phrase::host(Framework::Host, &["[code=9]", "[code=137]", "[code=-9]"], r"^FAILED: \[code=(?:9|137|-9)\]")
         .leads(HostMemory, KILLED),
     Phrase::either(
-        "host",
+        Framework::Host,
         &["status 9", "status: 9", "code 9", "code: 9", "code=9", "code = 9", "Error 9"],
         r"\b(?:exit(?:ed|s)?|terminated|died|ended|status|make\S*:.*)\b.{0,40}\b(?:status|code|Error)\W{0,3}9\b[^\d.]*",
     )
@@ -459,7 +461,7 @@ pub(super) const ROWS: &[Phrase] = &[
     .leads(HostMemory, KILLED),
     // Drivers' own words for host memory, and runtimes that do not say whose memory it was.
     Phrase::either(
-        "host",
+        Framework::Host,
         &["OUT_OF_HOST_MEMORY", "OutOfHostMemory", "\"out of host memory\"", "vkAllocateMemory failed -1"],
         r"(?:CL|VK_ERROR|PI_ERROR|UR_RESULT_ERROR|ZE_RESULT_ERROR)_OUT_OF_HOST_MEMORY|(?:^|[^\w])OUT_OF_HOST_MEMORY\b|OutOfHostMemory|.out of host memory|vkAllocateMemory failed -1\b",
     )
@@ -469,19 +471,19 @@ pub(super) const ROWS: &[Phrase] = &[
         "The driver returned its out-of-host-memory status, which OpenCL, Vulkan and SYCL drivers also use for some other failures.",
     ),
     Phrase::either(
-        "host",
+        Framework::Host,
         &["MemoryError"],
         r"(?:^|[^\w.])(?:\w+\.)*\bMemoryError\b(?:\s*:?\s*$|: (?:Unable|Could not|Cannot|Failed|bad alloc|Out of memory|Allocation)\b)",
     )
         .unless(r"bad_alloc|cuda|\bgpu|\brmm\b|\bhip|thrust|cumem|device memory|nvenc|cupy|numba|pycuda")
         .not_near(GPU_FRAMES)
         .leads(HostMemory, PYTHON),
-    Phrase::either("host", &["bad_alloc", "bad allocation"], r#"(?:bad_alloc|bad allocation)['"]?\W*$"#)
+    Phrase::either(Framework::Host, &["bad_alloc", "bad allocation"], r#"(?:bad_alloc|bad allocation)['"]?\W*$"#)
         .unless(GPU_WORDS)
         .not_near(r"thrust::|rmm::|cudaErrorMemoryAllocation|rmm/|get_temporary_buffer")
         .leads(HostMemory, "C++ throws std::bad_alloc when host memory runs out; some GPU libraries throw it too."),
     // A title or a sentence, in a text that is about memory.
-    Phrase::host("host", &["killed"], r"\bkilled (?:after|during|while|at|when|in the middle|right|halfway|around|on) \w")
+    Phrase::host(Framework::Host, &["killed"], r"\bkilled (?:after|during|while|at|when|in the middle|right|halfway|around|on) \w")
         .unless(r"time ?limit|timeout|wall ?time|SIGTERM|by (?:me\b|(?:the |a )?user|hand)|manually|Ctrl|cuda|vram")
         .near(r"\bmemory\b|\bRAM\b|\boom\b|swap")
         .leads(HostMemory, KILLED),
@@ -498,7 +500,7 @@ mod tests {
 
     fn stated(text: &str) -> (Facts, Certainty, bool) {
         let facts = facts_in(text).unwrap_or_else(|| panic!("not read: {text}"));
-        assert_eq!(facts.framework, "host", "{text}");
+        assert_eq!(facts.framework_id(), "host", "{text}");
         assert_eq!(facts.statements[0].cause, Cause::HostMemory, "{text}");
         let (certainty, leads) = (facts.statements[0].certainty, facts.statements[0].leads);
         (facts, certainty, leads)
@@ -623,10 +625,10 @@ mod tests {
     #[test]
     fn words_of_a_gpus_library_are_not_taken() {
         let text = "MemoryError: std::bad_alloc: cudaErrorMemoryAllocation: out of memory";
-        assert_ne!(facts_in(text).unwrap().framework, "host");
+        assert_ne!(facts_in(text).unwrap().framework_id(), "host");
         assert!(facts_in("Killed the old process before training").is_none());
         let text = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 64 bytes. Error code 12 (Cannot allocate memory)";
-        assert_eq!(facts_in(text).unwrap().framework, "pytorch");
+        assert_eq!(facts_in(text).unwrap().framework_id(), "pytorch");
     }
 
     #[test]

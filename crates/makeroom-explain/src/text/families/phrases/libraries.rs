@@ -1,6 +1,8 @@
 //! Libraries and frameworks whose errors are one line: Numba, MXNet, Theano, XGBoost, LightGBM, DALI, Dask, Caffe, dlib,
 //! Deeplearning4j, Thrust, Kokkos.
 
+use makeroom_core::Framework;
+
 use super::{Phrase, family};
 use crate::Cause::{
     ArtificialLimit, HostMemory, LiveDataFillsDevice, OtherProcesses, Preallocation,
@@ -17,15 +19,15 @@ const OFF_HEAP: &str = "Host memory outside the Java heap ran out, or JavaCPP's 
 
 pub(super) const ROWS: &[Phrase] = &[
     // The table that PyTorch prints of its allocator counts its failures.
-    Phrase::device("pytorch", &["CUDA OOMs"], r"\bCUDA OOMs: +[1-9]")
+    Phrase::device(Framework::PyTorch, &["CUDA OOMs"], r"\bCUDA OOMs: +[1-9]")
         .figures_near(r"Allocated memory +\| +(?P<live>\d+) ?(?P<live_unit>[KMG]i?B)"),
     // Part of the table that TensorFlow's allocator prints when it runs out, from a run that ended there.
-    Phrase::device("tensorflow", &["Chunks of size"], r"\b\d+ Chunks of size \d+")
+    Phrase::device(Framework::TensorFlow, &["Chunks of size"], r"\b\d+ Chunks of size \d+")
         .near(r"\bcrash(?:es|ed|ing)?\b|\b(?:stops|stopped|fails|failed|dies|died|exits|killed|freezes)\b")
         .not_near(r"ran out of memory|not a failure|ResourceExhausted|OOM when|Sum Total of|InUse:"),
     // Numba: the call says which kind of memory it was.
     Phrase::new(
-        "numba",
+        Framework::Numba,
         crate::text::facts::Resource::Kernel,
         &["Call to cu"],
         r"Call to cu\w+ results in \S*LAUNCH_OUT_OF_RESOURCES",
@@ -35,15 +37,15 @@ pub(super) const ROWS: &[Phrase] = &[
             SharedMemoryOrKernelResource,
             "The kernel needs more registers or shared memory per block than a multiprocessor has; device memory is not involved.",
         ),
-    Phrase::host("numba", &["Call to cu"], r"Call to cu\w*Host\w* results in \S*OUT_OF_MEMORY")
+    Phrase::host(Framework::Numba, &["Call to cu"], r"Call to cu\w*Host\w* results in \S*OUT_OF_MEMORY")
         .spanning_lines()
         .certain(HostMemory, PINNED),
-    Phrase::device("numba", &["Call to cu"], r"Call to cu\w*Ctx\w* results in \S*OUT_OF_MEMORY")
+    Phrase::device(Framework::Numba, &["Call to cu"], r"Call to cu\w*Ctx\w* results in \S*OUT_OF_MEMORY")
         .spanning_lines()
         .likely(OtherProcesses, NO_CONTEXT),
-    Phrase::device("numba", &["Call to cu"], r"Call to cu\w+ results in \S*OUT_OF_MEMORY").spanning_lines(),
+    Phrase::device(Framework::Numba, &["Call to cu"], r"Call to cu\w+ results in \S*OUT_OF_MEMORY").spanning_lines(),
     Phrase::new(
-        "triton",
+        Framework::Triton,
         crate::text::facts::Resource::Kernel,
         &["out of resources", "out of resource"],
         r"\bout of resources?\b",
@@ -56,7 +58,7 @@ pub(super) const ROWS: &[Phrase] = &[
     ),
     // MXNet frees its whole pool before it tries again, so the pool's cache is not the reason.
     Phrase::host(
-        "mxnet",
+        Framework::MxNet,
         &["pinned_memory_storage.h"],
         r"pinned_memory_storage\.h.*(?:out of memory|\(2 vs\. 0\)|allocation failed)",
     )
@@ -65,25 +67,25 @@ pub(super) const ROWS: &[Phrase] = &[
             "MXNet could not allocate pinned host memory. The GPU's memory is not involved.",
         ),
     Phrase::device(
-        "mxnet",
+        Framework::MxNet,
         &["storage_manager.h", "gpu_device_storage.h"],
         r"(?:storage_manager|device_storage)\.h.*(?:cudaMalloc (?:retry )?failed|CUDA|Memory allocation failed|cudaSuccess \(2 vs\. 0\)):? ?(?:out of memory|.*out of memory|$|\.)",
     ),
     Phrase::device(
-        "mxnet",
+        Framework::MxNet,
         &["CUDA: out of memory", "cudaMalloc retry failed", "cudaMalloc failed", "cudaSuccess (2 vs. 0)"],
         r"(?:cudaMalloc (?:retry )?failed|CUDA):? ?out of memory|MXNetError.*out of memory|cudaSuccess \(2 vs\. 0\)",
     )
     .near(r"mxnet|mshadow"),
     // Theano's old and new back ends. A driver that could not report prints zeros.
     Phrase::device(
-        "theano",
+        Framework::Theano,
         &["bytes of device memory"],
         r"Error allocating (?P<request>\d+) bytes of device memory(?:.*?new total bytes allocated: (?P<live>\d+))?(?:.*?Driver report (?P<free>\d+) bytes free and (?P<total>[1-9]\d*) bytes total)?",
     )
     .spanning_lines(),
     Phrase::device(
-        "theano",
+        Framework::Theano,
         &["GpuArrayException", "CNMEM_STATUS_OUT_OF_MEMORY"],
         r"GpuArrayException.*out of memory|CNMEM_STATUS_OUT_OF_MEMORY",
     )
@@ -91,33 +93,33 @@ pub(super) const ROWS: &[Phrase] = &[
         .unless(r"CUDA memory with byte size"),
     // XGBoost means 2³⁰ bytes by GB.
     Phrase::device(
-        "xgboost",
+        Framework::XgBoost,
         &["Memory allocation error on worker"],
         r"Memory allocation error on worker(?:.*?- Free memory: (?P<free>[\d.]+) ?(?P<free_unit>[KMGT]?B?))?(?:.*?- Requested memory: (?P<request>[\d.]+) ?(?P<request_unit>[KMGT]?B?))?",
     )
     .spanning_lines(),
     // LightGBM through OpenCL and CUDA.
-    Phrase::either("lightgbm", &["Out of Host Memory"], r"Out of Host Memory")
+    Phrase::either(Framework::LightGbm, &["Out of Host Memory"], r"Out of Host Memory")
         .near(r"lightgbm|boost::compute")
         .leads(
             HostMemory,
             "OpenCL returned its out-of-host-memory status, which drivers also use when their own resources run out.",
         ),
-    Phrase::either("lightgbm", &["Out of Resources"], r"Out of Resources").near(r"lightgbm|boost::compute"),
-    Phrase::device("lightgbm", &["Memory Object Allocation Failure"], r"Memory Object Allocation Failure")
+    Phrase::either(Framework::LightGbm, &["Out of Resources"], r"Out of Resources").near(r"lightgbm|boost::compute"),
+    Phrase::device(Framework::LightGbm, &["Memory Object Allocation Failure"], r"Memory Object Allocation Failure")
         .near(r"lightgbm|boost::compute")
         .possible(ArtificialLimit, ONE_BUFFER),
-    Phrase::device("lightgbm", &["[CUDA] out of memory", "[CUDA] invalid"], r"\[CUDA\] out of memory").near(r"lightgbm|boost::compute"),
+    Phrase::device(Framework::LightGbm, &["[CUDA] out of memory", "[CUDA] invalid"], r"\[CUDA\] out of memory").near(r"lightgbm|boost::compute"),
     // DALI.
-    Phrase::host("dali", &["Can't allocate "], r"Can't allocate (?P<request>\d+) bytes on host")
+    Phrase::host(Framework::Dali, &["Can't allocate "], r"Can't allocate (?P<request>\d+) bytes on host")
         .certain(HostMemory, "DALI could not allocate host memory. The GPU is not involved."),
     Phrase::device(
-        "dali",
+        Framework::Dali,
         &["Can't allocate "],
         r"Can't allocate (?P<request>\d+) bytes on device (?P<device>\d+)",
     ),
     Phrase::device(
-        "dali",
+        Framework::Dali,
         &[
             "CUDA allocation failed",
             "CUDA runtime API error cudaErrorMemoryAllocation",
@@ -128,7 +130,7 @@ pub(super) const ROWS: &[Phrase] = &[
     .spanning_lines(),
     // A person reports that JAX took the GPU from another framework.
     Phrase::device(
-        "jax",
+        Framework::Jax,
         &["reserves most", "reserves all", "allocates most", "allocates all", "grabs most", "grabs all", "takes most", "takes all"],
         r"(?-i:\bJAX\b)[^.]{0,60}\b(?:reserves|preallocates|pre-allocates|allocates|grabs|takes)\b (?:most|all)\b[^.]{0,24}\b(?:GPU|VRAM|device)\b",
     )
@@ -137,7 +139,7 @@ pub(super) const ROWS: &[Phrase] = &[
     .likely(Preallocation, "JAX reserves most of the GPU's memory when it starts, even if another framework only imports it."),
     // FlashInfer cuts its buffers out of a workspace of fixed size.
     Phrase::device(
-        "sglang",
+        Framework::Sglang,
         &["AlignedAllocator"],
         r"Failed to allocate memory for (?P<name>\w+) with size (?P<request>\d+) and alignment \d+ in AlignedAllocator",
     )
@@ -147,7 +149,7 @@ pub(super) const ROWS: &[Phrase] = &[
         "FlashInfer's workspace has a fixed size and has no room for the {request} that {name} needs; the GPU need not be full.",
     ),
     Phrase::device(
-        "flashinfer",
+        Framework::FlashInfer,
         &["AlignedAllocator"],
         r"Failed to allocate memory for (?P<name>\w+) with size (?P<request>\d+) and alignment \d+ in AlignedAllocator",
     )
@@ -156,18 +158,18 @@ pub(super) const ROWS: &[Phrase] = &[
         "FlashInfer's workspace has a fixed size and has no room for the {request} that {name} needs; the GPU need not be full.",
     ),
     // Dask's nanny ends the worker; the worker's own lines are warnings. Its units are decimal.
-    Phrase::host("dask", &["memory budget"], r"Worker.*exceeded \d+% memory budget")
+    Phrase::host(Framework::Dask, &["memory budget"], r"Worker.*exceeded \d+% memory budget")
         .certain(
             HostMemory,
             "A Dask worker used up its budget of host memory and was restarted. The GPU is not involved.",
         ),
-    Phrase::host("dask", &["KilledWorker"], r"KilledWorker\b.*workers died while (?:running|trying to run) it")
+    Phrase::host(Framework::Dask, &["KilledWorker"], r"KilledWorker\b.*workers died while (?:running|trying to run) it")
         .leads(
             HostMemory,
             "Several Dask workers died on the same task, which usually means that each ran out of host memory.",
         ),
     Phrase::host(
-        "dask",
+        Framework::Dask,
         &["Worker memory limit:"],
         r"Process memory: (?P<used>[\d.]+) ?(?P<used_unit>[KMGT]?i?B).*?Worker memory limit: (?P<limit>[\d.]+) ?(?P<limit_unit>[KMGT]?i?B)",
     )
@@ -176,12 +178,12 @@ pub(super) const ROWS: &[Phrase] = &[
     .warning()
     .certain(HostMemory, "A Dask worker uses {used} of its {limit} of host memory."),
     // Caffe: error 2 is cudaErrorMemoryAllocation. The network's data is an estimate, not a request.
-    Phrase::host("caffe", &["== cudaSuccess (2 vs. 0)"], r"Check failed.*(?:cudaMallocHost|cudaHostAlloc)")
+    Phrase::host(Framework::Caffe, &["== cudaSuccess (2 vs. 0)"], r"Check failed.*(?:cudaMallocHost|cudaHostAlloc)")
         .certain(
             HostMemory,
             "Caffe could not allocate pinned host memory. The GPU's memory is not involved.",
         ),
-    Phrase::device("caffe", &["== cudaSuccess (2 vs. 0)"], r"Check failed")
+    Phrase::device(Framework::Caffe, &["== cudaSuccess (2 vs. 0)"], r"Check failed")
         .figures_near(r"Memory required for data: (?P<needed>\d+)")
         .possible(
             LiveDataFillsDevice,
@@ -189,33 +191,33 @@ pub(super) const ROWS: &[Phrase] = &[
         ),
     // dlib: the call says which kind of memory it was.
     Phrase::host(
-        "dlib",
+        Framework::Dlib,
         &["Error while calling cu"],
         r"Error while calling cu\w*Host\w*.*? reason: ?out of memory",
     )
         .spanning_lines()
         .certain(HostMemory, PINNED),
     Phrase::device(
-        "dlib",
+        Framework::Dlib,
         &["Error while calling cu"],
         r"Error while calling cu\w+.*? reason: ?(?:out of memory|\w*ALLOC_FAILED)",
     )
         .spanning_lines(),
     // Deeplearning4j, ND4J and JavaCPP.
     Phrase::host(
-        "deeplearning4j",
+        Framework::DeepLearning4j,
         &["from HOST memory", "[HOST] memory", "physicalBytes"],
         r"Failed to allocate \[?\d+\]? bytes from HOST memory|Can't allocate \[HOST\] memory|Cannot allocate new \w+Pointer\(\d+\)|Physical memory usage is too high",
     )
     .certain(HostMemory, OFF_HEAP),
     Phrase::device(
-        "deeplearning4j",
+        Framework::DeepLearning4j,
         &["from DEVICE", "[DEVICE] memory"],
         r"(?:Failed to|Can't) allocate (?:\[DEVICE\] memory:? ?)?\[?(?P<request>\d+)\]?(?: bytes from DEVICE(?: \[(?P<device>\d+)\])? memory)?",
     )
     .spanning_lines(),
     Phrase::device(
-        "deeplearning4j",
+        Framework::DeepLearning4j,
         &["[DEVICE] memory"],
         r"Out of \[DEVICE\] memory, host memory will be used instead: deviceId: \[(?P<device>\d+)\], requested bytes: \[(?P<request>\d+)\]",
     )
@@ -223,39 +225,39 @@ pub(super) const ROWS: &[Phrase] = &[
     .warning(),
     // Kokkos names the memory space.
     Phrase::host(
-        "kokkos",
+        Framework::Kokkos,
         &["Kokkos failed to allocate"],
         r#"MemorySpace named "?(?:Host|CudaHostPinned|HIPHostPinned).*?(?:Allocation of size (?P<request>[\d.]+) ?(?P<request_unit>[KMGT]?)i?B? failed|$)"#,
     )
     .spanning_lines()
     .certain(HostMemory, "The allocation failed in a host memory space. The GPU is not involved."),
-    Phrase::host("kokkos", &["HostSpace::allocate"], r"HostSpace::allocate\[[^\]]*\]\( ?(?P<request>\d+) ?\)")
+    Phrase::host(Framework::Kokkos, &["HostSpace::allocate"], r"HostSpace::allocate\[[^\]]*\]\( ?(?P<request>\d+) ?\)")
         .certain(HostMemory, "The allocation failed in a host memory space. The GPU is not involved."),
     Phrase::device(
-        "kokkos",
+        Framework::Kokkos,
         &["Kokkos failed to allocate"],
         r"Kokkos failed to allocate.*?(?:Allocation of size (?P<request>[\d.]+) ?(?P<request_unit>[KMGT]?)i?B? failed|$)",
     )
     .spanning_lines()
     .unless(r"unknown error|ErrorNotSupported|NotSupported|IllegalAddress"),
-    Phrase::device("kokkos", &["Kokkos_Cuda", "Kokkos_HIP"], r"MemoryAllocation|out of memory"),
+    Phrase::device(Framework::Kokkos, &["Kokkos_Cuda", "Kokkos_HIP"], r"MemoryAllocation|out of memory"),
     Phrase::device(
-        "cusparse",
+        Framework::CuSparse,
         &["insufficient resources when calling"],
         r"insufficient resources when calling .?cusparse",
     ),
     // A program's own check of a call that pins host memory.
     Phrase::host(
-        "cuda",
+        Framework::Cuda,
         &["HostAlloc", "MallocHost", "hipHostMalloc", "MemHostAlloc"],
         r"\b(?:cudaHostAlloc|cudaMallocHost|hipHostMalloc|cuMemHostAlloc|cuMemAllocHost)\b(?:\([^)]*\))?:? (?:call )?(?:fail|error)",
     )
     .unless(r"out of memory|MemoryAllocation|OUT_OF_MEMORY|invalid|illegal|not (?:supported|permitted|initialized)|insufficient driver|driver version")
     .likely(HostMemory, PINNED),
     // NCCL prints the reason below where it knows it, or with NCCL_DEBUG=INFO.
-    Phrase::host("nccl", &["NCCL WARN Failed to malloc"], r"NCCL WARN Failed to malloc (?P<request>\d+) bytes")
+    Phrase::host(Framework::Nccl, &["NCCL WARN Failed to malloc"], r"NCCL WARN Failed to malloc (?P<request>\d+) bytes")
         .certain(HostMemory, "NCCL could not allocate host memory. The GPU's memory is not involved."),
-    Phrase::either("nccl", &["unhandled cuda error"], r"(?:ProcessGroupNCCL|NCCL version).*unhandled cuda error|unhandled cuda error.*(?:NCCL ver|ncclUnhandled)")
+    Phrase::either(Framework::Nccl, &["unhandled cuda error"], r"(?:ProcessGroupNCCL|NCCL version).*unhandled cuda error|unhandled cuda error.*(?:NCCL ver|ncclUnhandled)")
         .not_near(NAMED_BY_NCCL)
         .states(
             Undetermined,
@@ -264,7 +266,7 @@ pub(super) const ROWS: &[Phrase] = &[
         ),
     // Thrust and CUB: the runtime's word for the error says that it was the GPU's memory.
     Phrase::device(
-        "thrust",
+        Framework::Thrust,
         &["bad_alloc", "get_temporary_buffer failed", "cudaErrorMemoryAllocation", "failed: out of memory"],
         r"bad_alloc: cudaErrorMemoryAllocation|get_temporary_buffer failed|thrust::.*(?:out of memory|cudaErrorMemoryAllocation)|\b(?:parallel_for|radix_sort|reduce|scan|merge_sort|copy|unique|for_each)\w*(?: failed)?:? (?:failed .*)?(?:cudaErrorMemoryAllocation|out of memory)",
     )
@@ -333,7 +335,7 @@ mod tests {
             ("[LightGBM] [Fatal] [CUDA] out of memory /src/cuda_column_data.cpp 67", "lightgbm"),
         ] {
             let facts = facts_in(text).unwrap_or_else(|| panic!("not read: {text}"));
-            assert_eq!((facts.framework, facts.statements.len()), (framework, 0), "{text}");
+            assert_eq!((facts.framework_id(), facts.statements.len()), (framework, 0), "{text}");
             assert_eq!((facts.resource, facts.request), (Resource::Device, None), "{text}");
         }
     }
@@ -405,7 +407,7 @@ mod tests {
             ),
         ] {
             let facts = facts_in(text).unwrap_or_else(|| panic!("not read: {text}"));
-            assert_eq!((facts.framework, facts.statements[0].cause), (framework, cause), "{text}");
+            assert_eq!((facts.framework_id(), facts.statements[0].cause), (framework, cause), "{text}");
         }
     }
 
@@ -417,19 +419,19 @@ mod tests {
             (Some(Bytes::new(2000)), Some(Bytes::new(1000)), Some(Bytes::new(9000)))
         );
         let facts = facts_in("Error allocating 24 bytes of device memory (out of memory). Driver report 0 bytes free and 0 bytes total").unwrap();
-        assert_eq!((facts.framework, facts.free, facts.total), ("theano", None, None));
+        assert_eq!((facts.framework_id(), facts.free, facts.total), ("theano", None, None));
         for (free, request) in [("1073741824", "3221225472"), ("1GB", "3GB")] {
             let text = format!(
                 "xgboost.core.XGBoostError: [13:55:26] /src/c_api/../common/device_helpers.cuh:414: Memory allocation error on worker 0: std::bad_alloc: cudaErrorMemoryAllocation: out of memory\n- Free memory: {free}\n- Requested memory: {request}\n"
             );
             let facts = facts_in(&text).unwrap();
-            assert_eq!(facts.framework, "xgboost");
+            assert_eq!(facts.framework_id(), "xgboost");
             assert_eq!((facts.free, facts.request), (Some(Bytes::gib(1)), Some(Bytes::gib(3))));
             assert!(facts.statements.is_empty());
         }
         let device = facts_in("RuntimeError: Critical error in pipeline:\nError when executing Mixed operator decoders__Image encountered:\nCan't allocate 1048576 bytes on device 1.\nCurrent pipeline object is no longer valid.").unwrap();
         assert_eq!(
-            (device.framework, device.request, device.device),
+            (device.framework_id(), device.request, device.device),
             ("dali", Some(Bytes::mib(1)), Some(DeviceIndex(1)))
         );
         let facts =
@@ -450,7 +452,7 @@ mod tests {
     fn the_memory_space_of_kokkos_decides() {
         const ERROR: &str = "  what():  Kokkos failed to allocate memory for label \"Scratch\".  Allocation using MemorySpace named \"Cuda\" failed with the following error:  Allocation of size 1.5 G failed, likely due to insufficient memory.  (The allocation mechanism was cudaMalloc().  The Cuda allocation returned the error code \"\"cudaErrorMemoryAllocation\".)";
         let facts = facts_in(ERROR).unwrap();
-        assert_eq!((facts.framework, facts.resource), ("kokkos", Resource::Device));
+        assert_eq!((facts.framework_id(), facts.resource), ("kokkos", Resource::Device));
         assert_eq!((facts.request, facts.statements.len()), (Some(Bytes::mib(1536)), 0));
         let facts = facts_in(&ERROR.replace("\"Cuda\"", "\"Host\"")).unwrap();
         assert_eq!((facts.resource, facts.statements[0].cause), (Resource::Host, Cause::HostMemory));
@@ -472,7 +474,7 @@ mod tests {
         let facts = facts_in("[LightGBM] [Fatal] Out of Host Memory").unwrap();
         assert!(facts.statements[0].leads && facts.statements[0].cause == Cause::HostMemory);
         let facts = facts_in("terminate called after throwing an instance of 'boost::wrapexcept<boost::compute::opencl_error>'\n  what():  Memory Object Allocation Failure").unwrap();
-        assert_eq!((facts.framework, facts.statements[0].certainty), ("lightgbm", Certainty::Possible));
+        assert_eq!((facts.framework_id(), facts.statements[0].certainty), ("lightgbm", Certainty::Possible));
     }
 
     #[test]
@@ -484,7 +486,7 @@ mod tests {
             ("terminate called after throwing an instance of 'std::bad_alloc'", "thrust"),
             ("Error allocating 24 bytes: out of memory", "theano"),
         ] {
-            assert_ne!(facts_in(text).unwrap().framework, framework, "{text}");
+            assert_ne!(facts_in(text).unwrap().framework_id(), framework, "{text}");
         }
         for text in [
             "[1] Call to cuMemcpyHtoD results in CUDA_ERROR_INVALID_VALUE",

@@ -17,7 +17,7 @@ pub(in crate::text) mod statuses;
 
 use std::sync::{LazyLock, OnceLock};
 
-use makeroom_core::{Bytes, DeviceIndex};
+use makeroom_core::{Bytes, DeviceIndex, Framework};
 use regex::{Captures, Regex};
 
 use crate::text::facts::{Facts, Resource, Severity, Statement};
@@ -29,7 +29,7 @@ use crate::{Cause, Certainty};
 
 /// One row.
 pub(super) struct Phrase {
-    program: &'static str,
+    program: Framework,
     anchors: &'static [&'static str],
     words: &'static str,
     near: Option<&'static str>,
@@ -54,7 +54,7 @@ struct Stated {
 
 impl Phrase {
     const fn new(
-        program: &'static str,
+        program: Framework,
         resource: Resource,
         anchors: &'static [&'static str],
         words: &'static str,
@@ -76,17 +76,17 @@ impl Phrase {
     }
 
     /// Words about device memory.
-    const fn device(program: &'static str, anchors: &'static [&'static str], words: &'static str) -> Self {
+    const fn device(program: Framework, anchors: &'static [&'static str], words: &'static str) -> Self {
         Self::new(program, Resource::Device, anchors, words)
     }
 
     /// Words about host memory.
-    const fn host(program: &'static str, anchors: &'static [&'static str], words: &'static str) -> Self {
+    const fn host(program: Framework, anchors: &'static [&'static str], words: &'static str) -> Self {
         Self::new(program, Resource::Host, anchors, words)
     }
 
     /// Words about memory of either kind.
-    const fn either(program: &'static str, anchors: &'static [&'static str], words: &'static str) -> Self {
+    const fn either(program: Framework, anchors: &'static [&'static str], words: &'static str) -> Self {
         Self::new(program, Resource::Unknown, anchors, words)
     }
 
@@ -212,7 +212,7 @@ pub(super) struct Patterns {
 }
 
 impl Patterns {
-    fn of(row: &Phrase) -> Self {
+    fn compile(row: &Phrase) -> Self {
         let compile = |words: &str| pattern(&format!("(?i){words}"));
         Self {
             words: compile(row.words),
@@ -281,7 +281,7 @@ pub(super) fn read(
     rows.iter()
         .zip(patterns)
         .filter(|(row, _)| is_here(row))
-        .find_map(|(row, patterns)| row.read(patterns.get_or_init(|| Patterns::of(row)), passage))
+        .find_map(|(row, patterns)| row.read(patterns.get_or_init(|| Patterns::compile(row)), passage))
 }
 
 /// Whether the line is one that a patch adds or removes.
@@ -347,7 +347,7 @@ mod tests {
             [host::ROWS, runtimes::ROWS, libraries::ROWS, programs::ROWS, graphics::ROWS, statuses::ROWS]
         {
             for row in rows {
-                let _ = Patterns::of(row);
+                let _ = Patterns::compile(row);
                 assert!(!row.anchors.is_empty(), "{}", row.words);
                 assert!(row.anchors.iter().all(|anchor| anchor.len() >= 4), "{}", row.words);
             }
@@ -368,6 +368,6 @@ mod tests {
     #[test]
     fn case_does_not_matter() {
         let text = "error: INSUFFICIENT MEMORY ON ACCELERATOR";
-        assert_eq!(facts_in(text).unwrap().framework, "lammps");
+        assert_eq!(facts_in(text).unwrap().framework_id(), "lammps");
     }
 }

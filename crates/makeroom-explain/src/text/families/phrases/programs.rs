@@ -1,40 +1,42 @@
 //! Simulation, cryo-EM, photogrammetry and other programs with their own wording for device memory.
 
+use makeroom_core::Framework;
+
 use super::{Phrase, family};
 use crate::Cause::{
     ArtificialLimit, HostMemory, IntegerOrShapeBug, Leak, LiveDataFillsDevice, OtherProcesses, Preallocation,
 };
 
 pub(super) const ROWS: &[Phrase] = &[
-    Phrase::device("pytorch", &["Allocation on device", "Got an OOM"], r"Allocation on device(?: \d+)?(?: would exceed|\W*$)|Got an OOM, unloading"),
+    Phrase::device(Framework::PyTorch, &["Allocation on device", "Got an OOM"], r"Allocation on device(?: \d+)?(?: would exceed|\W*$)|Got an OOM, unloading"),
     Phrase::device(
-        "pytorch",
+        Framework::PyTorch,
         &["valid cuDNN algorithm", "unable to find an engine"],
         r"Unable to find a valid cuDNN algorithm|\b(?:FIND|GET) was unable to find an engine to execute",
     ),
-    Phrase::device("pytorch", &["OOM during optimization"], r"OOM during optimization, irrecoverable"),
-    Phrase::device("tensorflow", &["Dst tensor is not initialized"], r"Dst tensor is not initialized"),
-    Phrase::device("cuda", &["NvMapMem"], r"NvMapMem\w*: .{0,40}error 12\b"),
-    Phrase::device("lammps", &["Insufficient memory on accelerator"], r"Insufficient memory on accelerator"),
-    Phrase::device("heavydb", &["ERR_OUT_OF_GPU_MEM"], r"ERR_OUT_OF_GPU_MEM"),
+    Phrase::device(Framework::PyTorch, &["OOM during optimization"], r"OOM during optimization, irrecoverable"),
+    Phrase::device(Framework::TensorFlow, &["Dst tensor is not initialized"], r"Dst tensor is not initialized"),
+    Phrase::device(Framework::Cuda, &["NvMapMem"], r"NvMapMem\w*: .{0,40}error 12\b"),
+    Phrase::device(Framework::Lammps, &["Insufficient memory on accelerator"], r"Insufficient memory on accelerator"),
+    Phrase::device(Framework::HeavyDb, &["ERR_OUT_OF_GPU_MEM"], r"ERR_OUT_OF_GPU_MEM"),
     Phrase::device(
-        "lammps",
+        Framework::Lammps,
         &["geryon"],
         r"Cuda driver error 2 in call at file '[^']*geryon|OpenCL error in file '[^']*geryon[^']*' in line \d+ : -(?:4|61)\b",
     ),
     Phrase::host(
-        "gromacs",
+        Framework::Gromacs,
         &["cudaMallocHost of size", "allocation of the pinned"],
         r"cudaMallocHost of size (?P<request>\d+) bytes failed",
     )
         .certain(HostMemory, "GROMACS could not allocate pinned host memory. The GPU is not involved."),
     Phrase::device(
-        "gromacs",
+        Framework::Gromacs,
         &["of the device buffer failed", "cudaMalloc of size"],
         r"(?:Allocation|Freeing|Reallocation) of the device buffer failed.*(?:MemoryAllocation|out of memory)|cudaMalloc of size (?P<request>\d+) bytes failed",
     ),
     Phrase::device(
-        "openmm",
+        Framework::OpenMm,
         &["Error initializing context", "Error creating CUDA context"],
         r"(?:Error initializing context|Error creating CUDA context):? .*OUT_OF_MEMORY",
     )
@@ -43,22 +45,22 @@ pub(super) const ROWS: &[Phrase] = &[
             "The driver had no memory for a context. This process holds nothing yet, so other processes hold the GPU's memory.",
         ),
     Phrase::device(
-        "openmm",
+        Framework::OpenMm,
         &["Error creating array", "Error uploading array"],
         r"Error (?:creating|uploading) array \w+: (?:CUDA_ERROR_OUT_OF_M|clCreateBuffer|hipErrorOutOfMemory|out of memory)",
     ),
     Phrase::device(
-        "amber",
+        Framework::Amber,
         &["GpuBuffer::Allocate failed", "Allocate failed out of memory"],
         r"(?:cudaMalloc )?(?:Gpu|gpu_)?\w*::?Allocate failed,? out of memory",
     ),
     Phrase::device(
-        "namd",
+        Framework::Namd,
         &["CUDA error "],
         r"CUDA error (?:cuda)?malloc\b.* on Pe \d+.*out of memory|CUDA error in .*on Pe \d+.*out of memory",
     ),
     Phrase::device(
-        "relion",
+        Framework::Relion,
         &["CustomAllocator out of memory"],
         r"CustomAllocator out of memory.{0,40}?requestedSpace:\s*(?P<request>\d+) ?(?P<request_unit>B).{0,40}?largestContinuousFreeSpace:\s*(?P<largest>\d+).{0,40}?totalFreeSpace:\s*(?P<cached>\d+)",
     )
@@ -68,18 +70,18 @@ pub(super) const ROWS: &[Phrase] = &[
         "RELION's GPU pool is full: {request} was requested with {cached} free; the largest free block is {largest}.",
     ),
     Phrase::device(
-        "relion",
+        Framework::Relion,
         &["CustomAllocator out of memory", "out of memory in /"],
         r"CustomAllocator out of memory|^\W*(?:ERROR: ?)?out of memory in \S*(?:cuda|acc|gpu)\S* at line \d+",
     )
         .near(r"relion|CustomAllocator"),
     Phrase::device(
-        "amrex",
+        Framework::AmRex,
         &["Out of gpu memory. Free:"],
         r"Out of gpu memory\. Free: (?P<free>\d+) Asked: (?P<request>\d+)",
     ),
     Phrase::device(
-        "amrex",
+        Framework::AmRex,
         &["AMReX_Arena", "amrex::Abort"],
         r"CUDA error 2 in file \S*Arena\S*.*out of memory|AMReX_\w*Arena\S* .*out of memory",
     )
@@ -88,21 +90,21 @@ pub(super) const ROWS: &[Phrase] = &[
             "AMReX reserves most of the GPU's memory for its arena when it starts (amrex.the_arena_init_size), and that memory was not free.",
         ),
     Phrase::device(
-        "parsec",
+        Framework::Parsec,
         &["bytes of memory on the GPU device failed"],
         r"Allocating (?P<request>\d+) bytes of memory on the GPU device failed",
     )
         .leads(Preallocation, "PaRSEC reserves most of the GPU's memory when it starts, and {request} was not free."),
     Phrase::device(
-        "jittor",
+        Framework::Jittor,
         &["B Used:"],
         r"Total: (?P<total>[\d.]+) ?(?P<total_unit>[KMGT]B) Used: (?P<used>[\d.]+) ?(?P<used_unit>[KMGT]B)",
     )
     .near(r"GPU memory is overflow")
     .leads(LiveDataFillsDevice, "Jittor uses {used} of a GPU with {total}."),
-    Phrase::device("jittor", &["GPU memory is overflow"], r"GPU memory is overflow"),
+    Phrase::device(Framework::Jittor, &["GPU memory is overflow"], r"GPU memory is overflow"),
     Phrase::device(
-        "cubecl",
+        Framework::CubeCl,
         &["No pool handles allocation of size"],
         r"No pool handles allocation of size (?P<request>\d+)",
     )
@@ -111,31 +113,31 @@ pub(super) const ROWS: &[Phrase] = &[
             "{request} is more than any of CubeCL's pools allows in one allocation (the backend's maximum buffer size).",
         ),
     Phrase::device(
-        "colmap",
+        Framework::Colmap,
         &["Not enough GPU memory to match", "Not enough GPU memory for"],
         r"Not enough GPU memory (?:to match|for) \d+",
     ),
     Phrase::device(
-        "pytorch",
+        Framework::PyTorch,
         &["dispatched on the CPU or the disk", "any GPU's remaining memory", "No executable batch size found"],
         r"modules are dispatched on the CPU or the disk|not fit any GPU's remaining memory|No executable batch size found",
     )
     .leads(LiveDataFillsDevice, "The model or its batch does not fit in the GPU memory that Accelerate may use."),
     Phrase::device(
-        "hip",
+        Framework::Hip,
         &["rocblas_status_memory_error", "miopenStatusAllocFailed", "Hip error creating buffer"],
         r"rocblas_status_memory_error|miopenStatusAllocFailed|Hip error creating buffer(?: (?P<request>\d+))?",
     ),
     // A person reports memory that grows until the program ends.
     Phrase::either(
-        "",
+        Framework::Unknown,
         &["usage goes up", "memory goes up", "memory keeps", "usage keeps", "memory grows", "usage grows", "memory increases", "usage increases", "memory leak", "泄露", "泄漏", "升高"],
         r"\b(?:memory|v?ram)\b.{0,60}\b(?:goes up|keeps? (?:growing|increasing|rising)|grows|increases|climbs)\b.{0,80}\b(?:until|crash\w*|killed)\b|\bthere (?:is|should be|seems to be|must be) (?:a|some) (?:\w+ ){0,2}memory leak|(?:memory|显存|内存).{0,20}(?:升高|增长|泄[露漏]).{0,60}(?:炸|卡掉|爆|崩)",
     )
     .unless(r"(?i)\b(?:fix|no|not|without|avoid|prevent)\w*\b.{0,30}(?:leak|grow|increas)")
     .leads(Leak, "The log says that memory grows until the program ends: something from every step stays alive."),
     Phrase::either(
-        "lm-studio",
+        Framework::LmStudio,
         &["due to insufficient system resources"],
         r"aborted due to insufficient system resources",
     )
@@ -143,21 +145,21 @@ pub(super) const ROWS: &[Phrase] = &[
         LiveDataFillsDevice,
         "LM Studio estimated that the model does not fit in this machine's memory and did not load it.",
     ),
-    Phrase::device("redshift", &["cannot operate with less than"], r"cannot operate with less than .{0,20}of free VRAM"),
+    Phrase::device(Framework::Redshift, &["cannot operate with less than"], r"cannot operate with less than .{0,20}of free VRAM"),
     Phrase::device(
-        "fluidx3d",
+        Framework::FluidX3d,
         &["does not have enough memory"],
         r"does not have enough memory\W+Allocating another (?P<request>\d+) (?P<request_unit>MB) would use a total of \d+ MB / (?P<total>\d+) (?P<total_unit>MB)",
     )
     .spanning_lines()
     .leads(LiveDataFillsDevice, "The grid needs {request} more; the GPU has {total}."),
     Phrase::device(
-        "",
+        Framework::Unknown,
         &[" but only ", "but you have", ", but "],
         r"\b(?:requires|needs?|needed|required)\b.{0,24}?(?P<request>\d[\d.]*) ?(?P<request_unit>[GM]i?B) (?:of )?(?:free )?(?:GPU memory|VRAM|video memory|device memory).{0,24}? but (?:only |you have (?:only )?)?(?P<free>\d[\d.]*) ?(?P<free_unit>[GM]i?B)",
     ),
     Phrase::device(
-        "physx",
+        Framework::PhysX,
         &["PxGpuDynamicsMemoryConfig"],
         r"need to increase PxGpuDynamicsMemoryConfig::(?P<setting>\w+) to (?P<value>\d+)",
     )
@@ -166,12 +168,12 @@ pub(super) const ROWS: &[Phrase] = &[
         "A buffer of the GPU simulation has a fixed size and is full: {setting} must be at least {value}. The GPU's memory is not the limit.",
     ),
     Phrase::device(
-        "invokeai",
+        Framework::InvokeAi,
         &["Insufficient GPU memory to load model"],
         r"Insufficient GPU memory to load model",
     ),
     Phrase::device(
-        "triton-server",
+        Framework::TritonServer,
         &["Failed to allocate CUDA memory with byte size"],
         r"Failed to allocate CUDA memory with byte size (?P<request>\d+) on GPU (?P<device>\d+)",
     )
@@ -180,21 +182,21 @@ pub(super) const ROWS: &[Phrase] = &[
         "Triton's pool of CUDA memory is full. --cuda-memory-pool-byte-size sets its size (64 MiB by default); the GPU's memory is not the limit.",
     ),
     Phrase::device(
-        "ascend",
+        Framework::Ascend,
         &["rtMalloc", "drvMemAlloc", "EL0004"],
         r"rtMalloc\w*.{0,40}fail|drvMemAlloc\w*.{0,40}fail|EL0004: .*allocate",
     ),
     Phrase::device(
-        "mindspore",
+        Framework::MindSpore,
         &["Malloc device memory failed", "memory isn't enough and alloc failed"],
         r"Malloc device memory failed, size\[(?P<request>\d+)\].*?(?:HBM size:(?P<total>\d+) free size:(?P<free>\d+)|$)|memory isn't enough and alloc failed.*?(?:alloc size: (?P<needed>\d+)|$)",
     ),
-    Phrase::device("pytorch", &["more than 1EB memory"], r"Tried to allocate more than 1EB memory")
+    Phrase::device(Framework::PyTorch, &["more than 1EB memory"], r"Tried to allocate more than 1EB memory")
         .certain(
             IntegerOrShapeBug,
             "More than 2⁶⁰ bytes were requested. No GPU has that much: a size overflowed or a shape is wrong.",
         ),
-    Phrase::device("pytorch", &["Invalid buffer size of"], r"Invalid buffer size of -\d+")
+    Phrase::device(Framework::PyTorch, &["Invalid buffer size of"], r"Invalid buffer size of -\d+")
         .certain(
             IntegerOrShapeBug,
             "A negative size was requested: a size overflowed or a shape is wrong.",
@@ -236,7 +238,7 @@ mod tests {
             ),
         ] {
             let facts = facts_in(text).unwrap_or_else(|| panic!("not read: {text}"));
-            assert_eq!((facts.framework, facts.resource), (framework, Resource::Device), "{text}");
+            assert_eq!((facts.framework_id(), facts.resource), (framework, Resource::Device), "{text}");
             assert!(facts.statements.is_empty(), "{text}");
         }
     }
@@ -247,7 +249,7 @@ mod tests {
             "amrex::Abort::0::CUDA error 2 in file ../Src/Base/AMReX_Arena.cpp line 12: out of memory !!!",
         )
         .unwrap();
-        assert_eq!((facts.framework, facts.statements[0].cause), ("amrex", Cause::Preallocation));
+        assert_eq!((facts.framework_id(), facts.statements[0].cause), ("amrex", Cause::Preallocation));
         assert!(facts.statements[0].leads);
         let facts = facts_in("amrex::Abort::3::Out of gpu memory. Free: 1048576 Asked: 4194304 !!!").unwrap();
         assert_eq!((facts.free, facts.request), (Some(Bytes::mib(1)), Some(Bytes::mib(4))));
@@ -262,7 +264,7 @@ mod tests {
         let facts = facts_in("Error: Device \"GPU\" does not have enough memory.   |\n|    Allocating another 9000 MB would use a total of 12000 MB / 8000 MB.").unwrap();
         assert_eq!((facts.request, facts.total), (Some(Bytes::mib(9000)), Some(Bytes::mib(8000))));
         let facts = facts_in("RuntimeError: Malloc device memory failed, size[1073741824], ret[207001], Device 0 Available HBM size:34359738368 free size:4194304").unwrap();
-        assert_eq!((facts.framework, facts.free), ("mindspore", Some(Bytes::mib(4))));
+        assert_eq!((facts.framework_id(), facts.free), ("mindspore", Some(Bytes::mib(4))));
         let facts = facts_in("PhysX error: the application need to increase PxGpuDynamicsMemoryConfig::foundLostPairsCapacity to 4096").unwrap();
         assert_eq!(facts.statements[0].cause, Cause::ArtificialLimit);
     }
@@ -284,7 +286,7 @@ mod tests {
     fn relions_pool_is_read_over_several_lines() {
         let facts = facts_in("cudaCustomAllocator out of memory\n [requestedSpace:             8388608 B]\n [largestContinuousFreeSpace: 2097152 B]\n [totalFreeSpace:             4194304 B]").unwrap();
         assert_eq!(
-            (facts.framework, facts.request, facts.cached),
+            (facts.framework_id(), facts.request, facts.cached),
             ("relion", Some(Bytes::mib(8)), Some(Bytes::mib(4)))
         );
         assert!(facts.statements[0].summary.contains("the largest free block is 2.00 MiB"));
@@ -303,6 +305,6 @@ mod tests {
     #[test]
     fn pinned_memory_of_gromacs_is_host_memory() {
         let facts = facts_in("cudaMallocHost of size 1048576 bytes failed: out of memory").unwrap();
-        assert_eq!((facts.framework, facts.resource), ("gromacs", Resource::Host));
+        assert_eq!((facts.framework_id(), facts.resource), ("gromacs", Resource::Host));
     }
 }

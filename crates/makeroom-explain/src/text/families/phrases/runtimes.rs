@@ -1,5 +1,7 @@
 //! Host memory that ran out, in the words of language runtimes, compilers, databases and their tools.
 
+use makeroom_core::Framework;
+
 use super::{GPU_WORDS, Phrase, family};
 use crate::Cause::HostMemory;
 
@@ -10,13 +12,13 @@ const RUNTIME: &str = "The program's data does not fit in the machine's memory, 
 pub(super) const ROWS: &[Phrase] = &[
     // Language runtimes.
     Phrase::host(
-        "host",
+        Framework::Host,
         &["ArrowMemoryError", "malloc of size"],
         r"\bmalloc of size (?P<request>\d+) failed|realloc of size (?P<grown>\d+) failed",
     )
     .certain(HostMemory, "Arrow could not allocate host memory. The GPU is not involved."),
     Phrase::host(
-        "host",
+        Framework::Host,
         &[
             "Out of Memory Error: failed to",
             "C error: out of memory",
@@ -30,7 +32,7 @@ pub(super) const ROWS: &[Phrase] = &[
         RUNTIME,
     ),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["Unable to allocate", "ArrayMemoryError"],
         r"Unable to allocate (?:(?P<request>[\d.]+) ?(?P<request_unit>[KMGTPE]?i?B|bytes) for an |an? )?array\b|ArrayMemoryError",
     )
@@ -39,7 +41,7 @@ pub(super) const ROWS: &[Phrase] = &[
         "NumPy requested an array that does not fit in the machine's memory. The GPU is not involved.",
     ),
     Phrase::host(
-        "host",
+        Framework::Host,
         &[
             "java.lang.OutOfMemoryError",
             "heap out of memory",
@@ -55,19 +57,19 @@ pub(super) const ROWS: &[Phrase] = &[
         "The language runtime's heap is full: it is host memory, often with its own limit (-Xmx, --max-old-space-size).",
     ),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["cannot allocate vector of size"],
         r"cannot allocate vector of size (?P<request>[\d.]+) ?(?P<request_unit>[KMGT]b)",
     )
     .certain(HostMemory, "R could not allocate a vector in the machine's memory. The GPU is not involved."),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["memory allocation of "],
         r"memory allocation of (?P<request>\d+) (?P<request_unit>bytes) failed",
     )
     .certain(HostMemory, "A Rust program could not allocate host memory. The GPU is not involved."),
     Phrase::host(
-        "host",
+        Framework::Host,
         &[
             "in function 'OutOfMemoryError'",
             "Insufficient memory) Failed to allocate",
@@ -77,7 +79,7 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .certain(HostMemory, "OpenCV could not allocate host memory. The GPU is not involved."),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["you tried to allocate"],
         r"Torch: not enough memory: you tried to allocate (?P<request>[\d.]+) ?(?P<request_unit>[KMGT]?B)",
     )
@@ -86,7 +88,7 @@ pub(super) const ROWS: &[Phrase] = &[
         "Torch could not allocate host memory: the tensor is on the CPU. The GPU is not involved.",
     ),
     Phrase::host(
-        "host",
+        Framework::Host,
         &[
             "insufficient virtual memory",
             "No more memory available",
@@ -102,20 +104,20 @@ pub(super) const ROWS: &[Phrase] = &[
     .unless(GPU_WORDS)
     .certain(HostMemory, RUNTIME),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["enough space for", "os::commit_memory", "out of process memory", "Heap exhausted", "memory exhausted", "CircuitBreakingException", "cache resources exhausted", "allocation would exceed", "ORA-0403", "Stack limit (", "failed; errno 12"],
         r"Could not reserve enough space for .{0,24}object heap|os::commit_memory\(.*failed|\bORA-0403[01]\b|\bHeap exhausted\b|^\W*(?:\w+: ){1,2}(?:virtual )?memory exhausted\b|CircuitBreakingException.*Data too large|cache resources exhausted|Allocation would exceed memory limit|\bStack limit \([\d.]+ ?[KMG]b\) exceeded|\bmmap\(\d+ bytes\) failed; errno 12",
     )
     .unless(GPU_WORDS)
     .certain(HostMemory, RUNTIME),
     Phrase::host(
-        "host",
+        Framework::Host,
         &["malloc failed (tried to allocate"],
         r"malloc failed \(tried to allocate (?P<request>\d+) bytes\)",
     )
     .certain(HostMemory, RUNTIME),
     Phrase::host(
-        "host",
+        Framework::Host,
         &[
             "ENOMEM: not enough memory",
             "packed object: out of memory",
@@ -130,7 +132,7 @@ pub(super) const ROWS: &[Phrase] = &[
     .certain(HostMemory, RUNTIME),
     // Databases.
     Phrase::host(
-        "host",
+        Framework::Host,
         &[
             "Failed on request of size",
             "OOM command not allowed",
@@ -143,7 +145,7 @@ pub(super) const ROWS: &[Phrase] = &[
     .certain(HostMemory, DATABASE),
     // Compilers.
     Phrase::host(
-        "host",
+        Framework::Host,
         &[
             "Killed signal terminated program",
             "internal compiler error: Killed",
@@ -157,7 +159,7 @@ pub(super) const ROWS: &[Phrase] = &[
         r"LNK1102: out of memory|compiler is out of heap space|subcommand failed\. Killed|Killed signal terminated program|internal compiler error: Killed|terminated with signal 9|died due to signal 9|cc1plus: out of memory",
     )
     .likely(HostMemory, COMPILER),
-    Phrase::either("host", &["LLVM ERROR: out of memory"], r"LLVM ERROR: out of memory")
+    Phrase::either(Framework::Host, &["LLVM ERROR: out of memory"], r"LLVM ERROR: out of memory")
         .leads(HostMemory, COMPILER),
 ];
 

@@ -17,7 +17,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::{Bytes, DeviceIndex};
+use makeroom_core::{Bytes, DeviceIndex, Framework};
 use regex::Regex;
 
 use super::device::Attempts;
@@ -148,11 +148,11 @@ fn state_regions(passage: &Passage<'_>, facts: &mut Facts) {
 }
 
 /// Which framework a log of this allocator is from. TensorFlow keeps its copy of XLA under another name.
-pub(super) fn framework(passage: &Passage<'_>) -> &'static str {
+pub(super) fn framework(passage: &Passage<'_>) -> Framework {
     let is_jax = passage.all().any(|line| {
         ["external/xla/", "external/org_tensorflow/", "pjrt_", "jax"].iter().any(|mark| line.contains(mark))
     });
-    if is_jax { "jax" } else { "tensorflow" }
+    if is_jax { Framework::Jax } else { Framework::TensorFlow }
 }
 
 /// Whether an allocator of this name gives out host memory.

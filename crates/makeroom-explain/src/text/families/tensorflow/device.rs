@@ -172,7 +172,7 @@ mod tests {
     fn a_falling_series_is_the_pool_being_taken() {
         let text = [8_000_000_000, 7_200_000_000, 6_480_000_000].map(refusal).concat();
         let facts = facts_in(&text).unwrap();
-        assert_eq!((facts.framework, facts.request), ("tensorflow", Some(Bytes::new(8_000_000_000))));
+        assert_eq!((facts.framework_id(), facts.request), ("tensorflow", Some(Bytes::new(8_000_000_000))));
         assert_eq!(facts.severity, Severity::Failure);
         assert_eq!(
             (facts.statements[0].cause, facts.statements[0].certainty),

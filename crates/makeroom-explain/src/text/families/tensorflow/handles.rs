@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn a_card_that_the_pool_took_starves_the_library() {
         let facts = facts_in(&started_with(1_000_000_000)).unwrap();
-        assert_eq!((facts.framework, facts.total), ("jax", Some(Bytes::new(8_000_000_000))));
+        assert_eq!((facts.framework_id(), facts.total), ("jax", Some(Bytes::new(8_000_000_000))));
         assert_eq!(
             (facts.statements[0].cause, facts.statements[0].certainty),
             (Cause::Preallocation, Certainty::Likely)

@@ -10,7 +10,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::{Bytes, DeviceIndex};
+use makeroom_core::{Bytes, DeviceIndex, Framework};
 use regex::Regex;
 
 use super::bfc_dump::{Dump, is_host};
@@ -47,7 +47,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let Some(found) = TENSOR.captures(&passage.flat) else {
         return WITHOUT_FIGURES.is_match(&passage.flat).then(|| Facts {
             allocator: Allocator::Bfc,
-            ..Facts::new("tensorflow", Resource::Unknown, passage)
+            ..Facts::new(Framework::TensorFlow, Resource::Unknown, passage)
         });
     };
     let place = found.get(3).map_or("", |place| place.as_str());
@@ -60,7 +60,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         device: device.map(DeviceIndex),
         request: found.get(2).and_then(|name| tensor_bytes(shape, name.as_str())),
         total: start.total,
-        ..Facts::new("tensorflow", Resource::Unknown, passage)
+        ..Facts::new(Framework::TensorFlow, Resource::Unknown, passage)
     };
     if facts.request.is_none()
         && let Some(bytes) = tensor_bytes(shape, "float")
@@ -158,7 +158,10 @@ mod tests {
     fn without_a_type_the_request_is_unknown() {
         let facts =
             facts_in("ResourceExhaustedError: OOM when allocating tensor with shape[8,1024]").unwrap();
-        assert_eq!((facts.framework, facts.request, facts.resource), ("tensorflow", None, Resource::Unknown));
+        assert_eq!(
+            (facts.framework_id(), facts.request, facts.resource),
+            ("tensorflow", None, Resource::Unknown)
+        );
     }
 
     #[test]
@@ -192,7 +195,7 @@ mod tests {
     #[test]
     fn an_exhausted_resource_of_another_program_is_not_taken() {
         let facts = facts_in("ResourceExhaustedError: \n\nOut of memory error on GPU 0. Cannot allocate 10.0MB memory on GPU 0, available memory is only 5.0MB.").unwrap();
-        assert_ne!(facts.framework, "tensorflow");
+        assert_ne!(facts.framework_id(), "tensorflow");
     }
 
     #[test]

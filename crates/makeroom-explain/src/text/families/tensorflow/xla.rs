@@ -18,7 +18,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::{Bytes, DeviceIndex};
+use makeroom_core::{Bytes, DeviceIndex, Framework};
 use regex::Regex;
 
 use super::xla_plan::Plan;
@@ -137,16 +137,16 @@ pub(super) fn state_plan(passage: &Passage<'_>, pool: Option<Bytes>, facts: &mut
     }
 }
 
-fn framework(passage: &Passage<'_>) -> &'static str {
+fn framework(passage: &Passage<'_>) -> Framework {
     let has = |mark: &str| passage.all().any(|line| line.contains(mark));
     if has("torch_xla") || has("XRTExecute") {
-        "pytorch-xla"
+        Framework::PyTorchXla
     } else if has("jax") {
-        "jax"
+        Framework::Jax
     } else if has("tensorflow.python") || has("tensorflow/python") || has("local_xla") {
-        "tensorflow"
+        Framework::TensorFlow
     } else {
-        "jax"
+        Framework::Jax
     }
 }
 
@@ -210,7 +210,7 @@ mod tests {
             ("RESOURCE_EXHAUSTED: Out of memory allocating 512 bytes.", 512),
         ] {
             let facts = facts_in(text).unwrap();
-            assert_eq!((facts.framework, facts.request), ("jax", Some(Bytes::new(bytes))), "{text}");
+            assert_eq!((facts.framework_id(), facts.request), ("jax", Some(Bytes::new(bytes))), "{text}");
             assert!(facts.statements.is_empty(), "{text}");
         }
     }
@@ -267,6 +267,6 @@ mod tests {
     #[test]
     fn tensors_of_tensorflow_are_not_taken() {
         let facts = facts_in("Resource exhausted: OOM when allocating tensor with shape[2,2] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc").unwrap();
-        assert_eq!(facts.framework, "tensorflow");
+        assert_eq!(facts.framework_id(), "tensorflow");
     }
 }

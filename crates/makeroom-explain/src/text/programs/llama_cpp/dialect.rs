@@ -1,6 +1,6 @@
 //! The same settings by the names that each program on llama.cpp gives them.
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 
 use crate::Fix;
 use crate::text::situation::Situation;
@@ -24,9 +24,9 @@ pub(super) enum Dialect {
 
 impl Dialect {
     /// The program that a text shows; llama.cpp's own tools where none other does.
-    pub(super) fn of(situation: &Situation<'_>) -> Self {
+    pub(super) fn from_situation(situation: &Situation<'_>) -> Self {
         let mentions = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
-        if situation.facts.framework == "ollama" {
+        if situation.facts.framework == Framework::Ollama {
             Self::Ollama
         } else if mentions(&["llama-server -", "llama-cli -", "main: build", "./main -m"]) {
             Self::LlamaCpp

@@ -2,6 +2,8 @@
 //!
 //! An error of the engine names the engine's options; the user of such a program can only set the program's.
 
+use makeroom_core::Framework;
+
 use crate::text::programs::Program;
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
@@ -91,14 +93,14 @@ const HOSTS: &[Host] = &[
 ];
 
 /// Whether a program starts the engine whose format was read.
-pub(in crate::text::programs) fn is_host(program: &Program, format: &str) -> bool {
-    format == "vllm" && HOSTS.iter().any(|host| host.name == program.name)
+pub(in crate::text::programs) fn is_host(program: &Program, format: Option<Framework>) -> bool {
+    format == Some(Framework::Vllm) && HOSTS.iter().any(|host| host.name == program.name)
 }
 
 /// The engine's steps in the program's options, where the engine failed inside a program.
 pub(in crate::text::programs) fn hosted(situation: &Situation<'_>, cause: Cause) -> Option<Vec<Fix>> {
     let host = HOSTS.iter().find(|host| host.name == situation.program.name)?;
-    if situation.facts.framework != "vllm" {
+    if situation.facts.framework != Framework::Vllm {
         return None;
     }
     let steps = (super::vllm::VLLM.advise)(situation, cause);

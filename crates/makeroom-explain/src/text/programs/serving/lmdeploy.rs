@@ -1,6 +1,8 @@
 //! `LMDeploy`'s options. `cache_max_entry_count` is the KV cache's share of the memory that the weights leave (before
 //! 0.2.1: of the whole GPU).
 
+use makeroom_core::Framework;
+
 use super::super::{Program, Work};
 use super::{half, more_devices};
 use crate::text::situation::Situation;
@@ -8,7 +10,7 @@ use crate::{Cause, Fix};
 
 pub(super) const LMDEPLOY: Program = Program {
     name: "LMDeploy",
-    frameworks: &["lmdeploy"],
+    frameworks: &[Framework::LmDeploy],
     marks: &["lmdeploy", "turbomind"],
     work: Work::Inference,
     advise,

@@ -1,6 +1,8 @@
 //! SGLang's options. `--mem-fraction-static` covers weights and the token pool; activations and CUDA graphs use the
 //! rest.
 
+use makeroom_core::Framework;
+
 use super::super::{Program, Work};
 use super::{count, half, has_fp8, more_devices};
 use crate::text::situation::Situation;
@@ -8,7 +10,7 @@ use crate::{Cause, Fix};
 
 pub(super) const SGLANG: Program = Program {
     name: "SGLang",
-    frameworks: &["sglang"],
+    frameworks: &[Framework::Sglang],
     marks: &["sglang", "mem-fraction-static", "mem_fraction_static"],
     work: Work::Inference,
     advise,
@@ -29,7 +31,7 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             fixes
         }
         Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice
-            if situation.facts.framework == "sglang" && !is_pool_full(situation) =>
+            if situation.facts.framework == Framework::Sglang && !is_pool_full(situation) =>
         {
             smaller_model(situation)
         }
@@ -38,7 +40,7 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         | Cause::NonFrameworkOverhead
         | Cause::Preallocation
         | Cause::Fragmentation => fuller_gpu(situation),
-        Cause::OtherProcesses | Cause::HiddenHolder if situation.facts.framework != "sglang" => {
+        Cause::OtherProcesses | Cause::HiddenHolder if situation.facts.framework != Framework::Sglang => {
             vec![smaller_share(situation)]
         }
         _ => Vec::new(),

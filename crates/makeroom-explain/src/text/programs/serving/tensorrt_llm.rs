@@ -1,6 +1,8 @@
 //! TensorRT-LLM's options: the KV cache takes a share of the memory that engine and buffers leave; the engine's
 //! activations grow with its largest batch and number of tokens.
 
+use makeroom_core::Framework;
+
 use super::super::{Program, Work};
 use super::{half, more_devices};
 use crate::text::situation::Situation;
@@ -8,7 +10,7 @@ use crate::{Cause, Fix};
 
 pub(super) const TENSORRT_LLM: Program = Program {
     name: "TensorRT-LLM",
-    frameworks: &["tensorrt-llm"],
+    frameworks: &[Framework::TensorRtLlm],
     marks: &["tensorrt-llm", "tensorrt_llm", "[trt-llm]", "trtllm"],
     work: Work::Inference,
     advise,

@@ -1,6 +1,8 @@
 //! Text Generation Inference's options. Its warm-up prefills `--max-batch-prefill-tokens` tokens and gives the rest of
 //! the GPU to the KV cache.
 
+use makeroom_core::Framework;
+
 use super::super::{Program, Work};
 use super::{count, half, has_fp8, more_devices};
 use crate::text::situation::Situation;
@@ -8,7 +10,7 @@ use crate::{Cause, Fix};
 
 pub(super) const TGI: Program = Program {
     name: "Text Generation Inference",
-    frameworks: &["tgi"],
+    frameworks: &[Framework::Tgi],
     marks: &[
         "text-generation-inference",
         "text_generation_server",

@@ -1,5 +1,7 @@
 //! Triton Inference Server: model instances, batches and its own pools.
 
+use makeroom_core::Framework;
+
 use super::super::{Program, Work};
 use super::half;
 use crate::text::host_fixes;
@@ -8,7 +10,7 @@ use crate::{Cause, Fix};
 
 pub(super) const TRITON_SERVER: Program = Program {
     name: "Triton Inference Server",
-    frameworks: &["triton-server"],
+    frameworks: &[Framework::TritonServer],
     marks: &["tritonserver", "triton-inference-server", "tritonbackend_", "model_repository_manager"],
     work: Work::Inference,
     advise,

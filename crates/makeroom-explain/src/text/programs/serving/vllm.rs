@@ -1,7 +1,7 @@
 //! vLLM's options. It measures weights and activations at startup and gives the rest of its share to the KV cache, so
 //! the share, the longest request and the number of requests decide, not a batch size.
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Framework};
 
 use super::super::{Program, Work};
 use super::{count, half, has_fp8, more_devices};
@@ -11,7 +11,7 @@ use crate::{Cause, Fix};
 
 pub(super) const VLLM: Program = Program {
     name: "vLLM",
-    frameworks: &["vllm"],
+    frameworks: &[Framework::Vllm],
     marks: &[
         "vllm/",
         "vllm serve",
@@ -76,7 +76,7 @@ pub(super) fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 
 /// Whether the KV cache was reserved when the failure came: from then on a larger share makes it worse.
 fn is_after_startup(situation: &Situation<'_>) -> bool {
-    let is_torch = situation.facts.framework.starts_with("pytorch") || situation.facts.framework == "cuda";
+    let is_torch = situation.facts.framework.is_torch() || situation.facts.framework == Framework::Cuda;
     let marks = [
         "GPU KV cache size",
         "Capturing",
@@ -94,7 +94,7 @@ fn is_after_startup(situation: &Situation<'_>) -> bool {
         ["Capturing the model for CUDA graphs", "Capturing CUDA graph", "cuda_graph_runner", "capture_model"]
             .iter()
             .any(|mark| situation.settings.mentions(mark));
-    let is_serving = is_capturing && situation.facts.framework != "vllm"
+    let is_serving = is_capturing && situation.facts.framework != Framework::Vllm
         || is_torch && marks.iter().any(|mark| situation.settings.mentions(mark));
     is_serving || ["warming up sampler", "wake_up"].iter().any(|words| situation.settings.mentions(words))
 }
@@ -206,7 +206,7 @@ fn less_outside_the_cache(situation: &Situation<'_>) -> Vec<Fix> {
 fn smaller_model(situation: &Situation<'_>, budget: &Budget) -> Vec<Fix> {
     let settings = situation.settings;
     let mut fixes: Vec<Fix> = shorter_requests(situation).into_iter().collect();
-    if !budget.is_at_largest() && situation.facts.framework == "vllm" {
+    if !budget.is_at_largest() && situation.facts.framework == Framework::Vllm {
         fixes.extend(larger_share(situation, budget));
     }
     fixes.push(more_devices(situation, DEVICES, "--tensor-parallel-size "));

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use makeroom_trace::room::EventKind;
 
-use super::call::{Call, Role};
+use crate::call::{Call, Role};
 use crate::config::{StackMode, config};
 use crate::driver::devices;
 use crate::driver::types::OUT_OF_MEMORY;

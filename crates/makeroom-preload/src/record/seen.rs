@@ -1,4 +1,4 @@
-//! Per-thread cache of the frames that recent walks visited. From one allocation to the next most frames of a stack
+//! Per-thread cache of the Python frames that recent walks visited. From one allocation to the next most frames of a stack
 //! stay the same: a frame at the same address, with the same code and instruction, is not looked up again. Only the
 //! address of its code object's line table is compared, so that a reused address is noticed.
 //!
@@ -15,17 +15,17 @@ const LAST: usize = 32;
 /// A visited frame, in one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// Its address.
-    pub(super) frame: usize,
+    pub(crate) frame: usize,
     /// Its code object, as stored in the frame.
-    pub(super) code: usize,
+    pub(crate) code: usize,
     /// Its instruction, as stored in the frame.
-    pub(super) instruction: usize,
+    pub(crate) instruction: usize,
     /// Address of the code's line table.
-    pub(super) lines: usize,
+    pub(crate) lines: usize,
     /// The function and instruction, as in a stack.
-    pub(super) word: u64,
+    pub(crate) word: u64,
 }
 
 impl Seen {
@@ -50,17 +50,17 @@ pub(crate) struct Frames {
 
 /// The offsets that a walk reads in a frame and in a code object.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Looks {
+pub(crate) struct Looks {
     /// Two in the frame.
-    pub(super) frame: [usize; 2],
+    pub(crate) frame: [usize; 2],
     /// One in the code object.
-    pub(super) object: usize,
+    pub(crate) object: usize,
 }
 
 impl Frames {
     /// Prefetches the last walk's frames.
     #[inline]
-    pub(super) fn begin(&self, looks: Looks) {
+    pub(crate) fn begin(&self, looks: Looks) {
         for last in self.last.iter().take(self.count.get()) {
             let Last { frame, object, place } = last.get();
             prefetch(frame + looks.frame[0]);
@@ -74,7 +74,7 @@ impl Frames {
 
     /// The slot for this frame, and its current content.
     #[inline]
-    pub(super) fn at(&self, frame: usize, code: usize, instruction: usize) -> (usize, Seen) {
+    pub(crate) fn at(&self, frame: usize, code: usize, instruction: usize) -> (usize, Seen) {
         let mixed =
             (frame >> 3 ^ code >> 4).wrapping_add(instruction >> 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let place = mixed >> (usize::BITS - PLACES.trailing_zeros());
@@ -82,7 +82,7 @@ impl Frames {
     }
 
     /// Stores a frame in its slot.
-    pub(super) fn remember(&self, place: usize, seen: Seen) {
+    pub(crate) fn remember(&self, place: usize, seen: Seen) {
         if let Some(place) = self.places.get(place) {
             place.set(seen);
         }
@@ -90,7 +90,7 @@ impl Frames {
 
     /// Notes that the walk has visited a frame with this code object.
     #[inline]
-    pub(super) fn pass(&self, count: usize, place: usize, frame: usize, object: usize) {
+    pub(crate) fn pass(&self, count: usize, place: usize, frame: usize, object: usize) {
         if let Some(last) = self.last.get(count) {
             last.set(Last { frame, object, place });
         }
@@ -98,7 +98,7 @@ impl Frames {
 
     /// Ends a walk of `count` frames.
     #[inline]
-    pub(super) fn end(&self, count: usize) {
+    pub(crate) fn end(&self, count: usize) {
         self.count.set(count);
     }
 }

@@ -84,6 +84,6 @@ macro_rules! shim {
     };
 }
 
-shim!(dlsym is own_dlsym asks super::choose, jumps super::REAL_DLSYM);
-shim!(dlvsym is own_dlvsym asks super::choose_version, jumps super::REAL_DLVSYM);
+shim!(dlsym is own_dlsym asks super::choose, jumps crate::lookup::REAL_DLSYM);
+shim!(dlvsym is own_dlvsym asks super::choose_version, jumps crate::lookup::REAL_DLVSYM);
 shim!(dlopen is own_dlopen asks super::look_at_dlopen, jumps super::REAL_DLOPEN);

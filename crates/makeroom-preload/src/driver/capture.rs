@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use super::call::Done;
+use super::done::Done;
 
 static CAPTURES: AtomicI32 = AtomicI32::new(0);
 

@@ -3,19 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use makeroom_core::{Bytes, Event};
+use makeroom_core::{Bytes, Event, Library};
 
 use super::overhead::{Measured, Overhead};
 use super::state::State;
 use super::taken::outside;
-use super::verdict::{Beside, Refusal};
+use super::verdict::{ProcessOverhead, Refusal};
 use super::{Room, Subject};
 use crate::thresholds::CONTEXT_CEILING;
 
 /// A driver that has this much more free than it is asked for does not refuse.
 const ROOM_TO_SPARE: f64 = 1.05;
-/// Frameworks that keep what they freed.
-const KEEPERS: [&str; 6] = ["PyTorch", "CuPy", "JAX", "TensorFlow", "RMM", "PaddlePaddle"];
 
 impl Subject<'_> {
     /// What the device holds beside the requests of this process at a moment, and how large it is.
@@ -29,14 +27,14 @@ impl Subject<'_> {
     }
 
     /// What libraries asked the driver for, largest first.
-    pub(super) fn libraries(&self, state: &State) -> Vec<(&'static str, Bytes)> {
+    pub(super) fn libraries(&self, state: &State) -> Vec<(Library, Bytes)> {
         if self.trace.process.is_none() {
             return Vec::new();
         }
-        let mut libraries: BTreeMap<&'static str, Bytes> = BTreeMap::new();
+        let mut libraries: BTreeMap<Library, Bytes> = BTreeMap::new();
         for block in outside(state) {
-            if let Some(name) = self.places.library(block.stack) {
-                *libraries.entry(name).or_default() += block.requested;
+            if let Some(library) = self.places.library(block.stack) {
+                *libraries.entry(library).or_default() += block.requested;
             }
         }
         let mut libraries: Vec<_> = libraries.into_iter().collect();
@@ -45,19 +43,19 @@ impl Subject<'_> {
     }
 
     /// What else decides about a refusal.
-    pub(super) fn beside(
+    pub(super) fn process_overhead(
         &self,
         event: &Event,
         overhead: Option<&(Overhead, Bytes)>,
-        libraries: &[(&'static str, Bytes)],
-    ) -> Option<Beside> {
+        libraries: &[(Library, Bytes)],
+    ) -> Option<ProcessOverhead> {
         let process = self.trace.process.as_ref()?;
         let frees = process.stream_frees.iter().find(|frees| frees.device == self.device.device);
         let asker = self.places.library(event.stack);
-        let is_other = |(name, _): &&(&'static str, Bytes)| KEEPERS.contains(name) && Some(*name) != asker;
+        let is_other = |(library, _): &&(Library, Bytes)| library.caches() && Some(*library) != asker;
         let total = overhead.map(|&(_, total)| total);
         let overhead = overhead.map(|(overhead, _)| *overhead).unwrap_or_default();
-        Some(Beside {
+        Some(ProcessOverhead {
             limit_of_run: None,
             counted_beyond: Bytes::ZERO,
             contexts: overhead.contexts,
@@ -90,15 +88,15 @@ impl Subject<'_> {
         if wanted <= limit && (is_unasked || !refusal.event.device_free().is_some_and(has_room)) {
             return;
         }
-        if let Some(beside) = &mut refusal.beside {
-            beside.limit_of_run = Some(limit);
+        if let Some(process_overhead) = &mut refusal.process_overhead {
+            process_overhead.limit_of_run = Some(limit);
             // At the limit itself one byte more is refused.
             let beyond = if wanted <= limit { limit - wanted + Bytes::new(1) } else { Bytes::ZERO };
             // What a context takes is measured by others too: a little more can be its own.
-            if beside.contexts + beyond <= CONTEXT_CEILING {
-                beside.contexts += beyond;
+            if process_overhead.contexts + beyond <= CONTEXT_CEILING {
+                process_overhead.contexts += beyond;
             } else {
-                beside.counted_beyond = beyond;
+                process_overhead.counted_beyond = beyond;
             }
         }
         refusal.room = Room::Limit(limit - refusal.contexts());
