@@ -46,7 +46,7 @@ impl Work {
         let mut backing = Granting::default();
         let first = (0..pattern.live).map(|index| sizes[index % PAIRS]);
         let live = first
-            .filter_map(|size| pool.allocate(&mut backing, size, STREAM).ok())
+            .filter_map(|size| pool.allocate_block(&mut backing, size, STREAM).ok())
             .map(|block| block.address);
         let live = live.collect();
         Self { pool, backing, pairs, live, next: 0 }
@@ -57,7 +57,7 @@ impl Work {
         let (size, victim) = self.pairs[self.next];
         self.next = (self.next + 1) % PAIRS;
         let freed = self.pool.free(&mut self.backing, self.live[victim], STREAM);
-        let block = self.pool.allocate(&mut self.backing, size, STREAM);
+        let block = self.pool.allocate_block(&mut self.backing, size, STREAM);
         if let (Ok(_), Ok(block)) = (freed, block) {
             self.live[victim] = block.address;
         }
