@@ -8,6 +8,17 @@
 //! - **reserved**: memory that an allocator holds from the driver; **cached**: reserved − live − rounding;
 //! - **segment**: a piece of driver memory; **block**: a part of a segment handed to the program;
 //! - **site**: the call stack of an allocation.
+//!
+//! ```
+//! use makeroom_core::{Bytes, Framework};
+//!
+//! let request: Bytes = "1.5 GiB".parse()?;
+//! assert_eq!(request, Bytes::mib(1536));
+//! assert_eq!(request.to_string(), "1.50 GiB");
+//! assert_eq!(Framework::PyTorchRocm.id(), Some("pytorch-rocm"));
+//! assert!(Framework::PyTorchRocm.is_torch());
+//! # Ok::<(), makeroom_core::ParseBytesError>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod bytes;

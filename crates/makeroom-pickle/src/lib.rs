@@ -3,6 +3,21 @@
 //! Uses protocol 4, which every reader of snapshots supports (PyTorch's own viewer rejects 5). A string is written once
 //! and then referenced: every event repeats the same dozen keys and the same few frames, and without references the
 //! file would be six times as long. The pickle crates for serde do not support this, so this writer is our own.
+//!
+//! ```
+//! use makeroom_pickle::{Pickle, Pickling as _};
+//!
+//! let mut bytes = Vec::new();
+//! let mut pickle = Pickle::new(&mut bytes)?;
+//! pickle.dict(|pickle| {
+//!     pickle.key("device")?.number(0)?;
+//!     pickle.key("name")?.text("H200")
+//! })?;
+//! pickle.finish()?;
+//! // Python's `pickle.loads` returns {'device': 0, 'name': 'H200'}.
+//! assert_eq!((bytes.first(), bytes.last()), (Some(&0x80), Some(&b'.')));
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -3,6 +3,16 @@
 //! Rendering only: all figures come from the results, and nothing but the length of bars is computed here. Text
 //! contains terminal styles and names from inputs. Before printing, pass it through [`sanitize()`], and strip the
 //! styles if the output is not a terminal.
+//!
+//! ```
+//! use makeroom_explain::explain_text;
+//! use makeroom_report::{explanation_json, explanation_text, sanitize};
+//!
+//! let explanation = explain_text("RuntimeError: CUDA out of memory. Tried to allocate 900.00 GiB");
+//! let text = sanitize(&explanation_text(&explanation, 100, None));
+//! assert!(text.contains("900.00 GiB"));
+//! assert_eq!(explanation_json(&explanation)["input"]["framework"], "pytorch");
+//! ```
 #![forbid(unsafe_code)]
 
 mod bars;

@@ -9,6 +9,18 @@
 //! contains a call is an error with the name of the callable. Memory is bounded by the file's actual content, and a
 //! truncated or hostile file is an error with a byte offset.
 //!
+//! ```
+//! use makeroom_core::TraceKind;
+//! use makeroom_trace::{Input, read};
+//!
+//! let log = "Thread,Time,Action,Pointer,Size,Stream\n\
+//!     1,10:00:00.000001,allocate,0x7f0000000000,1048576,0x0\n\
+//!     1,10:00:00.000002,free,0x7f0000000000,1048576,0x0\n";
+//! let Input::Trace(trace) = read(log.as_bytes())? else { panic!("not a recording") };
+//! assert_eq!((trace.kind, trace.devices.len()), (TraceKind::RmmLog, 1));
+//! # Ok::<(), makeroom_trace::Error>(())
+//! ```
+//!
 //! Modules: `input` detects formats and decompresses; `pickle` is a machine for the opcodes that carry data;
 //! `torch_snapshot` is the heap that it fills instead of Python objects; `room` writes and reads `.room` files;
 //! `rmm_log` reads the CSV; `check` checks the result. [`protocol`] is how a recorded process talks to `makeroom run`.
