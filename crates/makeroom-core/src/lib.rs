@@ -13,6 +13,7 @@
 mod bytes;
 mod column;
 mod hash;
+pub mod identity;
 mod ids;
 mod lifetimes;
 mod process;

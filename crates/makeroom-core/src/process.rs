@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::identity::JobIdentity;
 use crate::{Address, Bytes, DeviceIndex, Ranges, StackId};
 
 /// A recorded process.
@@ -88,6 +89,8 @@ pub struct ProcessIdentity {
     pub command_line: Vec<String>,
     /// The recorded environment variables, by name: those that affect memory.
     pub environment: BTreeMap<String, String>,
+    /// Its place in a job of many processes.
+    pub job: JobIdentity,
     /// Start of the recording.
     pub began_us: u64,
 }

@@ -77,7 +77,8 @@ fn any_record() -> impl Strategy<Value = Record> {
         })),
         1 => any::<u64>().prop_map(|bytes| Record::Limit(Bytes::new(bytes))),
         1 => (text(), text()).prop_map(|(name, value)| Record::Variable { name, value }),
-        1 => (11..128_u8, text()).prop_map(|(kind, body)| Record::Unknown { kind, body }),
+        1 => prop::collection::vec((any::<u64>(), text()), 0..5).prop_map(Record::Job),
+        1 => (12..128_u8, text()).prop_map(|(kind, body)| Record::Unknown { kind, body }),
     ]
 }
 

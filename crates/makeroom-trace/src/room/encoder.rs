@@ -264,6 +264,16 @@ impl Encoder {
         });
     }
 
+    /// Records the process's place in a job.
+    pub fn job<'value>(&mut self, fields: impl IntoIterator<Item = (u64, &'value [u8])>) {
+        self.record_with(tag::JOB, |bytes| {
+            for (field, value) in fields {
+                bytes.put(field);
+                bytes.put_text(value);
+            }
+        });
+    }
+
     /// Appends any record, as the reader returned it.
     pub fn record(&mut self, record: &Record) {
         match record {
@@ -278,6 +288,7 @@ impl Encoder {
             Record::End(end) => self.end(end),
             Record::Limit(limit) => self.limit(*limit),
             Record::Variable { name, value } => self.variable(name, value),
+            Record::Job(fields) => self.job(fields.iter().map(|(field, value)| (*field, value.as_slice()))),
             Record::Unknown { kind, body } => {
                 self.record_with(*kind, |bytes| bytes.extend(body));
             }

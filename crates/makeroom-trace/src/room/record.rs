@@ -77,6 +77,8 @@ pub enum Record {
         /// Its value when the recording began.
         value: Vec<u8>,
     },
+    /// The process's place in a job: the number of a [`JobField`](makeroom_core::identity::JobField) and its value.
+    Job(Vec<(u64, Vec<u8>)>),
     /// A record of a later version, unchanged.
     Unknown {
         /// Its kind.
