@@ -31,7 +31,7 @@
 //! - **The program's file descriptors are never touched**, and it cannot close the recorder's: the writer has its own
 //!   descriptor table (`own_table`).
 //!
-//! # Environment variables, set by `run`
+//! # Environment variables, set by `run` and `env`
 //!
 //! | variable | meaning | default |
 //! |---|---|---|
@@ -45,6 +45,8 @@
 //! | `MAKEROOM_SPILL` | bytes of host memory that the pool may use in place of device memory | none |
 //! | `MAKEROOM_STATUS` | `on` sends `status PID DEVICE PINNED TENSORS ALLOCATIONS FILE` to the socket when these figures change, at most ten times a second | |
 //! | `MAKEROOM_COMMAND_LINE` | `off` leaves the command line out of the recording; otherwise secrets in it are masked | |
+//! | `MAKEROOM_KEEP` | `failed` removes the recording of a process that exits with status 0 and had no failed allocation; `last=N` removes older recordings of the folder | `all` |
+//! | `MAKEROOM_RING` | bytes that the recording may take: older events are dropped, live memory stays exact (`writer::bounded`) | any number |
 //! | `MAKEROOM_SOCKET` | a datagram socket that receives `recording PID FILE`, or `unrecorded PID REASON`, or `sanitized PID SANITIZER`; `refused PID BYTES DEVICE FILE` for each failed allocation; `stopped PID MILLISECONDS REASON` when the file can no longer be written; `notice PID TEXT` | |
 //!
 //! The environment is read once, when the library is loaded. Child processes inherit it: each that uses CUDA writes

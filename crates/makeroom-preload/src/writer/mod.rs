@@ -9,9 +9,11 @@
 //! they start: a program that makes its first CUDA call inside `dlopen` holds the loader's lock while it waits here
 //! for the file.
 
+mod bounded;
 mod definitions;
 mod header;
 mod host;
+mod keeping;
 mod live;
 mod output;
 mod reports;
@@ -189,7 +191,7 @@ fn work(beginning: &Beginning) {
             return;
         }
     };
-    let mut writer = Writer::new(output, reports, header.monotonic_ns);
+    let mut writer = Writer::new(output, reports, header);
     // `run` must know about the file before anything can end the process.
     writer.tell_beginning();
     IS_HEARD.store(writer.is_heard(), Ordering::Release);

@@ -9,6 +9,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 
 use makeroom_core::identity::JobIdentity;
@@ -22,6 +23,11 @@ const PATIENCE: u32 = 100;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(1);
 /// File names to try before giving up: a process records again after each `exec`.
 const MOST_NAMES: u32 = 1000;
+
+/// Ending of the file that replaces a bounded recording.
+const NEXT: &[u8] = b".next";
+/// Bytes to copy at once.
+const COPIED: usize = 1 << 20;
 
 /// The recording.
 #[derive(Debug)]
@@ -85,6 +91,68 @@ impl Output {
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.try_append(bytes).map_err(|error| Failure { path: self.path.to_bytes().to_vec(), error })?;
         self.length += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Length of the file.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Removes the file, if its path still leads to it.
+    pub(crate) fn remove(&self) {
+        files::remove(&self.path, &self.file);
+    }
+
+    /// Replaces the file with one that has another start and this one's content from an offset on. At every moment, the
+    /// path leads to one of the two, complete.
+    pub(crate) fn replace(&mut self, start: &[u8], from: u64) -> Result<(), Failure> {
+        let failure = |error| Failure { path: self.path.to_bytes().to_vec(), error };
+        let name = CString::new([self.path.to_bytes(), NEXT].concat())
+            .map_err(|_| failure(io::ErrorKind::InvalidInput.into()))?;
+        // A killed process may have left one under the same name.
+        // SAFETY: the path is NUL-terminated; no other file has this name.
+        unsafe { libc::unlink(name.as_ptr()) };
+        let old = files::open(self.path.to_bytes()).map_err(failure)?;
+        if !old.is_same(&self.file) {
+            return Err(failure(io::Error::other("the file was replaced")));
+        }
+        let file = Guarded::open(&name, APPEND | libc::O_CREAT | libc::O_EXCL).map_err(failure)?;
+        let mut next = Self { path: name, file, length: 0, counts_names: self.counts_names };
+        let copied = next.append(start).and_then(|()| next.copy(&old, from, self.length));
+        // SAFETY: both paths are NUL-terminated.
+        let is_renamed =
+            copied.is_ok() && unsafe { libc::rename(next.path.as_ptr(), self.path.as_ptr()) } == 0;
+        if !is_renamed {
+            let error = io::Error::last_os_error();
+            next.remove();
+            return copied.and(Err(failure(error)));
+        }
+        next.path.clone_from(&self.path);
+        *self = next;
+        Ok(())
+    }
+
+    /// Appends a part of another file.
+    fn copy(&mut self, old: &Guarded, from: u64, to: u64) -> Result<(), Failure> {
+        let mut buffer = vec![0; COPIED];
+        let mut position = from;
+        while position < to {
+            let most = usize::try_from(to - position).map_or(COPIED, |rest| rest.min(COPIED));
+            let piece = buffer.get_mut(..most).unwrap_or_default();
+            let read = old.read_at(piece, position);
+            match read {
+                Ok(read) if read > 0 => {
+                    self.append(piece.get(..read).unwrap_or_default())?;
+                    position += read as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => {
+                    let error = other.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into());
+                    return Err(Failure { path: self.path.to_bytes().to_vec(), error });
+                }
+            }
+        }
         Ok(())
     }
 
