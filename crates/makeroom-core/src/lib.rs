@@ -26,6 +26,7 @@ mod column;
 mod framework;
 mod hash;
 mod holder;
+pub mod identity;
 mod ids;
 mod lifetimes;
 mod process;
@@ -41,9 +42,9 @@ pub use holder::{Holder, Library};
 pub use ids::{Address, DeviceIndex, PoolId, StreamId};
 pub use lifetimes::{Lifetime, lifetimes};
 pub use process::{
-    AskedMeanwhile, CallCount, CodeRecord, ContextRecord, DeviceIdentity, DeviceSample, DriverKeeps,
-    FailedLaunch, HeapLimit, HostSample, PendingFrees, PinnedBlock, PinnedMemory, PoolUse, ProcessEnd,
-    ProcessIdentity, ProcessRecord, RefusedContext, Remark, StreamFrees,
+    AskedMeanwhile, CallCount, CodeRecord, CompactedHistory, ContextRecord, DeviceIdentity, DeviceSample,
+    DriverKeeps, FailedLaunch, HeapLimit, HostSample, PendingFrees, PinnedBlock, PinnedMemory, PoolUse,
+    ProcessEnd, ProcessIdentity, ProcessRecord, RefusedContext, Remark, StreamFrees,
 };
 pub use ranges::Ranges;
 pub use stacks::{Frame, FrameId, NameId, StackId, Stacks};

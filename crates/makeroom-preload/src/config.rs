@@ -2,8 +2,10 @@
 //!
 //! At that point the process has one thread. Later, `getenv` would race with the program's `setenv`.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
+
+use makeroom_core::identity::JobIdentity;
 
 use crate::sanitizer;
 
@@ -17,6 +19,18 @@ pub(crate) enum StackMode {
     Native,
     /// None.
     Off,
+}
+
+/// Which recordings stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// All of them.
+    #[default]
+    All,
+    /// Those of processes that failed, or that were killed.
+    Failed,
+    /// The newest ones of a folder.
+    Last(usize),
 }
 
 /// Settings from the environment variables.
@@ -45,6 +59,12 @@ pub(crate) struct Config {
     pub(crate) leaves_arguments_out: bool,
     /// The socket to which `run` listens.
     pub(crate) socket: Option<Vec<u8>>,
+    /// Which recordings stay after a process has ended.
+    pub(crate) keep: Keep,
+    /// Bytes that the recording may take; `None` for any number.
+    pub(crate) ring: Option<u64>,
+    /// The process's place in a job, as its launcher states it.
+    pub(crate) job: JobIdentity,
     /// The program's own variables that are recorded, with their values.
     pub(crate) recorded: Vec<(&'static [u8], Vec<u8>)>,
 }
@@ -93,6 +113,15 @@ impl Config {
             is_watched: text(c"MAKEROOM_STATUS").is_some_and(|value| value == b"on"),
             leaves_arguments_out: text(c"MAKEROOM_COMMAND_LINE").is_some_and(|value| value == b"off"),
             socket: text(c"MAKEROOM_SOCKET"),
+            keep: match text(c"MAKEROOM_KEEP").as_deref() {
+                Some(b"failed") => Keep::Failed,
+                Some(value) => last(value).map_or(Keep::All, Keep::Last),
+                None => Keep::All,
+            },
+            ring: number(c"MAKEROOM_RING"),
+            job: JobIdentity::from_environment(|name| {
+                String::from_utf8(text(&CString::new(name).ok()?)?).ok()
+            }),
             recorded: RECORDED
                 .into_iter()
                 .filter_map(|name| Some((name.to_bytes(), text(name)?)))
@@ -110,6 +139,12 @@ fn environment(name: &CStr) -> Option<Vec<u8>> {
     }
     // SAFETY: `getenv` returned a NUL-terminated string, which is copied at once.
     Some(unsafe { CStr::from_ptr(value) }.to_bytes().to_vec())
+}
+
+/// The number in `last=N`; at least the recording itself stays.
+fn last(value: &[u8]) -> Option<usize> {
+    let digits = std::str::from_utf8(value.strip_prefix(b"last=")?).ok()?;
+    digits.parse().ok().filter(|&count| count > 0)
 }
 
 fn run_id(digits: &[u8]) -> [u8; 16] {
@@ -140,6 +175,23 @@ mod tests {
         assert_eq!(config.file, DEFAULT_FILE);
         assert_eq!(config.stacks, StackMode::Full);
         assert_eq!(config.limit, None);
+        assert_eq!(config.job, JobIdentity::default());
+    }
+
+    #[test]
+    fn what_stays_is_read_and_nonsense_keeps_everything() {
+        let keep = |value: &str| read(&[(c"MAKEROOM_KEEP", value)]).keep;
+        assert_eq!(keep("failed"), Keep::Failed);
+        assert_eq!(keep("last=5"), Keep::Last(5));
+        for value in ["all", "", "last=0", "last=", "last=x", "none"] {
+            assert_eq!(keep(value), Keep::All, "{value}");
+        }
+    }
+
+    #[test]
+    fn the_launchers_variables_say_which_rank_this_is() {
+        let config = read(&[(c"PMI_RANK", "3"), (c"PMI_SIZE", "8"), (c"AWS_SECRET_ACCESS_KEY", "x")]);
+        assert_eq!((config.job.rank, config.job.world_size), (Some(3), Some(8)));
     }
 
     #[test]

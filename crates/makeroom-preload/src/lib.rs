@@ -31,12 +31,12 @@
 //! - **The program's file descriptors are never touched**, and it cannot close the recorder's: the writer has its own
 //!   descriptor table (`own_table`).
 //!
-//! # Environment variables, set by `run`
+//! # Environment variables, set by `run` and `env`
 //!
 //! | variable | meaning | default |
 //! |---|---|---|
 //! | `MAKEROOM` | `off` disables everything | |
-//! | `MAKEROOM_FILE` | where to record; `%p` is the process id. If the file exists (a child, or a program after `exec`), the process id and, if need be, a number go before its extension | `makeroom.%p.room` |
+//! | `MAKEROOM_FILE` | where to record; `%p` is the process id, `%r` the rank, `%j` the job, `%a` the attempt, `%h` the host (`writer::output`). Folders named by a placeholder are created. If the file exists (a child, or a program after `exec`), the process id and, if need be, a number go before its extension | `makeroom.%p.room` |
 //! | `MAKEROOM_RUN_ID` | 32 hexadecimal digits, the same in all files of one run | zeros |
 //! | `MAKEROOM_STACKS` | `full` (native and Python), `native`, `none` | `full` |
 //! | `MAKEROOM_LIMIT` | bytes of each device's memory that this process can see and allocate | the card's |
@@ -45,6 +45,8 @@
 //! | `MAKEROOM_SPILL` | bytes of host memory that the pool may use in place of device memory | none |
 //! | `MAKEROOM_STATUS` | `on` sends `status PID DEVICE PINNED TENSORS ALLOCATIONS FILE` to the socket when these figures change, at most ten times a second | |
 //! | `MAKEROOM_COMMAND_LINE` | `off` leaves the command line out of the recording; otherwise secrets in it are masked | |
+//! | `MAKEROOM_KEEP` | `failed` removes the recording of a process that exits with status 0 and had no failed allocation; `last=N` removes older recordings of the folder | `all` |
+//! | `MAKEROOM_RING` | bytes that the recording may take: older events are dropped, live memory stays exact (`writer::bounded`) | any number |
 //! | `MAKEROOM_SOCKET` | a datagram socket that receives `recording PID FILE`, or `unrecorded PID REASON`, or `sanitized PID SANITIZER`; `refused PID BYTES DEVICE FILE` for each failed allocation; `stopped PID MILLISECONDS REASON` when the file can no longer be written; `notice PID TEXT` | |
 //!
 //! The environment is read once, when the library is loaded. Child processes inherit it: each that uses CUDA writes

@@ -8,9 +8,9 @@ mod rooms;
 use content::{Content, Part, check_golden, golden};
 use makeroom_core::{Address, Bytes, DeviceIndex, StreamId};
 use makeroom_trace::room::{
-    ContextHandle, DeviceDefinition, DeviceSample, DropReason, Dropped, End, EndReason, Event, EventKind,
-    FrameDefinition, FrameNumber, Header, NameNumber, Note, Origin, PoolHandle, Record, Sample, Severity,
-    StackNumber, ThreadNumber,
+    Compacted, ContextHandle, DeviceDefinition, DeviceSample, DropReason, Dropped, End, EndReason, Event,
+    EventKind, FrameDefinition, FrameNumber, Header, NameNumber, Note, Origin, PoolHandle, Record, Sample,
+    Severity, StackNumber, ThreadNumber,
 };
 
 /// The worked example of the specification.
@@ -211,6 +211,20 @@ fn sixth() -> Content {
     Content { version: 6, header: rooms::header(), frames }
 }
 
+/// Added in version 7: the place in a job, and what was left out.
+fn seventh() -> Content {
+    let field = |number: u64, value: &[u8]| (number, value.to_vec());
+    let records = vec![
+        Record::Job(vec![field(1, b"3"), field(3, b"8"), field(8, b"4711"), field(6, b"caf\xc3\xa9")]),
+        Record::Job(vec![field(0, b""), field(1, b"nine"), field(u64::MAX, b"\xff")]),
+        Record::Job(Vec::new()),
+        Record::Compacted(Compacted { time_ns: 5_000_000_300, events: 300, failures: 2 }),
+        Record::Compacted(Compacted { time_ns: u64::MAX, events: u64::MAX, failures: 0 }),
+    ];
+    let frames = vec![Part::Records { thread: ThreadNumber(0), records }];
+    Content { version: 7, header: rooms::header(), frames }
+}
+
 /// A file of a hypothetical later version.
 fn later() -> Content {
     let header = Header { rest: b"what version 9 has to say".to_vec(), ..rooms::header() };
@@ -250,6 +264,7 @@ fn golden_files_are_read_and_written_to_the_byte() {
     check_golden("fourth.room", &fourth(), 0);
     check_golden("fifth.room", &fifth(), 0);
     check_golden("sixth.room", &sixth(), 0);
+    check_golden("seventh.room", &seventh(), 0);
     check_golden("example.room", &example(), 0);
     check_golden("everything.room", &everything(), 0);
     check_golden("later.room", &later(), 0);

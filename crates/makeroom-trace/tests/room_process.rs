@@ -253,6 +253,36 @@ fn the_allocators_settings_come_from_the_recorded_variables() {
 }
 
 #[test]
+fn the_place_in_a_job_is_read_and_what_cannot_be_true_is_left_out() {
+    let trace = recorded(|encoder| {
+        let fields: [(u64, &[u8]); 7] =
+            [(3, b"8"), (1, b"3"), (2, b"x"), (8, b"4711"), (6, b"a\nb"), (99, b"?"), (16, b"\xff")];
+        encoder.job(fields);
+        encoder.job([(1, b"5".as_slice()), (2, b"1")]);
+        encoder.device(&DeviceDefinition { uuid: b"GPU-1".to_vec(), ..DeviceDefinition::default() });
+    });
+    let job = trace.process.unwrap().identity.job;
+    assert_eq!((job.rank, job.world_size, job.local_rank), (Some(3), Some(8), None));
+    assert_eq!((job.job_id.as_deref(), job.node, job.launcher), (Some("4711"), None, None));
+    assert_eq!((job.host.as_deref(), job.began_us), (Some("node7"), Some(date(0))));
+    assert_eq!(job.device_uuids, ["GPU-1"]);
+    assert!(trace.notes.is_empty(), "{:?}", trace.notes);
+}
+
+#[test]
+fn a_job_of_too_many_fields_is_an_error() {
+    let fields = |count: usize| {
+        let mut encoder = Encoder::new(ThreadNumber(1), Vec::new());
+        encoder.job((0..count).map(|_| (1, b"1".as_slice())));
+        let mut file = beginning(&rooms::header());
+        seal(encoder.bytes(), &mut file);
+        makeroom_trace::read(&file[..]).is_ok()
+    };
+    assert!(fields(256));
+    assert!(!fields(257));
+}
+
+#[test]
 fn what_follows_an_end_revokes_it() {
     let end = |time, reason| End { time_ns: at(time), reason, status: 0 };
     let failed = recorded(|encoder| {

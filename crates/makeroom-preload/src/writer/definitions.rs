@@ -8,13 +8,18 @@ use std::collections::{HashMap, HashSet};
 use makeroom_core::{Bytes, DeviceIndex};
 use makeroom_trace::room::{
     DeviceDefinition, Encoder, FrameDefinition, FrameNumber, NameNumber, Origin, StackNumber, ThreadNumber,
+    seal,
 };
 
+use crate::config::config;
 use crate::driver::devices;
 use crate::python::{self, lines};
 use crate::record::intern;
 use crate::stacks::THREAD;
 use crate::symbols::Symbols;
+
+/// Length of a batch of definitions.
+const BATCH: usize = 1 << 20;
 
 /// A resolved native frame and its library.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +35,9 @@ pub(crate) struct Definitions {
     pub(crate) encoder: Encoder,
     names: HashMap<Vec<u8>, NameNumber>,
     frames: HashMap<FrameDefinition, FrameNumber>,
-    stacks: HashSet<u32>,
+    /// The frames of each stack; empty unless they may have to be written again.
+    stacks: HashMap<u32, Vec<FrameNumber>>,
+    keeps_frames: bool,
     native: HashMap<u64, Option<Named>>,
     functions: HashMap<u32, Option<python::Function>>,
     devices: HashSet<u8>,
@@ -46,7 +53,8 @@ impl Definitions {
             encoder: Encoder::new(thread, Vec::new()),
             names: HashMap::new(),
             frames: HashMap::new(),
-            stacks: HashSet::new(),
+            stacks: HashMap::new(),
+            keeps_frames: config().ring.is_some(),
             native: HashMap::new(),
             functions: HashMap::new(),
             devices: HashSet::new(),
@@ -56,10 +64,37 @@ impl Definitions {
         }
     }
 
+    /// Writes all definitions again, for a file that replaces this one.
+    pub(crate) fn write_all(&self, output: &mut Vec<u8>) {
+        let mut encoder = Encoder::new(ThreadNumber(0), Vec::new());
+        let mut flush = |encoder: &mut Encoder, least: usize| {
+            if encoder.len() > least {
+                seal(encoder.bytes(), output);
+                encoder.clear();
+            }
+        };
+        for (text, &number) in &self.names {
+            encoder.name(number, text);
+            flush(&mut encoder, BATCH);
+        }
+        for (frame, &number) in &self.frames {
+            encoder.frame(number, frame);
+            flush(&mut encoder, BATCH);
+        }
+        for (&number, frames) in &self.stacks {
+            encoder.stack(StackNumber(number), frames);
+            flush(&mut encoder, BATCH);
+        }
+        for known in self.devices.iter().filter_map(|&device| describe(device)) {
+            encoder.device(&known);
+        }
+        flush(&mut encoder, 0);
+    }
+
     /// The number of an interned stack in the file; 0 if it has no content. An event cannot get here before the content
     /// of its stack, so content that is missing was never stored: there is nothing to wait for.
     pub(crate) fn stack(&mut self, number: u32) -> StackNumber {
-        if number == 0 || self.stacks.contains(&number) {
+        if number == 0 || self.stacks.contains_key(&number) {
             return StackNumber(number);
         }
         let mut words = std::mem::take(&mut self.words);
@@ -70,7 +105,7 @@ impl Definitions {
             return StackNumber(0);
         }
         self.encoder.stack(StackNumber(number), &frames);
-        self.stacks.insert(number);
+        self.stacks.insert(number, if self.keeps_frames { frames } else { Vec::new() });
         StackNumber(number)
     }
 
@@ -194,13 +229,17 @@ impl Definitions {
         if !self.devices.insert(device) {
             return;
         }
-        if let Some(known) = devices::known(device) {
-            self.encoder.device(&DeviceDefinition {
-                device: DeviceIndex(u32::from(device)),
-                uuid: known.uuid.map(devices::spell_uuid).unwrap_or_default(),
-                name: known.name.clone(),
-                total: Bytes::new(known.total),
-            });
+        if let Some(known) = describe(device) {
+            self.encoder.device(&known);
         }
     }
+}
+
+fn describe(device: u8) -> Option<DeviceDefinition> {
+    devices::known(device).map(|known| DeviceDefinition {
+        device: DeviceIndex(u32::from(device)),
+        uuid: known.uuid.map(devices::spell_uuid).unwrap_or_default(),
+        name: known.name.clone(),
+        total: Bytes::new(known.total),
+    })
 }

@@ -9,9 +9,11 @@
 //! they start: a program that makes its first CUDA call inside `dlopen` holds the loader's lock while it waits here
 //! for the file.
 
+mod bounded;
 mod definitions;
 mod header;
 mod host;
+mod keeping;
 mod live;
 mod output;
 mod reports;
@@ -175,7 +177,7 @@ fn work(beginning: &Beginning) {
     own_table::leave_shared();
     let header = header::describe();
     let mut reports = Reports::new(config().socket.as_deref());
-    let output = match Output::create(&config().file, &header) {
+    let output = match Output::create(&config().file, &config().job, &header) {
         Ok(output) => output,
         Err(failure) => {
             reports.send(&Message::Unrecorded(failure.to_string()));
@@ -187,7 +189,7 @@ fn work(beginning: &Beginning) {
             return;
         }
     };
-    let mut writer = Writer::new(output, reports, header.monotonic_ns);
+    let mut writer = Writer::new(output, reports, header);
     // `run` must know about the file before anything can end the process.
     writer.tell_beginning();
     notices::set_listener(writer.is_heard());

@@ -9,8 +9,10 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 
+use makeroom_core::identity::JobIdentity;
 use makeroom_trace::room::{Header, beginning};
 
 use crate::files::{self, Guarded};
@@ -21,6 +23,11 @@ const PATIENCE: u32 = 100;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(1);
 /// File names to try before giving up: a process records again after each `exec`.
 const MOST_NAMES: u32 = 1000;
+
+/// Ending of the file that replaces a bounded recording.
+const NEXT: &[u8] = b".next";
+/// Bytes to copy at once.
+const COPIED: usize = 1 << 20;
 
 /// The recording.
 #[derive(Debug)]
@@ -48,10 +55,11 @@ impl fmt::Display for Failure {
 
 impl Output {
     /// Creates a new file named after the pattern, and writes its header.
-    pub(crate) fn create(pattern: &[u8], header: &Header) -> Result<Self, Failure> {
+    pub(crate) fn create(pattern: &[u8], job: &JobIdentity, header: &Header) -> Result<Self, Failure> {
+        make_folders(pattern, &expand(pattern, job, header, 0));
         let mut attempt = 0;
         loop {
-            let path = expand(pattern, header.pid, attempt);
+            let path = expand(pattern, job, header, attempt);
             let failure = |error| Failure { path: path.clone(), error };
             let name = CString::new(path.clone()).map_err(|_| failure(io::ErrorKind::InvalidInput.into()))?;
             match Guarded::open(&name, APPEND | libc::O_CREAT | libc::O_EXCL) {
@@ -83,6 +91,68 @@ impl Output {
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.try_append(bytes).map_err(|error| Failure { path: self.path.to_bytes().to_vec(), error })?;
         self.length += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Length of the file.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Removes the file, if its path still leads to it.
+    pub(crate) fn remove(&self) {
+        files::remove(&self.path, &self.file);
+    }
+
+    /// Replaces the file with one that has another start and this one's content from an offset on. At every moment, the
+    /// path leads to one of the two, complete.
+    pub(crate) fn replace(&mut self, start: &[u8], from: u64) -> Result<(), Failure> {
+        let failure = |error| Failure { path: self.path.to_bytes().to_vec(), error };
+        let name = CString::new([self.path.to_bytes(), NEXT].concat())
+            .map_err(|_| failure(io::ErrorKind::InvalidInput.into()))?;
+        // A killed process may have left one under the same name.
+        // SAFETY: the path is NUL-terminated; no other file has this name.
+        unsafe { libc::unlink(name.as_ptr()) };
+        let old = files::open(self.path.to_bytes()).map_err(failure)?;
+        if !old.is_same(&self.file) {
+            return Err(failure(io::Error::other("the file was replaced")));
+        }
+        let file = Guarded::open(&name, APPEND | libc::O_CREAT | libc::O_EXCL).map_err(failure)?;
+        let mut next = Self { path: name, file, length: 0, counts_names: self.counts_names };
+        let copied = next.append(start).and_then(|()| next.copy(&old, from, self.length));
+        // SAFETY: both paths are NUL-terminated.
+        let is_renamed =
+            copied.is_ok() && unsafe { libc::rename(next.path.as_ptr(), self.path.as_ptr()) } == 0;
+        if !is_renamed {
+            let error = io::Error::last_os_error();
+            next.remove();
+            return copied.and(Err(failure(error)));
+        }
+        next.path.clone_from(&self.path);
+        *self = next;
+        Ok(())
+    }
+
+    /// Appends a part of another file.
+    fn copy(&mut self, old: &Guarded, from: u64, to: u64) -> Result<(), Failure> {
+        let mut buffer = vec![0; COPIED];
+        let mut position = from;
+        while position < to {
+            let most = usize::try_from(to - position).map_or(COPIED, |rest| rest.min(COPIED));
+            let piece = buffer.get_mut(..most).unwrap_or_default();
+            let read = old.read_at(piece, position);
+            match read {
+                Ok(read) if read > 0 => {
+                    self.append(piece.get(..read).unwrap_or_default())?;
+                    position += read as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => {
+                    let error = other.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into());
+                    return Err(Failure { path: self.path.to_bytes().to_vec(), error });
+                }
+            }
+        }
         Ok(())
     }
 
@@ -135,22 +205,61 @@ impl Output {
     }
 }
 
-/// The file name: `%p` becomes the process id. If that file exists, the process id (unless already in the name) and
+/// Creates the folders that a placeholder names, such as one for each job. A folder that the user spelled out is not
+/// created, because its name may be a mistake. If this fails, so does the file, with the reason.
+fn make_folders(pattern: &[u8], path: &[u8]) {
+    let is_slash = |&byte: &u8| byte == b'/';
+    let folders = |path: &[u8]| path.iter().rposition(is_slash).map_or(0, |slash| slash);
+    if !pattern.get(..folders(pattern)).is_some_and(|folder| folder.contains(&b'%')) {
+        return;
+    }
+    for end in (1..=folders(path)).filter(|&end| path.get(end).is_some_and(is_slash)) {
+        if let Some(Ok(folder)) = path.get(..end).map(CString::new) {
+            // SAFETY: the path is NUL-terminated.
+            unsafe { libc::mkdir(folder.as_ptr(), 0o777) };
+        }
+    }
+}
+
+/// The file name, with its placeholders replaced. If that file exists, the process id (unless already in the name) and
 /// then a number go before the extension.
-fn expand(pattern: &[u8], pid: u32, attempt: u32) -> Vec<u8> {
-    let pid = pid.to_string();
+///
+/// | placeholder | value |
+/// |---|---|
+/// | `%p` | process id |
+/// | `%h` | host name |
+/// | `%r` | rank, or the process id if it has none |
+/// | `%j` | job id, or `0` |
+/// | `%a` | attempt, or `0` |
+/// | `%%` | a percent sign |
+fn expand(pattern: &[u8], job: &JobIdentity, header: &Header, attempt: u32) -> Vec<u8> {
+    let pid = header.pid.to_string();
     let mut parts = Vec::new();
     let mut rest = pattern;
     let mut has_pid = false;
     while let Some((&first, after)) = rest.split_first() {
-        if let Some(after) = rest.strip_prefix(b"%p") {
-            parts.extend_from_slice(pid.as_bytes());
-            has_pid = true;
-            rest = after;
-        } else {
-            parts.push(first);
-            rest = after;
-        }
+        let value = match (first, after.first()) {
+            (b'%', Some(b'p')) => {
+                has_pid = true;
+                pid.clone().into_bytes()
+            }
+            (b'%', Some(b'r')) => {
+                has_pid |= job.rank.is_none();
+                job.rank.map_or_else(|| pid.clone(), |rank| rank.to_string()).into_bytes()
+            }
+            (b'%', Some(b'h')) => header.host.clone(),
+            (b'%', Some(b'j')) => job.job_id.as_deref().unwrap_or("0").as_bytes().to_vec(),
+            (b'%', Some(b'a')) => job.attempt.unwrap_or(0).to_string().into_bytes(),
+            (b'%', Some(b'%')) => b"%".to_vec(),
+            _ => {
+                parts.push(first);
+                rest = after;
+                continue;
+            }
+        };
+        // A value is part of a name and never leads to another folder.
+        parts.extend(value.into_iter().map(|byte| if byte == b'/' || byte == 0 { b'_' } else { byte }));
+        rest = after.get(1..).unwrap_or_default();
     }
     let number = if has_pid { attempt } else { attempt.saturating_sub(1) };
     let mut insert = String::new();
@@ -173,7 +282,10 @@ mod tests {
     #[test]
     fn names_make_room_for_further_processes() {
         let names = |pattern: &str| {
-            [0, 1, 2].map(|attempt| String::from_utf8(expand(pattern.as_bytes(), 42, attempt)).unwrap())
+            let header = Header { pid: 42, ..Header::default() };
+            let job = JobIdentity::default();
+            [0, 1, 2]
+                .map(|attempt| String::from_utf8(expand(pattern.as_bytes(), &job, &header, attempt)).unwrap())
         };
         assert_eq!(
             names("/tmp/a.b/run.room"),
@@ -181,5 +293,25 @@ mod tests {
         );
         assert_eq!(names("x.%p.room"), ["x.42.room", "x.42.2.room", "x.42.3.room"]);
         assert_eq!(names("d.d/run"), ["d.d/run", "d.d/run.42", "d.d/run.42.2"]);
+    }
+
+    #[test]
+    fn placeholders_stand_for_the_place_in_the_job() {
+        let header = Header { pid: 42, host: b"node7".to_vec(), ..Header::default() };
+        let job = JobIdentity {
+            rank: Some(3),
+            job_id: Some("../4711".to_owned()),
+            attempt: Some(1),
+            ..JobIdentity::default()
+        };
+        let name = |pattern: &str, job: &JobIdentity, attempt| {
+            String::from_utf8(expand(pattern.as_bytes(), job, &header, attempt)).unwrap()
+        };
+        assert_eq!(name("/d/%j/%h.%a.rank%r.%p.room", &job, 0), "/d/.._4711/node7.1.rank3.42.room");
+        assert_eq!(name("rank%r.room", &job, 1), "rank3.42.room");
+        assert_eq!(name("100%%.%x.%", &job, 0), "100%.%x.%", "unknown ones stay");
+        let alone = JobIdentity::default();
+        assert_eq!(name("%j-rank%r.room", &alone, 0), "0-rank42.room");
+        assert_eq!(name("rank%r.room", &alone, 1), "rank42.2.room", "the process id is in the name already");
     }
 }

@@ -5,16 +5,18 @@ use std::time::Duration;
 use makeroom_core::{Address, Bytes, DeviceIndex, StreamId};
 use makeroom_trace::protocol::Message;
 use makeroom_trace::room::{
-    ContextHandle, DeviceSample, DropReason, Dropped, Encoder, End, EndReason, Event, EventKind, Note,
-    PoolHandle, Sample, Severity, ThreadNumber, seal,
+    ContextHandle, DeviceSample, DropReason, Dropped, Encoder, End, EndReason, Event, EventKind, Header,
+    Note, PoolHandle, Sample, Severity, ThreadNumber, seal,
 };
 
+use super::bounded::Bounded;
 use super::definitions::Definitions;
 use super::host::Host;
 use super::live::Live;
 use super::output::{Failure, Output};
 use super::reports::Reports;
-use crate::config::config;
+use super::{header, keeping};
+use crate::config::{Keep, config};
 use crate::driver::types::OUT_OF_MEMORY;
 use crate::record::event::{RawEvent, SAMPLE};
 use crate::record::{lost, threads};
@@ -48,6 +50,14 @@ pub(crate) struct Writer {
     has_tensors: bool,
     buffer: Vec<u8>,
     refusals: Vec<RawEvent>,
+    /// Whether any allocation failed.
+    has_refused: bool,
+    /// The records that every file of this process starts with, as a frame.
+    start: Vec<u8>,
+    /// If the file must not exceed a size.
+    bounded: Option<Bounded>,
+    /// Events lost so far, by reason: the writer was busy, or the thread was recording.
+    lost: [u64; 2],
     /// The process's live memory, if `run` displays it, and when it was last reported.
     live: Option<Live>,
     told_ns: u64,
@@ -55,14 +65,16 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// A writer for a file that already has its header.
-    pub(crate) fn new(output: Output, reports: Reports, began_ns: u64) -> Self {
+    pub(crate) fn new(output: Output, reports: Reports, header: Header) -> Self {
         let mut definitions = Definitions::new(ThreadNumber(0));
-        if let Some(limit) = config().limit {
-            definitions.encoder.limit(Bytes::new(limit));
+        settings(&mut definitions.encoder);
+        let mut start = Vec::new();
+        seal(definitions.encoder.bytes(), &mut start);
+        if let Keep::Last(count) = config().keep {
+            keeping::keep_newest(output.path(), count);
         }
-        for (name, value) in &config().recorded {
-            definitions.encoder.variable(name, value);
-        }
+        let began_ns = header.monotonic_ns;
+        let bounded = config().ring.map(|bytes| Bounded::new(header, bytes, output.length()));
         Self {
             path: output.path().to_vec(),
             output: Some(output),
@@ -78,6 +90,10 @@ impl Writer {
             has_tensors: false,
             buffer: Vec::new(),
             refusals: Vec::new(),
+            has_refused: false,
+            start,
+            bounded,
+            lost: [0; 2],
             live: config().is_watched.then(Live::default),
             told_ns: 0,
         }
@@ -99,6 +115,9 @@ impl Writer {
             self.tell_stop("the recorder failed and was turned off");
         }
         self.reports.deliver_all();
+        if config().keep == Keep::Failed && status == Some(0) && !self.has_refused && result.is_ok() {
+            self.output.iter().for_each(Output::remove);
+        }
         result
     }
 
@@ -135,6 +154,7 @@ impl Writer {
     }
 
     fn write(&mut self, end: Option<End>) -> Result<(), Failure> {
+        let is_last = end.is_some();
         let mut definitions = Vec::new();
         let mut frames = Vec::new();
         for (_, ring) in threads::rings() {
@@ -143,7 +163,7 @@ impl Writer {
             let mut encoder = Encoder::new(ThreadNumber(u64::from(thread)), buffer);
             ring.drain(|event| {
                 self.see(event);
-                self.encode(event, &mut encoder);
+                self.encode(event, thread, &mut encoder);
                 if self.definitions.encoder.len() > LONG_BATCH {
                     seal(self.definitions.encoder.bytes(), &mut definitions);
                     self.definitions.encoder.clear();
@@ -173,6 +193,9 @@ impl Writer {
             output.append(&definitions)?;
             self.written_ns = clock::monotonic_ns();
         }
+        if !is_last {
+            self.keep_bounded();
+        }
         Ok(())
     }
 
@@ -199,16 +222,22 @@ impl Writer {
         if is_refusal && (is_tensor || !self.has_tensors || is_on_host(raw)) {
             // PyTorch empties its cache and retries before it fails: only that failure counts.
             self.refusals.push(*raw);
+            self.has_refused = true;
         }
     }
 
-    fn encode(&mut self, raw: &RawEvent, encoder: &mut Encoder) {
+    fn encode(&mut self, raw: &RawEvent, thread: u32, encoder: &mut Encoder) {
+        let thread = ThreadNumber(u64::from(thread));
         self.definitions.device(raw.device);
         let device = DeviceIndex(u32::from(raw.device));
         if raw.kind == SAMPLE {
             let measured =
                 DeviceSample { device, free: Bytes::new(raw.address), total: Bytes::new(raw.size) };
-            encoder.sample(&Sample { time_ns: raw.time_ns, device: Some(measured), ..Sample::default() });
+            let sample = Sample { time_ns: raw.time_ns, device: Some(measured), ..Sample::default() };
+            encoder.sample(&sample);
+            if let Some(bounded) = &mut self.bounded {
+                bounded.set.sample(thread, &sample);
+            }
             return;
         }
         let kind = EventKind::from_number(raw.kind);
@@ -217,7 +246,7 @@ impl Writer {
         } else {
             raw.extra
         };
-        encoder.event(&Event {
+        let event = Event {
             kind,
             time_ns: raw.time_ns,
             device,
@@ -229,7 +258,32 @@ impl Writer {
             stack: self.definitions.stack(raw.stack),
             result: u32::from(raw.result),
             extra,
-        });
+        };
+        encoder.event(&event);
+        if let Some(bounded) = &mut self.bounded {
+            bounded.set.see(thread, &event);
+        }
+    }
+
+    /// Keeps the file below its bound.
+    fn keep_bounded(&mut self) {
+        let (Some(bounded), Some(output)) = (&mut self.bounded, &mut self.output) else { return };
+        let mut records = self.start.clone();
+        let mut encoder = Encoder::new(ThreadNumber(0), Vec::new());
+        let time_ns = self.began_ns;
+        for (events, reason) in self.lost.into_iter().zip([DropReason::Busy, DropReason::Nested]) {
+            if events > 0 {
+                encoder.dropped(&Dropped { time_ns, events, reason });
+            }
+        }
+        for notice in notices::unsaid(&mut 0) {
+            let text = notice.text().as_bytes().to_vec();
+            encoder.note(&Note { time_ns, severity: notice.severity(), text });
+        }
+        if !encoder.is_empty() {
+            seal(encoder.bytes(), &mut records);
+        }
+        bounded.keep_bounded(output, &self.definitions, &records);
     }
 
     /// Writes notes, and the number of lost events.
@@ -241,7 +295,8 @@ impl Writer {
             encoder.note(&Note { time_ns, severity: notice.severity(), text });
         }
         let lost = [(threads::take_dropped(), DropReason::Busy), (lost::take_nested(), DropReason::Nested)];
-        for (events, reason) in lost {
+        for ((events, reason), total) in lost.into_iter().zip(&mut self.lost) {
+            *total += events;
             if events > 0 {
                 encoder.dropped(&Dropped { time_ns, events, reason });
             }
@@ -316,6 +371,22 @@ impl Writer {
             self.told_ns = now;
             self.reports.mention(&Message::Status(memory));
         }
+    }
+}
+
+/// Writes the settings that this process runs with, and its place in a job.
+fn settings(encoder: &mut Encoder) {
+    if let Some(limit) = config().limit {
+        encoder.limit(Bytes::new(limit));
+    }
+    for (name, value) in &config().recorded {
+        encoder.variable(name, value);
+    }
+    let job = header::place_in_job();
+    let fields: Vec<(u64, String)> =
+        job.fields().map(|(field, value)| (u64::from(field.number()), value)).collect();
+    if !fields.is_empty() {
+        encoder.job(fields.iter().map(|(field, value)| (*field, value.as_bytes())));
     }
 }
 

@@ -4,9 +4,9 @@ use makeroom_core::{Address, Bytes, DeviceIndex, StreamId};
 
 use super::cursor::Cursor;
 use super::kind::EventKind;
-use super::layout::{ALIGNED, ALIGNED_SHIFT, Chain, EVENT, LONG_KIND, field, measured, tag};
+use super::layout::{ALIGNED, ALIGNED_SHIFT, Chain, EVENT, LONG_KIND, MOST_JOB_FIELDS, field, measured, tag};
 use super::record::{
-    ContextHandle, DeviceDefinition, DeviceSample, DropReason, Dropped, End, EndReason, Event,
+    Compacted, ContextHandle, DeviceDefinition, DeviceSample, DropReason, Dropped, End, EndReason, Event,
     FrameDefinition, FrameNumber, NameNumber, Note, Origin, PoolHandle, Record, Sample, Severity,
     StackNumber, ThreadNumber,
 };
@@ -159,6 +159,21 @@ impl<'payload> Records<'payload> {
                 name: body.text("the name of a variable")?,
                 value: body.take_rest().to_vec(),
             },
+            tag::JOB => {
+                let mut fields = Vec::new();
+                while !body.is_at_end() {
+                    if fields.len() == MOST_JOB_FIELDS {
+                        return Err(body.error("the end of the fields of a job"));
+                    }
+                    fields.push((body.number("a field of a job")?, body.text("the value of a field")?));
+                }
+                Record::Job(fields)
+            }
+            tag::COMPACTED => Record::Compacted(Compacted {
+                time_ns: body.number("a time")?,
+                events: body.number("a number of events")?,
+                failures: body.number("a number of failures")?,
+            }),
             kind => Record::Unknown { kind, body: body.take_rest().to_vec() },
         })
     }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use makeroom_core::identity::{JobField, JobIdentity};
 use makeroom_core::{Address, Bytes, DeviceIndex, FastHasher, FastMap, HostSample, Remark, StackId, Stacks};
 
 use super::Clock;
@@ -14,8 +15,8 @@ use super::segments::is_tensor;
 use crate::MOST_DEVICES;
 use crate::error::Error;
 use crate::room::{
-    ContextHandle, DeviceDefinition, DeviceSample, End, Event, EventKind, Note, Record, Sample, Severity,
-    StackNumber, ThreadNumber,
+    Compacted, ContextHandle, DeviceDefinition, DeviceSample, End, Event, EventKind, Note, Record, Sample,
+    Severity, StackNumber, ThreadNumber,
 };
 
 /// Maximum number of environment variables; a recorder writes a handful.
@@ -105,6 +106,10 @@ pub(super) struct Collected {
     pub(super) limit: Option<Bytes>,
     /// Environment variables, the first value of each.
     pub(super) environment: BTreeMap<String, String>,
+    /// The process's place in a job.
+    pub(super) job: JobIdentity,
+    /// What was left out before the first event that is complete.
+    pub(super) compacted: Option<Compacted>,
     /// Successful and failed calls, by kind.
     pub(super) calls: BTreeMap<u8, (u64, u64)>,
     pub(super) dropped: u64,
@@ -136,6 +141,8 @@ impl Collected {
             end: None,
             limit: None,
             environment: BTreeMap::new(),
+            job: JobIdentity::default(),
+            compacted: None,
             calls: BTreeMap::new(),
             dropped: 0,
             last_ns: 0,
@@ -181,6 +188,8 @@ impl Collected {
             Record::End(end) => self.end = Some(end),
             Record::Limit(limit) => self.limit = Some(limit),
             Record::Variable { name, value } => self.add_variable(&name, &value),
+            Record::Job(fields) => self.add_job(&fields),
+            Record::Compacted(compacted) => self.compacted = Some(compacted),
             Record::Unknown { .. } => self.unknown += 1,
         }
         Ok(())
@@ -201,6 +210,18 @@ impl Collected {
         if self.environment.len() < MOST_VARIABLES {
             let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
             self.environment.entry(text(name)).or_insert_with(|| text(value));
+        }
+    }
+
+    /// The first such record counts. Fields of a later version and values that cannot be true are left out.
+    fn add_job(&mut self, fields: &[(u64, Vec<u8>)]) {
+        if self.job != JobIdentity::default() {
+            return;
+        }
+        for (field, value) in fields {
+            if let (Some(field), Ok(value)) = (JobField::from_number(*field), std::str::from_utf8(value)) {
+                self.job.set(field, value);
+            }
         }
     }
 

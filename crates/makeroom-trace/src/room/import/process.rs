@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use makeroom_core::identity::{JobField, JobIdentity};
 use makeroom_core::{
-    Address, Bytes, CallCount, CodeRecord, ContextRecord, DeviceIdentity, DeviceIndex, DeviceSample,
-    FailedLaunch, FastMap, HeapLimit, NameId, PinnedBlock, ProcessEnd, ProcessIdentity, ProcessRecord,
-    RefusedContext, StackId,
+    Address, Bytes, CallCount, CodeRecord, CompactedHistory, ContextRecord, DeviceIdentity, DeviceIndex,
+    DeviceSample, FailedLaunch, FastMap, HeapLimit, NameId, PinnedBlock, ProcessEnd, ProcessIdentity,
+    ProcessRecord, RefusedContext, StackId,
 };
 
 use super::Clock;
@@ -60,7 +61,13 @@ pub(super) fn assemble(
     record.dropped = collected.dropped;
     record.recorded_us = u64::try_from(collected.last_ns).unwrap_or(0) / 1000;
     record.limit = collected.limit;
+    record.compacted = collected.compacted.map(|compacted| CompactedHistory {
+        until_us: clock.date_us(clock.since(compacted.time_ns)),
+        events: compacted.events,
+        failures: compacted.failures,
+    });
     record.identity.environment = std::mem::take(&mut collected.environment);
+    record.identity.job = job(std::mem::take(&mut collected.job), &record);
     record.calls = collected
         .calls
         .iter()
@@ -90,8 +97,17 @@ fn identity(header: &Header, clock: Clock) -> ProcessIdentity {
         working_directory: (!header.working_directory.is_empty()).then(|| text(&header.working_directory)),
         command_line: header.command_line.iter().map(|word| text(word)).collect(),
         environment: BTreeMap::new(),
+        job: JobIdentity::default(),
         began_us: clock.date_us(0),
     }
+}
+
+/// The process's place in a job, with the parts that other records have.
+fn job(mut job: JobIdentity, record: &ProcessRecord) -> JobIdentity {
+    job.set(JobField::Host, &record.identity.host);
+    job.began_us = Some(record.identity.began_us);
+    job.device_uuids = record.devices.iter().map(|device| device.uuid.clone()).collect();
+    job
 }
 
 fn device(device: &DeviceDefinition) -> DeviceIdentity {
