@@ -38,7 +38,8 @@ pub use run::{
 };
 pub use text::{TextReader, explain_text};
 pub use trace::{
-    Allocation, Allocations, Beside, BlockEnds, BlockSizes, HeldSegment, LiveBlock, Part, Places, Room,
-    SegmentsHeld, SizesAtEnd, TraceQuestion, cut, held_beside, is_small, place_of,
+    Allocation, Allocations, Beside, BlockEnds, BlockSizes, HeldSegment, LiveBlock, LiveLine, Part, Places,
+    Room, SegmentsHeld, SizesAtEnd, TraceQuestion, context_bytes, cut, held_beside, held_over_time, is_small,
+    line_of, live_lines, place_of, step_starts,
 };
 pub use watch::{Moments, Watched, WatchedStep, watch};

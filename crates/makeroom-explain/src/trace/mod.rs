@@ -42,7 +42,9 @@ pub use cut::{BlockSizes, Part, SizesAtEnd, cut, is_small};
 pub use ends::BlockEnds;
 pub(crate) use history::History;
 pub use lifetimes::{Allocation, Allocations};
-pub use outside::{Beside, held_beside, place_of};
+pub use outside::{
+    Beside, LiveLine, context_bytes, held_beside, held_over_time, line_of, live_lines, place_of, step_starts,
+};
 pub(crate) use overhead::{DEFAULT_HEAP, Measured};
 pub use room::Room;
 pub use segments::{HeldSegment, SegmentsHeld};
