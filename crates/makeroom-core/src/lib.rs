@@ -27,9 +27,9 @@ pub use hash::{FastHasher, FastMap};
 pub use ids::{Address, DeviceIndex, PoolId, StreamId};
 pub use lifetimes::{Lifetime, lifetimes};
 pub use process::{
-    AskedMeanwhile, CallCount, CodeRecord, ContextRecord, DeviceIdentity, DeviceSample, DriverKeeps,
-    FailedLaunch, HeapLimit, HostSample, PendingFrees, PinnedBlock, PinnedMemory, PoolUse, ProcessEnd,
-    ProcessIdentity, ProcessRecord, RefusedContext, Remark, StreamFrees,
+    AskedMeanwhile, CallCount, CodeRecord, CompactedHistory, ContextRecord, DeviceIdentity, DeviceSample,
+    DriverKeeps, FailedLaunch, HeapLimit, HostSample, PendingFrees, PinnedBlock, PinnedMemory, PoolUse,
+    ProcessEnd, ProcessIdentity, ProcessRecord, RefusedContext, Remark, StreamFrees,
 };
 pub use ranges::Ranges;
 pub use stacks::{Frame, FrameId, NameId, StackId, Stacks};

@@ -64,6 +64,8 @@ pub struct ProcessRecord {
     pub refused_as_reported: u64,
     /// Events that the recorder dropped.
     pub dropped: u64,
+    /// The history that a bounded recording left out; `None` if it has all of it.
+    pub compacted: Option<CompactedHistory>,
     /// Length of the unreadable end of the file.
     pub unread: Bytes,
     /// Time from the start of the recording to its last record, in microseconds.
@@ -292,6 +294,18 @@ pub struct FailedLaunch {
     pub first_us: u64,
     /// The call stack of the launch.
     pub stack: StackId,
+}
+
+/// The older part of a bounded recording (`--ring`), reduced to the events whose effect was still there: live memory is
+/// complete, peaks and failures before that time are not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompactedHistory {
+    /// From this time on, the recording is complete.
+    pub until_us: u64,
+    /// Number of events left out.
+    pub events: u64,
+    /// Failed requests for memory among them.
+    pub failures: u64,
 }
 
 /// A device's own figures.

@@ -2,8 +2,10 @@
 //!
 //! At that point the process has one thread. Later, `getenv` would race with the program's `setenv`.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
+
+use makeroom_core::identity::JobIdentity;
 
 use crate::sanitizer;
 
@@ -45,6 +47,8 @@ pub(crate) struct Config {
     pub(crate) leaves_arguments_out: bool,
     /// The socket to which `run` listens.
     pub(crate) socket: Option<Vec<u8>>,
+    /// The process's place in a job, as its launcher states it.
+    pub(crate) job: JobIdentity,
     /// The program's own variables that are recorded, with their values.
     pub(crate) recorded: Vec<(&'static [u8], Vec<u8>)>,
 }
@@ -93,6 +97,9 @@ impl Config {
             is_watched: text(c"MAKEROOM_STATUS").is_some_and(|value| value == b"on"),
             leaves_arguments_out: text(c"MAKEROOM_COMMAND_LINE").is_some_and(|value| value == b"off"),
             socket: text(c"MAKEROOM_SOCKET"),
+            job: JobIdentity::from_environment(|name| {
+                String::from_utf8(text(&CString::new(name).ok()?)?).ok()
+            }),
             recorded: RECORDED
                 .into_iter()
                 .filter_map(|name| Some((name.to_bytes(), text(name)?)))
@@ -140,6 +147,13 @@ mod tests {
         assert_eq!(config.file, DEFAULT_FILE);
         assert_eq!(config.stacks, StackMode::Full);
         assert_eq!(config.limit, None);
+        assert_eq!(config.job, JobIdentity::default());
+    }
+
+    #[test]
+    fn the_launchers_variables_say_which_rank_this_is() {
+        let config = read(&[(c"PMI_RANK", "3"), (c"PMI_SIZE", "8"), (c"AWS_SECRET_ACCESS_KEY", "x")]);
+        assert_eq!((config.job.rank, config.job.world_size), (Some(3), Some(8)));
     }
 
     #[test]

@@ -198,7 +198,8 @@ pub(crate) fn section(out: &mut String, explanation: &Explanation, columns: usiz
     let mut lines = String::new();
     findings(&mut lines, explanation, run, false, columns);
     if !lines.is_empty() {
-        let _ = writeln!(out, "\n{MARGIN}{TITLE}The process{TITLE:#}, {} {}", run.program, run.pid);
+        let _ =
+            writeln!(out, "\n{MARGIN}{TITLE}The process{TITLE:#}, {} {}{}", run.program, run.pid, rank(run));
         out.push_str(&lines);
     }
 }
@@ -224,7 +225,12 @@ fn headline(run: &RunSummary) -> String {
         None if run.peaks.is_empty() => String::new(),
         None => " (without CUDA contexts)".to_owned(),
     };
-    format!("{} (PID {}) used up to {peaks}{contexts}{pinned}", run.program, run.pid)
+    format!("{} (PID {}{}) used up to {peaks}{contexts}{pinned}", run.program, run.pid, rank(run))
+}
+
+/// The rank, to follow the PID.
+fn rank(run: &RunSummary) -> String {
+    run.job.name().map_or(String::new(), |name| format!(", {name}"))
 }
 
 fn findings(

@@ -1,16 +1,32 @@
 //! Findings about a recorded process, as JSON. Field names are a contract; fields are only ever added.
 
+use makeroom_core::identity::JobIdentity;
 use makeroom_core::{Bytes, PendingFrees, ProcessEnd};
 use makeroom_explain::{LeftKind, Leftover, LibraryHold, RunSummary, WaitingFrees};
 use serde_json::{Value, json};
 
 use crate::run::UNKNOWN_PLACE;
 
+/// The place of a process in a job: the known fields only.
+fn job(job: &JobIdentity) -> Value {
+    let mut fields: serde_json::Map<String, Value> = job
+        .fields()
+        .map(|(field, value)| {
+            let number = value.parse::<u32>().ok().filter(|_| field.is_number());
+            (field.name().to_owned(), number.map_or(Value::String(value), Value::from))
+        })
+        .collect();
+    fields.insert("device_uuids".to_owned(), json!(job.device_uuids));
+    fields.extend(job.began_us.map(|began_us| ("began_us".to_owned(), json!(began_us))));
+    Value::Object(fields)
+}
+
 /// The process of an explanation.
 pub(crate) fn run(run: &RunSummary) -> Value {
     json!({
         "program": run.program,
         "pid": run.pid,
+        "job": run.job.is_of_job().then(|| job(&run.job)),
         "end": run.end.map(end),
         "peaks": run.peaks.iter().map(|(device, bytes)| json!({
             "device": device.0,
@@ -155,4 +171,30 @@ fn waiting(frees: &WaitingFrees) -> Value {
             "pending": pending(asked.pending),
         })),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_has_its_place_and_a_single_process_has_none() {
+        let alone = JobIdentity { host: Some("node7".to_owned()), ..JobIdentity::default() };
+        let rank = JobIdentity {
+            rank: Some(3),
+            world_size: Some(8),
+            job_id: Some("4711".to_owned()),
+            device_uuids: vec!["GPU-1".to_owned()],
+            began_us: Some(9),
+            ..alone.clone()
+        };
+        let shown = |job: JobIdentity| run(&RunSummary { job, ..RunSummary::default() })["job"].clone();
+        assert_eq!(shown(alone), Value::Null);
+        assert_eq!(
+            shown(rank),
+            json!({
+                "rank": 3, "world_size": 8, "host": "node7", "job_id": "4711", "device_uuids": ["GPU-1"], "began_us": 9,
+            })
+        );
+    }
 }

@@ -8,9 +8,9 @@ mod rooms;
 use content::{Content, Part, check_golden, golden};
 use makeroom_core::{Address, Bytes, DeviceIndex, StreamId};
 use makeroom_trace::room::{
-    ContextHandle, DeviceDefinition, DeviceSample, DropReason, Dropped, End, EndReason, Event, EventKind,
-    FrameDefinition, FrameNumber, Header, NameNumber, Note, Origin, PoolHandle, Record, Sample, Severity,
-    StackNumber, ThreadNumber,
+    Compacted, ContextHandle, DeviceDefinition, DeviceSample, DropReason, Dropped, End, EndReason, Event,
+    EventKind, FrameDefinition, FrameNumber, Header, NameNumber, Note, Origin, PoolHandle, Record, Sample,
+    Severity, StackNumber, ThreadNumber,
 };
 
 /// The worked example of the specification.
@@ -211,13 +211,15 @@ fn sixth() -> Content {
     Content { version: 6, header: rooms::header(), frames }
 }
 
-/// Added in version 7: the place in a job.
+/// Added in version 7: the place in a job, and what was left out.
 fn seventh() -> Content {
     let field = |number: u64, value: &[u8]| (number, value.to_vec());
     let records = vec![
         Record::Job(vec![field(1, b"3"), field(3, b"8"), field(8, b"4711"), field(6, b"caf\xc3\xa9")]),
         Record::Job(vec![field(0, b""), field(1, b"nine"), field(u64::MAX, b"\xff")]),
         Record::Job(Vec::new()),
+        Record::Compacted(Compacted { time_ns: 5_000_000_300, events: 300, failures: 2 }),
+        Record::Compacted(Compacted { time_ns: u64::MAX, events: u64::MAX, failures: 0 }),
     ];
     let frames = vec![Part::Records { thread: ThreadNumber(0), records }];
     Content { version: 7, header: rooms::header(), frames }

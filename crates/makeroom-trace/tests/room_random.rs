@@ -9,8 +9,9 @@ use content::{Content, Part, golden, put_together, take_apart};
 use makeroom_core::{Address, Bytes, DeviceIndex, StreamId};
 use makeroom_trace::Error;
 use makeroom_trace::room::{
-    ContextHandle, DeviceSample, Event, EventKind, FRAME_HEAD, FrameDefinition, FrameNumber, NameNumber,
-    Note, Origin, PoolHandle, Record, Sample, Severity, StackNumber, ThreadNumber, beginning, seal, seal_as,
+    Compacted, ContextHandle, DeviceSample, Event, EventKind, FRAME_HEAD, FrameDefinition, FrameNumber,
+    NameNumber, Note, Origin, PoolHandle, Record, Sample, Severity, StackNumber, ThreadNumber, beginning,
+    seal, seal_as,
 };
 use proptest::prelude::*;
 
@@ -78,7 +79,10 @@ fn any_record() -> impl Strategy<Value = Record> {
         1 => any::<u64>().prop_map(|bytes| Record::Limit(Bytes::new(bytes))),
         1 => (text(), text()).prop_map(|(name, value)| Record::Variable { name, value }),
         1 => prop::collection::vec((any::<u64>(), text()), 0..5).prop_map(Record::Job),
-        1 => (12..128_u8, text()).prop_map(|(kind, body)| Record::Unknown { kind, body }),
+        1 => (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(time_ns, events, failures)| {
+            Record::Compacted(Compacted { time_ns, events, failures })
+        }),
+        1 => (13..128_u8, text()).prop_map(|(kind, body)| Record::Unknown { kind, body }),
     ]
 }
 

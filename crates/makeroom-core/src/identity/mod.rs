@@ -76,6 +76,11 @@ impl JobIdentity {
         self.rank.is_none() && self.local_rank.is_none()
     }
 
+    /// Whether a launcher or a scheduler is known to have started the process.
+    pub fn is_of_job(&self) -> bool {
+        !self.is_alone() || self.job_id.is_some()
+    }
+
     /// The name of the process for people: `rank 3`, or `local rank 3` if only that is known.
     pub fn name(&self) -> Option<String> {
         match (self.rank, self.local_rank) {

@@ -19,6 +19,7 @@ mod left;
 mod pools;
 mod summarise;
 
+use makeroom_core::identity::JobIdentity;
 use makeroom_core::{AskedMeanwhile, Bytes, DeviceIndex, PendingFrees, ProcessEnd};
 
 pub(crate) use judge::{judge, judge_failures, judge_missing};
@@ -31,6 +32,8 @@ pub struct RunSummary {
     pub program: String,
     /// Its PID.
     pub pid: u32,
+    /// Its place in a job of many processes.
+    pub job: JobIdentity,
     /// How it ended; `None` if it was killed or is still running.
     pub end: Option<ProcessEnd>,
     /// Peak memory allocated from the driver, by device.

@@ -14,6 +14,7 @@ pub(crate) fn summarise(trace: &Trace) -> Option<RunSummary> {
     let mut summary = RunSummary {
         program: executable.rsplit('/').next().unwrap_or(executable).to_owned(),
         pid: process.identity.pid,
+        job: process.identity.job.clone(),
         end: process.end,
         pinned_peak: process.pinned.peak,
         limit: process.limit,

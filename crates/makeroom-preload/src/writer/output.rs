@@ -11,6 +11,7 @@ use std::os::fd::{AsRawFd as _, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 
+use makeroom_core::identity::JobIdentity;
 use makeroom_trace::room::{Header, beginning};
 
 use crate::files::{self, Guarded};
@@ -48,10 +49,11 @@ impl fmt::Display for Failure {
 
 impl Output {
     /// Creates a new file named after the pattern, and writes its header.
-    pub(crate) fn create(pattern: &[u8], header: &Header) -> Result<Self, Failure> {
+    pub(crate) fn create(pattern: &[u8], job: &JobIdentity, header: &Header) -> Result<Self, Failure> {
+        make_folders(pattern, &expand(pattern, job, header, 0));
         let mut attempt = 0;
         loop {
-            let path = expand(pattern, header.pid, attempt);
+            let path = expand(pattern, job, header, attempt);
             let failure = |error| Failure { path: path.clone(), error };
             let name = CString::new(path.clone()).map_err(|_| failure(io::ErrorKind::InvalidInput.into()))?;
             match Guarded::open(&name, APPEND | libc::O_CREAT | libc::O_EXCL) {
@@ -135,22 +137,61 @@ impl Output {
     }
 }
 
-/// The file name: `%p` becomes the process id. If that file exists, the process id (unless already in the name) and
+/// Creates the folders that a placeholder names, such as one for each job. A folder that the user spelled out is not
+/// created, because its name may be a mistake. If this fails, so does the file, with the reason.
+fn make_folders(pattern: &[u8], path: &[u8]) {
+    let is_slash = |&byte: &u8| byte == b'/';
+    let folders = |path: &[u8]| path.iter().rposition(is_slash).map_or(0, |slash| slash);
+    if !pattern.get(..folders(pattern)).is_some_and(|folder| folder.contains(&b'%')) {
+        return;
+    }
+    for end in (1..=folders(path)).filter(|&end| path.get(end).is_some_and(is_slash)) {
+        if let Some(Ok(folder)) = path.get(..end).map(CString::new) {
+            // SAFETY: the path is NUL-terminated.
+            unsafe { libc::mkdir(folder.as_ptr(), 0o777) };
+        }
+    }
+}
+
+/// The file name, with its placeholders replaced. If that file exists, the process id (unless already in the name) and
 /// then a number go before the extension.
-fn expand(pattern: &[u8], pid: u32, attempt: u32) -> Vec<u8> {
-    let pid = pid.to_string();
+///
+/// | placeholder | value |
+/// |---|---|
+/// | `%p` | process id |
+/// | `%h` | host name |
+/// | `%r` | rank, or the process id if it has none |
+/// | `%j` | job id, or `0` |
+/// | `%a` | attempt, or `0` |
+/// | `%%` | a percent sign |
+fn expand(pattern: &[u8], job: &JobIdentity, header: &Header, attempt: u32) -> Vec<u8> {
+    let pid = header.pid.to_string();
     let mut parts = Vec::new();
     let mut rest = pattern;
     let mut has_pid = false;
     while let Some((&first, after)) = rest.split_first() {
-        if let Some(after) = rest.strip_prefix(b"%p") {
-            parts.extend_from_slice(pid.as_bytes());
-            has_pid = true;
-            rest = after;
-        } else {
-            parts.push(first);
-            rest = after;
-        }
+        let value = match (first, after.first()) {
+            (b'%', Some(b'p')) => {
+                has_pid = true;
+                pid.clone().into_bytes()
+            }
+            (b'%', Some(b'r')) => {
+                has_pid |= job.rank.is_none();
+                job.rank.map_or_else(|| pid.clone(), |rank| rank.to_string()).into_bytes()
+            }
+            (b'%', Some(b'h')) => header.host.clone(),
+            (b'%', Some(b'j')) => job.job_id.as_deref().unwrap_or("0").as_bytes().to_vec(),
+            (b'%', Some(b'a')) => job.attempt.unwrap_or(0).to_string().into_bytes(),
+            (b'%', Some(b'%')) => b"%".to_vec(),
+            _ => {
+                parts.push(first);
+                rest = after;
+                continue;
+            }
+        };
+        // A value is part of a name and never leads to another folder.
+        parts.extend(value.into_iter().map(|byte| if byte == b'/' || byte == 0 { b'_' } else { byte }));
+        rest = after.get(1..).unwrap_or_default();
     }
     let number = if has_pid { attempt } else { attempt.saturating_sub(1) };
     let mut insert = String::new();
@@ -173,7 +214,10 @@ mod tests {
     #[test]
     fn names_make_room_for_further_processes() {
         let names = |pattern: &str| {
-            [0, 1, 2].map(|attempt| String::from_utf8(expand(pattern.as_bytes(), 42, attempt)).unwrap())
+            let header = Header { pid: 42, ..Header::default() };
+            let job = JobIdentity::default();
+            [0, 1, 2]
+                .map(|attempt| String::from_utf8(expand(pattern.as_bytes(), &job, &header, attempt)).unwrap())
         };
         assert_eq!(
             names("/tmp/a.b/run.room"),
@@ -181,5 +225,25 @@ mod tests {
         );
         assert_eq!(names("x.%p.room"), ["x.42.room", "x.42.2.room", "x.42.3.room"]);
         assert_eq!(names("d.d/run"), ["d.d/run", "d.d/run.42", "d.d/run.42.2"]);
+    }
+
+    #[test]
+    fn placeholders_stand_for_the_place_in_the_job() {
+        let header = Header { pid: 42, host: b"node7".to_vec(), ..Header::default() };
+        let job = JobIdentity {
+            rank: Some(3),
+            job_id: Some("../4711".to_owned()),
+            attempt: Some(1),
+            ..JobIdentity::default()
+        };
+        let name = |pattern: &str, job: &JobIdentity, attempt| {
+            String::from_utf8(expand(pattern.as_bytes(), job, &header, attempt)).unwrap()
+        };
+        assert_eq!(name("/d/%j/%h.%a.rank%r.%p.room", &job, 0), "/d/.._4711/node7.1.rank3.42.room");
+        assert_eq!(name("rank%r.room", &job, 1), "rank3.42.room");
+        assert_eq!(name("100%%.%x.%", &job, 0), "100%.%x.%", "unknown ones stay");
+        let alone = JobIdentity::default();
+        assert_eq!(name("%j-rank%r.room", &alone, 0), "0-rank42.room");
+        assert_eq!(name("rank%r.room", &alone, 1), "rank42.2.room", "the process id is in the name already");
     }
 }

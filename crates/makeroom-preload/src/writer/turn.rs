@@ -10,6 +10,7 @@ use makeroom_trace::room::{
 };
 
 use super::definitions::Definitions;
+use super::header;
 use super::host::Host;
 use super::live::Live;
 use super::output::{Failure, Output};
@@ -63,6 +64,12 @@ impl Writer {
         }
         for (name, value) in &config().recorded {
             definitions.encoder.variable(name, value);
+        }
+        let job = header::place_in_job();
+        let fields: Vec<(u64, String)> =
+            job.fields().map(|(field, value)| (u64::from(field.number()), value)).collect();
+        if !fields.is_empty() {
+            definitions.encoder.job(fields.iter().map(|(field, value)| (*field, value.as_bytes())));
         }
         Self {
             path: output.path().to_vec(),

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use makeroom_core::identity::{JobField, JobIdentity};
 use makeroom_trace::room::{
-    Dropped, End, Event, EventKind, Frame, FrameDefinition, FrameNumber, Header, NameNumber, Note, Reader,
-    Record, Sample, StackNumber, ThreadNumber,
+    Compacted, Dropped, End, Event, EventKind, Frame, FrameDefinition, FrameNumber, Header, NameNumber, Note,
+    Reader, Record, Sample, StackNumber, ThreadNumber,
 };
 
 /// The contents of a recording.
@@ -21,6 +22,8 @@ pub(crate) struct Recording {
     pub(crate) end: Option<End>,
     pub(crate) limit: Option<u64>,
     pub(crate) variables: HashMap<String, String>,
+    pub(crate) job: JobIdentity,
+    pub(crate) compacted: Option<Compacted>,
     names: HashMap<NameNumber, String>,
     frames: HashMap<FrameNumber, FrameDefinition>,
     stacks: HashMap<StackNumber, Vec<FrameNumber>>,
@@ -41,6 +44,8 @@ impl Recording {
             end: None,
             limit: None,
             variables: HashMap::new(),
+            job: JobIdentity::default(),
+            compacted: None,
             names: HashMap::new(),
             frames: HashMap::new(),
             stacks: HashMap::new(),
@@ -77,6 +82,13 @@ impl Recording {
             Record::Note(note) => self.notes.push(note),
             Record::End(end) => self.end = Some(end),
             Record::Limit(limit) => self.limit = Some(limit.get()),
+            Record::Compacted(compacted) => self.compacted = Some(compacted),
+            Record::Job(fields) => {
+                for (field, value) in fields {
+                    let field = JobField::from_number(field).unwrap();
+                    assert!(self.job.set(field, std::str::from_utf8(&value).unwrap()));
+                }
+            }
             Record::Variable { name, value } => {
                 let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
                 self.variables.insert(text(&name), text(&value));

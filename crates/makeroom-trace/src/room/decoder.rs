@@ -6,7 +6,7 @@ use super::cursor::Cursor;
 use super::kind::EventKind;
 use super::layout::{ALIGNED, ALIGNED_SHIFT, Chain, EVENT, LONG_KIND, MOST_JOB_FIELDS, field, measured, tag};
 use super::record::{
-    ContextHandle, DeviceDefinition, DeviceSample, DropReason, Dropped, End, EndReason, Event,
+    Compacted, ContextHandle, DeviceDefinition, DeviceSample, DropReason, Dropped, End, EndReason, Event,
     FrameDefinition, FrameNumber, NameNumber, Note, Origin, PoolHandle, Record, Sample, Severity,
     StackNumber, ThreadNumber,
 };
@@ -169,6 +169,11 @@ impl<'payload> Records<'payload> {
                 }
                 Record::Job(fields)
             }
+            tag::COMPACTED => Record::Compacted(Compacted {
+                time_ns: body.number("a time")?,
+                events: body.number("a number of events")?,
+                failures: body.number("a number of failures")?,
+            }),
             kind => Record::Unknown { kind, body: body.take_rest().to_vec() },
         })
     }

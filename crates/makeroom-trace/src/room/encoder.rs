@@ -26,8 +26,8 @@ use makeroom_core::Bytes;
 use super::buffer::Buffer;
 use super::layout::{ALIGNED, ALIGNED_SHIFT, Chain, EVENT, LONG_KIND, LONGEST_EVENT, field, measured, tag};
 use super::record::{
-    DeviceDefinition, Dropped, End, Event, FrameDefinition, FrameNumber, NameNumber, Note, Record, Sample,
-    StackNumber, ThreadNumber,
+    Compacted, DeviceDefinition, Dropped, End, Event, FrameDefinition, FrameNumber, NameNumber, Note, Record,
+    Sample, StackNumber, ThreadNumber,
 };
 use super::varint::fold;
 
@@ -274,6 +274,16 @@ impl Encoder {
         });
     }
 
+    /// Records that older events were left out.
+    pub fn compacted(&mut self, compacted: &Compacted) {
+        self.record_with(tag::COMPACTED, |bytes| {
+            // Not a difference: a reader that does not know this record could not follow.
+            bytes.put(compacted.time_ns);
+            bytes.put(compacted.events);
+            bytes.put(compacted.failures);
+        });
+    }
+
     /// Appends any record, as the reader returned it.
     pub fn record(&mut self, record: &Record) {
         match record {
@@ -289,6 +299,7 @@ impl Encoder {
             Record::Limit(limit) => self.limit(*limit),
             Record::Variable { name, value } => self.variable(name, value),
             Record::Job(fields) => self.job(fields.iter().map(|(field, value)| (*field, value.as_slice()))),
+            Record::Compacted(compacted) => self.compacted(compacted),
             Record::Unknown { kind, body } => {
                 self.record_with(*kind, |bytes| bytes.extend(body));
             }

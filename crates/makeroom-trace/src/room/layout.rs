@@ -35,6 +35,7 @@ pub(crate) mod tag {
     pub(crate) const LIMIT: u8 = 9;
     pub(crate) const VARIABLE: u8 = 10;
     pub(crate) const JOB: u8 = 11;
+    pub(crate) const COMPACTED: u8 = 12;
 }
 
 /// Maximum number of fields of a job record: each takes a multiple of its bytes in memory.

@@ -18,6 +18,7 @@ pub(crate) mod import;
 mod kind;
 mod layout;
 mod lines;
+mod live_set;
 mod reader;
 mod record;
 mod varint;
@@ -29,9 +30,10 @@ pub use header::Header;
 pub use kind::EventKind;
 pub use layout::{FRAME_HEAD, LONGEST_EVENT, LONGEST_PAYLOAD, MAGIC, VERSION};
 pub use lines::add_lines;
+pub use live_set::{LeftOut, LiveSet};
 pub use reader::{Frame, Reader, Unread};
 pub use record::{
-    ContextHandle, DeviceDefinition, DeviceSample, DropReason, Dropped, End, EndReason, Event,
+    Compacted, ContextHandle, DeviceDefinition, DeviceSample, DropReason, Dropped, End, EndReason, Event,
     FrameDefinition, FrameNumber, NameNumber, Note, Origin, PoolHandle, Record, Sample, Severity,
     StackNumber, ThreadNumber,
 };

@@ -79,6 +79,8 @@ pub enum Record {
     },
     /// The process's place in a job: the number of a [`JobField`](makeroom_core::identity::JobField) and its value.
     Job(Vec<(u64, Vec<u8>)>),
+    /// Older events were left out.
+    Compacted(Compacted),
     /// A record of a later version, unchanged.
     Unknown {
         /// Its kind.
@@ -86,6 +88,17 @@ pub enum Record {
         /// Its body.
         body: Vec<u8>,
     },
+}
+
+/// Events before a time were left out, except those whose effect was still there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compacted {
+    /// That time on the monotonic clock, in nanoseconds.
+    pub time_ns: u64,
+    /// Number of events left out.
+    pub events: u64,
+    /// Failed requests for memory among them.
+    pub failures: u64,
 }
 
 /// One function call of a stack.

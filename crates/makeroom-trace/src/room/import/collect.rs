@@ -15,8 +15,8 @@ use super::segments::is_tensor;
 use crate::MOST_DEVICES;
 use crate::error::Error;
 use crate::room::{
-    ContextHandle, DeviceDefinition, DeviceSample, End, Event, EventKind, Note, Record, Sample, Severity,
-    StackNumber, ThreadNumber,
+    Compacted, ContextHandle, DeviceDefinition, DeviceSample, End, Event, EventKind, Note, Record, Sample,
+    Severity, StackNumber, ThreadNumber,
 };
 
 /// Maximum number of environment variables; a recorder writes a handful.
@@ -108,6 +108,8 @@ pub(super) struct Collected {
     pub(super) environment: BTreeMap<String, String>,
     /// The process's place in a job.
     pub(super) job: JobIdentity,
+    /// What was left out before the first event that is complete.
+    pub(super) compacted: Option<Compacted>,
     /// Successful and failed calls, by kind.
     pub(super) calls: BTreeMap<u8, (u64, u64)>,
     pub(super) dropped: u64,
@@ -140,6 +142,7 @@ impl Collected {
             limit: None,
             environment: BTreeMap::new(),
             job: JobIdentity::default(),
+            compacted: None,
             calls: BTreeMap::new(),
             dropped: 0,
             last_ns: 0,
@@ -186,6 +189,7 @@ impl Collected {
             Record::Limit(limit) => self.limit = Some(limit),
             Record::Variable { name, value } => self.add_variable(&name, &value),
             Record::Job(fields) => self.add_job(&fields),
+            Record::Compacted(compacted) => self.compacted = Some(compacted),
             Record::Unknown { .. } => self.unknown += 1,
         }
         Ok(())

@@ -87,6 +87,17 @@ fn notes(collected: &Collected, process: &makeroom_core::ProcessRecord) -> Vec<S
         process.remarks.iter().filter(|remark| remark.is_warning).map(|remark| remark.text.clone());
     let mut notes: Vec<String> = warnings.collect();
     notes.dedup();
+    if let Some(left_out) = process.compacted {
+        let failures = match left_out.failures {
+            0 => String::new(),
+            1 => ", 1 failed request among them".to_owned(),
+            many => format!(", {many} failed requests among them"),
+        };
+        notes.push(format!(
+            "ring recording: {} older events were left out{failures}; live memory is complete, earlier peaks are not",
+            left_out.events
+        ));
+    }
     let mut count = |what: &str, number: u64| {
         if number > 0 {
             notes.push(format!("{what}: {number}"));

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use makeroom_core::identity::{JobField, JobIdentity};
 use makeroom_core::{
-    Address, Bytes, CallCount, CodeRecord, ContextRecord, DeviceIdentity, DeviceIndex, DeviceSample,
-    FailedLaunch, FastMap, HeapLimit, NameId, PinnedBlock, ProcessEnd, ProcessIdentity, ProcessRecord,
-    RefusedContext, StackId,
+    Address, Bytes, CallCount, CodeRecord, CompactedHistory, ContextRecord, DeviceIdentity, DeviceIndex,
+    DeviceSample, FailedLaunch, FastMap, HeapLimit, NameId, PinnedBlock, ProcessEnd, ProcessIdentity,
+    ProcessRecord, RefusedContext, StackId,
 };
 
 use super::Clock;
@@ -61,6 +61,11 @@ pub(super) fn assemble(
     record.dropped = collected.dropped;
     record.recorded_us = u64::try_from(collected.last_ns).unwrap_or(0) / 1000;
     record.limit = collected.limit;
+    record.compacted = collected.compacted.map(|compacted| CompactedHistory {
+        until_us: clock.date_us(clock.since(compacted.time_ns)),
+        events: compacted.events,
+        failures: compacted.failures,
+    });
     record.identity.environment = std::mem::take(&mut collected.environment);
     record.identity.job = job(std::mem::take(&mut collected.job), &record);
     record.calls = collected
