@@ -118,7 +118,11 @@ fn card(out: &mut String, account: &Account, columns: usize, most: usize) {
     }
     if rows.len() > most {
         let rest = rows.split_off(most.saturating_sub(1));
-        rows.push((format!("{} more", rest.len()), rest.iter().map(|row| row.1).sum(), String::new()));
+        rows.push((
+            format!("{} more", rest.len()),
+            rest.iter().map(|row| row.1).fold(0, u64::saturating_add),
+            String::new(),
+        ));
     }
     let name_width = rows.iter().map(|row| row.0.chars().count()).max().unwrap_or(0).min(30);
     let size_width = rows.iter().map(|row| size(row.1).chars().count()).max().unwrap_or(0);

@@ -98,7 +98,7 @@ impl<'rows> Cards<'rows> {
                 .users
                 .iter()
                 .map(|&user| device(processes, user).map_or(0, |row| row.peak_bytes))
-                .sum(),
+                .fold(0, u64::saturating_add),
         };
         self.used.iter().map(card_use).collect()
     }
@@ -136,10 +136,17 @@ impl<'rows> Cards<'rows> {
                 }
             })
             .collect();
-        let contexts: u64 =
-            card.users.iter().filter_map(|&user| device(processes, user)).map(|row| row.overhead_bytes).sum();
+        let contexts: u64 = card
+            .users
+            .iter()
+            .filter_map(|&user| device(processes, user))
+            .map(|row| row.overhead_bytes)
+            .fold(0, u64::saturating_add);
         let free = failure.free_bytes.unwrap_or(0);
-        let open = |held: &[u64]| i128::from(total) - i128::from(held.iter().sum::<u64>() + contexts + free);
+        let open = |held: &[u64]| {
+            i128::from(total)
+                - held.iter().chain([&contexts, &free]).map(|&bytes| i128::from(bytes)).sum::<i128>()
+        };
         // Clocks of processes can differ. Held memory rarely shrinks before a failure, so the peaks may fit better.
         let is_open = open(&now).unsigned_abs() as f64 > total as f64 * OPEN_SHARE;
         let held =
@@ -163,7 +170,7 @@ impl<'rows> Cards<'rows> {
             lines.extend(kept);
             lines.push(AccountLine {
                 what: format!("{} more ranks", rest.len()),
-                bytes: rest.iter().map(|line| line.bytes).sum(),
+                bytes: rest.iter().map(|line| line.bytes).fold(0, u64::saturating_add),
                 remark: String::new(),
             });
         }
@@ -173,7 +180,7 @@ impl<'rows> Cards<'rows> {
         lines.push(AccountLine { what, bytes: contexts, remark: String::new() });
         lines.push(AccountLine { what: "free".to_owned(), bytes: free, remark: String::new() });
         lines.retain(|line| line.bytes > 0);
-        let listed: u64 = lines.iter().map(|line| line.bytes).sum();
+        let listed: u64 = lines.iter().map(|line| line.bytes).fold(0, u64::saturating_add);
         let unaccounted_bytes = i64::try_from(i128::from(total) - i128::from(listed)).unwrap_or(i64::MAX);
         Some(Account { name: card.name(self.has_hosts), total_bytes: total, lines, unaccounted_bytes })
     }

@@ -44,7 +44,7 @@ pub(super) struct Member<'rows> {
 
 impl Member<'_> {
     pub(super) fn bytes(&self) -> u64 {
-        self.lines.values().sum()
+        self.lines.values().copied().fold(0, u64::saturating_add)
     }
 }
 
@@ -89,7 +89,7 @@ impl<'rows> Cluster<'rows> {
 /// The lines that hold more here than there, largest difference first.
 pub(super) fn differences(here: &Lines<'_>, there: &Lines<'_>) -> Vec<LineDifference> {
     let more = |place: &str, bytes: u64| bytes.saturating_sub(there.get(place).copied().unwrap_or(0));
-    let total: u64 = here.iter().map(|(place, &bytes)| more(place, bytes)).sum();
+    let total: u64 = here.iter().map(|(place, &bytes)| more(place, bytes)).fold(0, u64::saturating_add);
     let mut found: Vec<LineDifference> = here
         .iter()
         .filter(|&(place, &bytes)| more(place, bytes) as f64 > total as f64 * LINE_SHARE)
@@ -178,7 +178,7 @@ fn similarity(one: &Lines<'_>, two: &Lines<'_>) -> f64 {
 /// The share of large lines that both have.
 fn shared_lines(one: &Lines<'_>, two: &Lines<'_>) -> f64 {
     let large = |lines: &Lines<'_>| {
-        let total: u64 = lines.values().sum();
+        let total: u64 = lines.values().copied().fold(0, u64::saturating_add);
         move |bytes: u64| bytes > 0 && bytes as f64 >= total as f64 * LARGE_LINE
     };
     let (is_large_one, is_large_two) = (large(one), large(two));

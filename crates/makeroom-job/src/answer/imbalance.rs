@@ -26,7 +26,7 @@ pub(super) fn find(processes: &[Process<'_>]) -> Option<Imbalance> {
         return None;
     }
     let held = |process: &Process<'_>, elapsed| {
-        process.series.iter().map(|series| series.held_at(elapsed)).sum::<u64>()
+        process.series.iter().map(|series| series.held_at(elapsed)).fold(0, u64::saturating_add)
     };
     let points: Vec<ImbalancePoint> = (1..=POINTS)
         .filter_map(|point| {

@@ -125,7 +125,7 @@ fn row(series: &[&SeriesRow], length_us: u64, full_bytes: u64) -> Vec<u8> {
             if to < start || from > end {
                 return 0;
             }
-            let held: u64 = series.iter().map(|row| peak_between(row, from, to)).sum();
+            let held: u64 = series.iter().map(|row| peak_between(row, from, to)).fold(0, u64::saturating_add);
             1 + (254.0 * (held as f64 / full_bytes as f64).min(1.0)).round() as u8
         })
         .collect()
