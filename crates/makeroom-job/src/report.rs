@@ -159,7 +159,7 @@ impl ConsequenceKind {
             Self::Terminated => "ended by the launcher (SIGTERM)",
             Self::CollectiveTimeout => "a collective timed out",
             Self::PeerLost => "lost the connection to another rank",
-            Self::Killed => "killed (SIGKILL)",
+            Self::Killed => "killed by a signal",
             Self::Exited => "exited with an error, without running out of memory",
         }
     }

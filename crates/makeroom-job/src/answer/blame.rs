@@ -27,6 +27,8 @@ const GROUP_FACTOR: f64 = 1.1;
 /// SIGHUP, SIGINT and SIGTERM: sent by launchers and people.
 const ASKED_TO_END: [u32; 3] = [1, 2, 15];
 const SIGKILL: u32 = 9;
+/// The exit status of a process that handles a signal is by convention this plus the signal.
+const BY_SIGNAL: u32 = 128;
 
 /// The result.
 #[derive(Debug)]
@@ -56,6 +58,9 @@ fn fate(process: &Process<'_>) -> RankFate {
         (End::Running, None) => RankFate::Running,
         (End::Killed | End::Signaled(SIGKILL), None) => RankFate::Killed,
         (End::Signaled(signal), None) if ASKED_TO_END.contains(&signal) => RankFate::Terminated,
+        (End::Exited(status), None) if ASKED_TO_END.iter().any(|signal| BY_SIGNAL + signal == status) => {
+            RankFate::Terminated
+        }
         (End::Signaled(_) | End::Exited(_) | End::Unknown, None) => {
             if process.reports(FailureKind::CollectiveTimeout) {
                 RankFate::CollectiveTimeout

@@ -85,8 +85,12 @@ pub fn summarize(trace: &Trace, source: &Source) -> Rows {
 /// The row of the process, without its devices' figures.
 fn row(trace: &Trace, source: &Source) -> RecordingRow {
     let process = trace.process.as_ref();
-    let recorded = process.map(|process| &process.identity.job);
-    let identity = recorded.map_or_else(|| source.identity.clone(), |job| job.clone().or(&source.identity));
+    // A recording that knows its rank knows its job too; its file's name may contain a PID or a date.
+    let identity = match process.map(|process| &process.identity.job) {
+        Some(recorded) if !recorded.is_alone() => recorded.clone(),
+        Some(recorded) => recorded.clone().or(&source.identity),
+        None => source.identity.clone(),
+    };
     let first_us =
         trace.devices.iter().filter_map(|device| device.events.get(0)).map(|event| event.time_us).min();
     let last_us = trace.devices.iter().filter_map(|device| device.events.iter().next_back());

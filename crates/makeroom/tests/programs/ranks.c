@@ -54,7 +54,11 @@ static int probe(void) {
     return cuMemAlloc_v2(&pointer, 100 * GIB);
 }
 
+// As training programs do that save a checkpoint; a process that does not handle the signal leaves no end.
+static void ended(int number) { exit(128 + number); }
+
 static void work(void) {
+    signal(SIGTERM, ended);
     Handle context;
     int device = is("one-gpu") ? 0 : rank % 8;
     if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, device) || cuCtxSetCurrent(context)) exit(97);
