@@ -151,6 +151,9 @@ impl<'rows> Cards<'rows> {
         let is_open = open(&now).unsigned_abs() as f64 > total as f64 * OPEN_SHARE;
         let held =
             if is_open && open(&peaks).unsigned_abs() < open(&now).unsigned_abs() { peaks } else { now };
+        // On a shared GPU a context is told from the others' memory by its usual size: it is at most what is left.
+        let known: u64 = held.iter().copied().chain([free]).fold(0, u64::saturating_add);
+        let contexts = contexts.min(total.saturating_sub(known));
         let mut lines: Vec<AccountLine> = card
             .users
             .iter()
