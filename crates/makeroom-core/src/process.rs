@@ -15,7 +15,7 @@ pub struct ProcessRecord {
     pub identity: ProcessIdentity,
     /// How it ended; `None` if it could not record that, as after `kill -9`, or is still running.
     pub end: Option<ProcessEnd>,
-    /// The devices it used.
+    /// The devices that it saw; older recordings have only those that it used.
     pub devices: Vec<DeviceIdentity>,
     /// Number of recorded calls by kind, in the order of the format's numbers.
     pub calls: Vec<CallCount>,

@@ -2,8 +2,10 @@
 
 use makeroom_core::Bytes;
 use makeroom_explain::Explanation;
+use makeroom_job::JobReport;
 use makeroom_report::{
-    explanation_json, explanation_text, replay_json, replay_text, sanitize, tune_json, tune_text,
+    explanation_json, explanation_text, job_json, job_text, replay_json, replay_text, sanitize, tune_json,
+    tune_text,
 };
 use makeroom_sim::{Comparison, Tuning};
 use pyo3::prelude::*;
@@ -13,11 +15,12 @@ use serde_json::Value;
 #[derive(Debug)]
 enum Content {
     Explanation(Box<Explanation>),
+    Job(Box<JobReport>),
     Replay { comparison: Box<Comparison>, memory: Option<Bytes> },
     Tuning { tuning: Box<Tuning>, memory: Option<Bytes>, notes: Vec<String> },
 }
 
-/// Result of `why`, `replay` or `tune`.
+/// Result of `why`, `job`, `replay` or `tune`.
 #[pyclass(frozen, module = "makeroom._native")]
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -27,6 +30,10 @@ pub(crate) struct Answer {
 impl Answer {
     pub(crate) fn explanation(explanation: Explanation) -> Self {
         Self { content: Content::Explanation(Box::new(explanation)) }
+    }
+
+    pub(crate) fn job(report: JobReport) -> Self {
+        Self { content: Content::Job(Box::new(report)) }
     }
 
     pub(crate) fn replay(comparison: Comparison, memory: Option<Bytes>) -> Self {
@@ -40,6 +47,8 @@ impl Answer {
     fn value(&self) -> Value {
         match &self.content {
             Content::Explanation(explanation) => explanation_json(explanation),
+            // The report has no maps with keys that JSON lacks, so this cannot fail.
+            Content::Job(report) => job_json(report).unwrap_or(Value::Null),
             Content::Replay { comparison, memory } => replay_json(comparison, *memory),
             Content::Tuning { tuning, memory, notes } => tune_json(tuning, *memory, notes),
         }
@@ -58,6 +67,7 @@ impl Answer {
     fn text(&self, columns: usize, styled: bool) -> String {
         let text = match &self.content {
             Content::Explanation(explanation) => explanation_text(explanation, columns, None),
+            Content::Job(report) => job_text(report, columns, None),
             Content::Replay { comparison, memory } => replay_text(comparison, *memory, columns),
             Content::Tuning { tuning, memory, notes } => tune_text(tuning, *memory, notes, columns),
         };

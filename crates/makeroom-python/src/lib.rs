@@ -12,10 +12,11 @@ mod failure;
 mod recording;
 mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Trace};
 use makeroom_explain::explain_text;
+use makeroom_gather::Watcher;
 use makeroom_trace::Input;
 use pyo3::prelude::*;
 
@@ -40,6 +41,35 @@ fn read(py: Python<'_>, path: PathBuf) -> PyResult<Opened> {
         Input::Trace(trace) => Opened::Recording(Recording::new(name, trace)),
         Input::Text(bytes) => Opened::Text(String::from_utf8_lossy(&bytes).into_owned()),
     })
+}
+
+/// Files are read as they are: whether a program still runs is the command's to find out.
+struct Quiet;
+
+impl Watcher for Quiet {
+    fn is_running(&self, _trace: &Trace, _path: &Path) -> bool {
+        false
+    }
+
+    fn on_file(&self, _path: &Path) {}
+}
+
+/// Explains a job from its folders, files, patterns and archives.
+#[pyfunction]
+fn job(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Answer> {
+    let name = paths.first().map_or_else(String::new, |path| path.display().to_string());
+    let rows = py.detach(|| makeroom_gather::find(&paths).map(|found| makeroom_gather::read(&found, &Quiet)));
+    let rows = rows.map_err(|error| failure::input(&name, error))?;
+    if rows.recordings.is_empty() {
+        let first = rows
+            .unread
+            .first()
+            .map_or_else(String::new, |unread| format!("; {}: {}", unread.file, unread.reason));
+        return Err(InputError::new_err(format!(
+            "{name}: no recording, snapshot or log could be read{first}"
+        )));
+    }
+    Ok(py.detach(|| Answer::job(makeroom_job::answer(&rows))))
 }
 
 /// Explains an error text.
@@ -71,6 +101,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
     module.add_function(wrap_pyfunction!(explain, module)?)?;
+    module.add_function(wrap_pyfunction!(job, module)?)?;
     module.add_function(wrap_pyfunction!(parse_size, module)?)?;
     module.add_function(wrap_pyfunction!(format_size, module)?)
 }

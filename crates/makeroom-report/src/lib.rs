@@ -20,6 +20,7 @@ mod bars;
 mod doctor;
 mod fit;
 mod incomplete;
+mod job;
 mod json;
 #[cfg(target_os = "linux")]
 mod metrics;
@@ -46,6 +47,7 @@ mod wrap;
 pub use doctor::{doctor_json, doctor_text};
 pub use fit::{FitEnd, FitReport, FitRun, fit_json, fit_text};
 pub use incomplete::{EarlyStop, lost_recording_text, missing_reason};
+pub use job::{job_json, job_text};
 pub use json::explanation_json;
 #[cfg(target_os = "linux")]
 pub use metrics::{otlp_json, prometheus_text};

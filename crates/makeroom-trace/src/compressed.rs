@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read};
 use std::rc::Rc;
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::{DeflateDecoder, MultiGzDecoder};
 use makeroom_core::Bytes;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
@@ -26,6 +26,13 @@ pub(crate) fn gzip<'a>(packed: impl Read + 'a) -> Box<dyn Read + 'a> {
     let packed = Counted::new(packed);
     let count = Rc::clone(&packed.count);
     Box::new(Ratio { unpacked: MultiGzDecoder::new(BufReader::new(packed)), packed: count, length: 0 })
+}
+
+/// The decompressed content of a member of a zip archive.
+pub(crate) fn deflate<'a>(packed: impl Read + 'a) -> Box<dyn Read + 'a> {
+    let packed = Counted::new(packed);
+    let count = Rc::clone(&packed.count);
+    Box::new(Ratio { unpacked: DeflateDecoder::new(BufReader::new(packed)), packed: count, length: 0 })
 }
 
 /// The decompressed content of a zstd stream.

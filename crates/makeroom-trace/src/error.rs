@@ -63,6 +63,14 @@ pub enum Error {
         /// Bytes they expanded to.
         unpacked: Bytes,
     },
+    /// An archive is damaged.
+    #[error("{problem} (at byte {offset})")]
+    Archive {
+        /// Where.
+        offset: u64,
+        /// What is wrong.
+        problem: &'static str,
+    },
     /// The pickle contains a call.
     #[error(
         "the file calls {callable} at byte {offset}; memory snapshots contain only data, so makeroom does not read it"
@@ -137,7 +145,10 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Directory { path } => {
-                return Some(format!("pass a file in it: ls {}", path.display()));
+                return Some(format!(
+                    "pass a file in it, or the recordings of one job: makeroom job {}",
+                    path.display()
+                ));
             }
             Self::Open { cause, .. } if cause.kind() == std::io::ErrorKind::NotFound => {
                 "check the name; `-` reads from standard input"
@@ -151,6 +162,9 @@ impl Error {
                  and copy it again"
             }
             Self::OtherFormat { hint, .. } => hint,
+            Self::Archive { .. } => {
+                "check the archive with `tar -tf FILE` or `unzip -t FILE`, or unpack it and pass the folder"
+            }
             Self::Unrecognised { .. } => {
                 "makeroom reads .room recordings, PyTorch memory snapshots (pickle), RMM logs (CSV) and text that contains an error, \
                  plain or compressed with gzip or zstd"

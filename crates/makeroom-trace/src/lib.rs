@@ -21,11 +21,14 @@
 //! # Ok::<(), makeroom_trace::Error>(())
 //! ```
 //!
+//! [`visit_archive`] reads the files in a tar or zip archive.
+//!
 //! Modules: `input` detects formats and decompresses; `pickle` is a machine for the opcodes that carry data;
 //! `torch_snapshot` is the heap that it fills instead of Python objects; `room` writes and reads `.room` files;
 //! `rmm_log` reads the CSV; `check` checks the result. [`protocol`] is how a recorded process talks to `makeroom run`.
 #![forbid(unsafe_code)]
 
+mod archive;
 mod check;
 mod compressed;
 mod error;
@@ -40,5 +43,6 @@ mod torch_snapshot;
 /// Maximum number of devices; files with more are crafted to exhaust memory.
 const MOST_DEVICES: usize = 1024;
 
+pub use archive::{Visit, is_archive_name, visit_archive, visit_archive_bytes};
 pub use error::Error;
 pub use input::{Input, open, open_streaming, read, read_streaming};

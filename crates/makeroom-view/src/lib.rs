@@ -9,12 +9,14 @@
 //! resources.rs     routes paths to responses                    series.rs, moment.rs, live.rs, rows.rs, sites.rs
 //! stacks.rs        all stacks as a trie                         whatif.rs   other allocators, in the background
 //! page.rs          the page itself                              report.rs   the page with embedded responses
+//! job/             the page of `makeroom job`
 //! http.rs          requests and responses: the token, other access checks, and the browser's restrictions
 //! ```
 #![forbid(unsafe_code)]
 
 mod http;
 mod input;
+mod job;
 mod live;
 mod moment;
 mod overview;
@@ -31,6 +33,7 @@ mod whatif;
 
 pub use crate::http::{Access, respond};
 pub use input::{Opened, OpenedInput};
+pub use job::job_page;
 pub use report::{Report, report};
 pub use resources::Refusal;
 pub use viewer::{Change, Host, Viewer};

@@ -23,11 +23,11 @@ pub(crate) fn page() -> &'static str {
 /// The policy of the served page: it may run its own script and send requests to this server.
 pub(crate) fn policy() -> &'static str {
     static POLICY: OnceLock<String> = OnceLock::new();
-    POLICY.get_or_init(|| format!("{}; connect-src 'self'; frame-ancestors 'none'", common_policy()))
+    POLICY.get_or_init(|| format!("{}; connect-src 'self'; frame-ancestors 'none'", common_policy(PAGE)))
 }
 
-fn common_policy() -> String {
-    let scripts: Vec<String> = inline_scripts(PAGE)
+fn common_policy(page: &str) -> String {
+    let scripts: Vec<String> = inline_scripts(page)
         .map(|script| format!(" 'sha256-{}'", STANDARD.encode(Sha256::digest(script.as_bytes()))))
         .collect();
     let scripts = if scripts.is_empty() { " 'none'".to_owned() } else { scripts.concat() };
@@ -39,10 +39,15 @@ fn common_policy() -> String {
 
 /// The page with embedded data; `None` if the page has no place for it.
 pub(crate) fn with_data(data: &str) -> Option<String> {
-    let place = PAGE.find(DATA)? + DATA.len();
-    let head = PAGE.find("<head>").map(|at| at + "<head>".len()).filter(|&at| at < place)?;
-    let meta = format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">", common_policy());
-    Some([&PAGE[..head], &meta, &PAGE[head..place], data, &PAGE[place..]].concat())
+    filled(PAGE, DATA, data)
+}
+
+/// A page with data after the element `start`, and with its policy.
+pub(crate) fn filled(page: &str, start: &str, data: &str) -> Option<String> {
+    let place = page.find(start)? + start.len();
+    let head = page.find("<head>").map(|at| at + "<head>".len()).filter(|&at| at < place)?;
+    let meta = format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">", common_policy(page));
+    Some([&page[..head], &meta, &page[head..place], data, &page[place..]].concat())
 }
 
 /// The inline scripts of a page, except for its data.
@@ -50,7 +55,7 @@ fn inline_scripts(page: &str) -> impl Iterator<Item = &str> {
     page.split("<script").skip(1).filter_map(|rest| {
         let (attributes, rest) = rest.split_once('>')?;
         let (script, _) = rest.split_once("</script>")?;
-        let is_data = attributes.contains("application/octet-stream") || attributes.contains("src=");
+        let is_data = attributes.contains("type=\"application/") || attributes.contains("src=");
         (!is_data).then_some(script)
     })
 }

@@ -14,7 +14,7 @@ use makeroom_sim::AllocatorSpec;
 
 pub(crate) use devices::{Collector, Doctor, Looking, Ps, Serve, Top};
 pub(crate) use planning::Plan;
-pub(crate) use seeing::{Export, ExportForm, ExportTable, View};
+pub(crate) use seeing::{Export, ExportForm, ExportTable, Job, View};
 use sizes::card_size;
 
 /// The first screen: without the options, it fits on a terminal with 24 rows.
@@ -41,6 +41,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Why(Why),
+    Job(Job),
     Run(Run),
     View(View),
     Ps(Ps),
@@ -367,12 +368,14 @@ pub(crate) struct Tune {
 Examples:
   python train.py 2>&1 | makeroom why         explain a program's output
   makeroom why error.txt                      explain an error message or a log
-  makeroom why rank*.log                      explain several logs
+  makeroom why rank*.log                      explain the ranks of a job (makeroom job)
   makeroom why --memory 6GiB snapshot.pickle  a run that was limited to 6 GiB
 
 Exit status: 0 on success, 1 if an input could not be read.")]
 pub(crate) struct Why {
     /// Files to explain, `-` for standard input [default: standard input]
+    ///
+    /// A folder, or files of several ranks, are explained as one job: see `makeroom job`.
     #[arg(value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
 

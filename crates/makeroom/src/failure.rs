@@ -25,6 +25,16 @@ pub(crate) enum Failure {
         /// What is wrong with it.
         error: makeroom_trace::Error,
     },
+    /// No file of a job could be read.
+    #[error("{name}: no recording, snapshot or log{}", first.as_ref().map_or(String::new(), |first| format!(" could be read; the first of {files}: {first}")))]
+    NoRecordings {
+        /// The first path, as the user named it.
+        name: String,
+        /// Number of files that could not be read.
+        files: usize,
+        /// The first of them, and why.
+        first: Option<String>,
+    },
     /// No file was named, and standard input is a terminal.
     #[error("no input: pass a file, or pipe a program's output into `makeroom why`")]
     NoInput,
@@ -289,6 +299,10 @@ impl Failure {
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Input { error, .. } | Self::Open(error) => error.hint(),
+            Self::NoRecordings { .. } => Some(
+                "files in folders are recognized by their names: .room, .pickle, .pkl, .log, .txt, .out, .err, .csv, .tar, .zip; pass others by name"
+                    .to_owned(),
+            ),
             Self::NoInput => Some("for example: python train.py 2>&1 | makeroom why".to_owned()),
             Self::NoBuffers => Some("for example: makeroom plan buffers.csv".to_owned()),
             Self::TwoOutputs => Some("the JSON contains the offsets: omit -o -".to_owned()),

@@ -2,6 +2,7 @@
 
     makeroom.explain(error)            explain an exception, an error message, a log or a recording
     makeroom.install_excepthook()      print the explanation under each out-of-memory traceback
+    makeroom.job(path)                 explain a job of many ranks from their recordings, snapshots and logs
     makeroom.why, replay, tune         same as the commands of the same name
     makeroom.open(path)                read a recording as tables for polars, pandas and pyarrow
     makeroom.watch()                   measure a block of code: peak, lines, leak per step
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from ._explanation import Explanation as Explanation
     from ._explanation import explain as explain
     from ._explanation import why as why
+    from ._job import Job as Job
+    from ._job import job as job
     from ._library import OutOfMemoryError as OutOfMemoryError
     from ._library import PoolError as PoolError
     from ._native import InputError as InputError
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Explanation": "_explanation",
     "InputError": "_native",
+    "Job": "_job",
     "OutOfMemoryError": "_library",
     "Pool": "_pool",
     "PoolError": "_library",
@@ -55,6 +59,7 @@ _HOMES = {
     "chunks": "_chunks",
     "explain": "_explanation",
     "install_excepthook": "_excepthook",
+    "job": "_job",
     "open": "_trace",
     "replay": "_replay",
     "tune": "_replay",

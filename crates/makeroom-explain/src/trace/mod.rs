@@ -42,7 +42,9 @@ pub use cut::{BlockSizes, Part, SizesAtEnd, cut, is_small};
 pub use ends::BlockEnds;
 pub(crate) use history::History;
 pub use lifetimes::{Allocation, Allocations};
-pub use outside::{DeviceOverhead, device_overhead, place_of};
+pub use outside::{
+    DeviceOverhead, LiveLine, context_bytes, device_overhead, held_over_time, line_of, live_lines, place_of, step_starts,
+};
 pub(crate) use overhead::{DEFAULT_HEAP, Measured};
 pub use room::Room;
 pub use segments::{HeldSegment, SegmentsHeld};

@@ -1,10 +1,14 @@
 //! What other crates ask of a recording without wanting it explained.
 
-use makeroom_core::{Bytes, DeviceTrace, ProcessRecord, StackId, Start, Trace};
+use makeroom_core::{Bytes, DeviceTrace, Event, FastMap, ProcessRecord, StackId, Start, Trace};
 
-use super::Places;
+use super::history::History;
 use super::overhead::Measured;
+use super::sites::by_stack;
+use super::state::states_at;
+use super::steps::Steps;
 use super::taken::Taken;
+use super::{Places, sites::Held};
 use crate::thresholds::CONTEXT_TYPICAL;
 
 /// A call of the driver takes no longer, unless the machine is busy with something else.
@@ -66,6 +70,67 @@ fn own_overhead(process: &ProcessRecord, device: &DeviceTrace, start: &Start) ->
     let usual = CONTEXT_TYPICAL.get().saturating_mul(overhead.context_count.max(1) as u64);
     let contexts = overhead.contexts.min(Bytes::new(usual));
     Some(contexts + overhead.code + overhead.heap + overhead.pools + overhead.unmapped)
+}
+
+/// The contexts of a process on a device, with their code, when the recording ends; `None` if the device was never
+/// measured.
+pub fn context_bytes(trace: &Trace, device: &DeviceTrace) -> Option<Bytes> {
+    own_overhead(trace.process.as_ref()?, device, &Start::new(device))
+}
+
+/// Calls `on_event` with each event, its index and the memory that the process has taken from the driver after it.
+/// Returns the memory that it had taken before the first event.
+pub fn held_over_time(device: &DeviceTrace, mut on_event: impl FnMut(usize, &Event, Bytes)) -> Bytes {
+    let mut taken = Taken::new(&Start::new(device));
+    let before = taken.bytes();
+    for (index, event) in device.events.iter().enumerate() {
+        taken.apply(&event);
+        on_event(index, &event, taken.bytes());
+    }
+    before
+}
+
+/// The events at which steps begin, ascending. A recording without steps is cut into equal parts.
+pub fn step_starts(trace: &Trace, device: &DeviceTrace) -> Vec<usize> {
+    Steps::find(trace, device).starts
+}
+
+/// Live memory of one line of code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveLine {
+    /// The program's innermost own line; of a compiled program with the function that called it.
+    pub place: String,
+    /// Live bytes.
+    pub bytes: Bytes,
+    /// Number of live blocks.
+    pub blocks: u64,
+}
+
+/// Live memory by line after the event `at`, or at the peak; the largest `most` lines. Unlike the tree of an
+/// explanation, the name of a line does not depend on how much the others hold, so recordings can be compared.
+pub fn live_lines(trace: &Trace, device: &DeviceTrace, at: Option<usize>, most: usize) -> Vec<LiveLine> {
+    let history = History::new(device, &[]);
+    let state = states_at(device, &history, &[at.or(history.peak)]).pop().unwrap_or_default();
+    let places = Places::new(trace);
+    let mut lines: FastMap<String, Held> = FastMap::default();
+    for (stack, held) in by_stack(&state.blocks) {
+        let line = lines.entry(places.compared(stack)).or_default();
+        line.bytes += held.bytes;
+        line.blocks += held.blocks;
+    }
+    let mut lines: Vec<LiveLine> = lines
+        .into_iter()
+        .map(|(place, held)| LiveLine { place, bytes: held.bytes, blocks: held.blocks })
+        .collect();
+    lines.sort_unstable_by(|one, two| two.bytes.cmp(&one.bytes).then_with(|| one.place.cmp(&two.place)));
+    lines.truncate(most);
+    lines
+}
+
+/// The line of a stack, as [`live_lines`] names it; `None` if no stack was recorded.
+pub fn line_of(trace: &Trace, stack: StackId) -> Option<String> {
+    let places = Places::new(trace);
+    places.site(stack).map(|_| places.compared(stack))
 }
 
 /// The place in the program that a stack names.

@@ -92,6 +92,18 @@ impl<'trace> Places<'trace> {
         self.innermost(stack, function).map(|frame| self.describe(frame))
     }
 
+    /// The name of a stack that is the same in every recording of a program: its innermost own line. Compiled programs
+    /// often allocate through one function of their own that checks for errors, so theirs includes the caller.
+    pub(crate) fn compared(self, stack: StackId) -> String {
+        let Some((frame, _)) = self.site(stack) else { return self.without_stack.to_owned() };
+        let place = self.describe(frame);
+        let is_compiled = self.stacks.frame_at(frame).library != Frame::default().library;
+        match self.caller(stack).filter(|_| is_compiled) {
+            Some(caller) => format!("{caller}, through {place}"),
+            None => place,
+        }
+    }
+
     /// The kernel that a stack launches, mangled: the function that nvcc makes to launch it carries its name.
     pub(crate) fn kernel(self, stack: StackId) -> Option<&'trace str> {
         let frames = self.stacks.frames_of(stack).iter();

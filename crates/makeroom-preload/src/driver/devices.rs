@@ -1,4 +1,5 @@
-//! Device properties, queried once per device when its first event is recorded.
+//! Properties of all devices that the process sees, queried once when its first event is recorded. Devices that it never
+//! uses are recorded too: ranks of a job that share one by mistake leave others idle.
 //!
 //! The query runs on the program's thread: the writer may get to the event only when the program exits, when the
 //! driver no longer responds. It needs no context and touches no stream.
@@ -26,14 +27,30 @@ pub(crate) struct Known {
     pub(crate) total: u64,
 }
 
-/// Queries a device's properties, unless they are known.
+/// Queries the properties of a device and of all others, unless they are known.
 #[inline]
 pub(crate) fn meet(device: u8) {
     if let Some(place) = KNOWN.get(usize::from(device))
         && place.get().is_none()
     {
         let _ = place.set(ask(device));
+        meet_others();
     }
+}
+
+/// Devices are numbered without gaps: the first that the driver does not know ends them.
+#[cold]
+fn meet_others() {
+    for (device, place) in KNOWN.iter().enumerate() {
+        if place.get_or_init(|| ask(device as u8)).is_none() {
+            break;
+        }
+    }
+}
+
+/// The devices that the process sees.
+pub(crate) fn all_known() -> impl Iterator<Item = u8> {
+    (0..MOST as u8).take_while(|&device| known(device).is_some())
 }
 
 /// A device's properties, if they were queried and the driver responded.

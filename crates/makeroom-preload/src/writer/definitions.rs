@@ -224,8 +224,16 @@ impl Definitions {
         number
     }
 
-    /// Describes a device at its first event.
+    /// Describes a device at its first event, and at the first event of all the others that the process sees.
     pub(crate) fn device(&mut self, device: u8) {
+        let is_first = self.devices.is_empty();
+        self.define_device(device);
+        if is_first {
+            devices::all_known().for_each(|other| self.define_device(other));
+        }
+    }
+
+    fn define_device(&mut self, device: u8) {
         if !self.devices.insert(device) {
             return;
         }

@@ -53,6 +53,45 @@ pub(crate) struct View {
     pub(crate) card: Option<Bytes>,
 }
 
+/// Explain a job of many ranks: which rank failed, why, and who only followed
+///
+/// Reads all recordings, PyTorch snapshots and logs of a job and gives one verdict: the rank whose failure the others
+/// cannot explain. Names ranks that hold more than the ranks like them, ranks that share a GPU by mistake, and ranks
+/// that ended only because another one failed. Ranks, hosts and jobs are recognized from the recordings, or from the
+/// names of files and folders.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  makeroom job recordings/                    one folder, with a file per rank
+  makeroom job '/shared/dumps/*.pickle'       snapshots of all ranks
+  makeroom job logs/ dumps.tar.gz             logs and an archive
+  makeroom job recordings/ -o job.html        with a page to browse
+
+Exit status: 0 on success, 1 if nothing could be read.")]
+pub(crate) struct Job {
+    /// Folders, files, patterns and archives (tar, zip) of one job
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// Write a page with a row per rank
+    ///
+    /// The pages of the most important ranks are written to a folder next to it.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Number of ranks that get a page of their own
+    #[arg(long, value_name = "COUNT", default_value_t = 8, requires = "output")]
+    pub(crate) pages: usize,
+
+    /// Show everything, even if it does not fit on one screen
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Export a recording to Perfetto, speedscope, Parquet or CSV
 ///
 /// The `snapshot` format is for PyTorch's memory viewer at `pytorch.org/memory_viz`. docs/export.md describes the columns of the tables.

@@ -26,6 +26,8 @@ pub(crate) enum Kind {
     Recording,
     /// A page (`view -o`).
     Page,
+    /// A page of a job (`job -o`).
+    JobPage,
     /// A recording in another format (`export -o`). One format may replace another.
     Export,
     /// A summary as JSON (`run --summary`).
@@ -42,6 +44,7 @@ impl Kind {
         match self {
             Self::Recording => "a recording",
             Self::Page => "a page of `makeroom view`",
+            Self::JobPage => "a page of `makeroom job`",
             Self::Export => "a result of `makeroom export`",
             Self::Summary => "a summary of `makeroom run`",
             Self::Plan => "a result of `makeroom plan`",
@@ -88,6 +91,7 @@ impl Kind {
         match self {
             Self::Recording => start.starts_with(&MAGIC),
             Self::Page => start.starts_with(b"<!doctype html>") && has("<title>makeroom view</title>"),
+            Self::JobPage => start.starts_with(b"<!doctype html>") && has("<title>makeroom job</title>"),
             Self::Export => is_export(start, end),
             Self::Summary => {
                 start == b"[]"
@@ -106,14 +110,15 @@ impl Kind {
 mod tests {
     use super::*;
 
-    const ALL: [Kind; 6] =
-        [Kind::Recording, Kind::Page, Kind::Export, Kind::Summary, Kind::Plan, Kind::ManPage];
+    const ALL: [Kind; 7] =
+        [Kind::Recording, Kind::Page, Kind::JobPage, Kind::Export, Kind::Summary, Kind::Plan, Kind::ManPage];
 
     #[test]
     fn a_file_is_of_one_kind() {
-        let examples: [(&[u8], Kind); 6] = [
+        let examples: [(&[u8], Kind); 7] = [
             (&MAGIC, Kind::Recording),
             (b"<!doctype html>\n<head><title>makeroom view</title>", Kind::Page),
+            (b"<!doctype html>\n<head><title>makeroom job</title>", Kind::JobPage),
             (b"{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":\"makeroom 9", Kind::Export),
             (b"[\n  {\n    \"file\": \"a.room\",\n    \"incomplete\": null", Kind::Summary),
             (b"id,lower,upper,size,offset\nx,0,1,64,0\n", Kind::Plan),

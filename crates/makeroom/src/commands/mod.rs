@@ -6,6 +6,7 @@ mod doctor;
 mod export;
 mod fit;
 mod install;
+mod job;
 mod kind;
 mod looking;
 pub(crate) mod new_file;
@@ -35,6 +36,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(arguments) => return run::run(&arguments),
         Command::Why(arguments) => return why::run(&arguments),
+        Command::Job(arguments) => return job::run(&arguments),
         Command::Fit(arguments) => return fit::run(&arguments),
         Command::Ps(arguments) => return ps::run(&arguments),
         Command::Top(arguments) => return top::run(&arguments),

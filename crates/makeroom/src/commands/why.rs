@@ -6,11 +6,12 @@ use std::process::ExitCode;
 
 use makeroom_core::DeviceIndex;
 use makeroom_explain::{Explanation, TextReader, TraceQuestion, explain_running, explain_trace};
+use makeroom_job::{JobReport, answer};
 use makeroom_report::{explanation_json, explanation_text};
 use serde_json::Value;
 
 use crate::cli::{RecordingOptions, Why};
-use crate::commands::recording;
+use crate::commands::{job, recording};
 use crate::failure::Failure;
 use crate::output;
 
@@ -27,9 +28,33 @@ pub(crate) fn run(arguments: &Why) -> Result<ExitCode, Failure> {
     match &arguments.inputs[..] {
         [] if io::stdin().is_terminal() => Err(Failure::NoInput),
         [] => run_one(Path::new("-"), arguments),
+        inputs if inputs.iter().any(|input| input.is_dir()) => {
+            job::print(&answer(&job::rows(inputs)?), arguments.options.json, arguments.verbose)?;
+            Ok(ExitCode::SUCCESS)
+        }
         [input] => run_one(input, arguments),
-        inputs => run_all(inputs, arguments),
+        inputs => match ranks(inputs, &arguments.options) {
+            Some(report) => {
+                job::print(&report, false, arguments.verbose)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            None => run_all(inputs, arguments),
+        },
     }
+}
+
+/// The answer for several files if they are different ranks of one job. With options for single recordings, and as
+/// JSON, which is a list then, every file is explained by itself.
+fn ranks(inputs: &[PathBuf], options: &RecordingOptions) -> Option<JobReport> {
+    let is_plain =
+        options.memory.is_none() && options.card.is_none() && options.device.is_none() && !options.json;
+    // Standard input and pipes can be read only once.
+    if !is_plain || !inputs.iter().all(|input| input.is_file()) {
+        return None;
+    }
+    let rows = job::rows(inputs).ok()?;
+    let report = answer(&rows);
+    job::is_one_job(&rows, &report).then_some(report)
 }
 
 fn run_one(input: &Path, arguments: &Why) -> Result<ExitCode, Failure> {

@@ -1,0 +1,118 @@
+//! Reads the files of a job and reduces each to rows, on two threads. One file per thread is open at a time, and a
+//! recording is dropped as soon as its rows exist, so memory does not depend on the number of files.
+
+use std::fs::File;
+use std::io::Read;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use makeroom_core::Trace;
+use makeroom_core::identity::JobIdentity;
+use makeroom_job::{LogReader, Rows, Source, Unread, summarize};
+use makeroom_trace::{Error, read_streaming, visit_archive};
+
+use crate::find::{Files, Found, MOST_FILES, open_plain};
+
+/// Threads that read. More would hold more recordings in memory at once.
+const THREADS: usize = 2;
+
+/// What the caller knows about files, and wants to know while they are read.
+pub trait Watcher: Sync {
+    /// Whether the program that writes this recording is still running.
+    fn is_running(&self, trace: &Trace, path: &Path) -> bool;
+    /// A file was read.
+    fn on_file(&self, path: &Path);
+}
+
+/// Reads all files.
+pub fn read(found: &Files, watcher: &dyn Watcher) -> Rows {
+    let files = &found.files;
+    let next = AtomicUsize::new(0);
+    let rows = Mutex::new(Rows { unread: found.left_out.clone(), ..Rows::default() });
+    thread::scope(|scope| {
+        for _ in 0..THREADS.min(files.len()) {
+            scope.spawn(|| {
+                while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let read = read_file(file, watcher);
+                    watcher.on_file(&file.path);
+                    rows.lock().unwrap_or_else(PoisonError::into_inner).extend(read);
+                }
+            });
+        }
+    });
+    rows.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The rows of a file; that it could not be read, if so.
+fn read_file(found: &Found, watcher: &dyn Watcher) -> Rows {
+    let name = found.path.display().to_string();
+    // A bug in a reader must not cost the answer for all other files.
+    let read = catch_unwind(AssertUnwindSafe(|| open(found, watcher)));
+    let rows = read
+        .unwrap_or_else(|_| Ok(unread(&name, "makeroom failed on it; please report this bug".to_owned())));
+    rows.unwrap_or_else(|error| unread(&name, error.to_string()))
+}
+
+fn open(found: &Found, watcher: &dyn Watcher) -> Result<Rows, Error> {
+    let name = found.path.display().to_string();
+    let failed = |cause| Error::Open { path: found.path.clone(), cause };
+    // Files in folders may be anything that somebody put there.
+    let file = if found.is_named { File::open(&found.path) } else { open_plain(&found.path) };
+    let file = file.map_err(failed)?;
+    if found.is_archive {
+        return archive(&name, file);
+    }
+    let mut source = Source { name, identity: found.identity.clone(), is_running: false };
+    let mut log = LogReader::new(source.clone());
+    match read_streaming(file, |bytes| log.push(bytes))? {
+        Some(trace) => {
+            source.is_running = watcher.is_running(&trace, &found.path);
+            Ok(summarize(&trace, &source))
+        }
+        None => Ok(log.finish()),
+    }
+}
+
+/// The rows of all members of an archive. One that cannot be read does not affect the others.
+fn archive(name: &str, file: File) -> Result<Rows, Error> {
+    let mut rows = Rows::default();
+    let mut members = 0;
+    let visited = visit_archive(file, &mut |member, contents| {
+        members += 1;
+        if members > MOST_FILES {
+            rows.unread.push(Unread {
+                file: format!("{name}: further members"),
+                reason: format!("at most {MOST_FILES} are read"),
+            });
+            return ControlFlow::Break(());
+        }
+        rows.extend(archived(&format!("{name}!{member}"), member, contents));
+        ControlFlow::Continue(())
+    });
+    match visited {
+        // What was read before the damage counts.
+        Err(error) if !rows.recordings.is_empty() => rows.extend(unread(name, error.to_string())),
+        Err(error) => return Err(error),
+        Ok(()) => {}
+    }
+    Ok(rows)
+}
+
+fn archived(name: &str, member: &str, contents: &mut dyn Read) -> Rows {
+    let identity = JobIdentity::from_file_name(member);
+    let source = Source { name: name.to_owned(), identity, is_running: false };
+    let mut log = LogReader::new(source.clone());
+    match read_streaming(contents, |bytes| log.push(bytes)) {
+        Ok(Some(trace)) => summarize(&trace, &source),
+        Ok(None) => log.finish(),
+        Err(error) => unread(name, error.to_string()),
+    }
+}
+
+fn unread(file: &str, reason: String) -> Rows {
+    Rows { unread: vec![Unread { file: file.to_owned(), reason }], ..Rows::default() }
+}

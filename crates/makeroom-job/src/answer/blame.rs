@@ -1,0 +1,255 @@
+//! Which rank's failure the others cannot explain.
+//!
+//! The first failure by the clock may be a victim: clocks of hosts differ, and a rank that shares a GPU with a heavy one
+//! may fail first. So ranks are judged by what happened to them, and by what they hold compared with ranks like them:
+//!
+//! ```text
+//! ended by the launcher, lost a peer, a collective timed out   a consequence, whenever it happened
+//! ran out on a GPU that a heavier rank shares                  a consequence: the other holds the memory
+//! ran out, and holds more than the ranks of its group          the culprit
+//! ran out, and all ranks are as full                           nobody: every rank is full
+//! killed, and nobody ran out                                   the culprit: most often host memory
+//! ```
+
+use std::collections::BTreeSet;
+
+use super::cards::Cards;
+use super::groups::Cluster;
+use super::select::Process;
+use crate::report::{ConsequenceKind, JobCause, RankFate};
+use crate::tables::{End, FailureKind};
+
+/// Ranks are as full as the one that failed from this share on.
+const AS_FULL: f64 = 0.9;
+/// A group holds more than the others from this factor on.
+const GROUP_FACTOR: f64 = 1.1;
+
+/// SIGHUP, SIGINT and SIGTERM: sent by launchers and people.
+const ASKED_TO_END: [u32; 3] = [1, 2, 15];
+const SIGKILL: u32 = 9;
+/// The exit status of a process that handles a signal is by convention this plus the signal.
+const BY_SIGNAL: u32 = 128;
+
+/// The result.
+#[derive(Debug)]
+pub(super) struct Blame {
+    pub(super) cause: JobCause,
+    pub(super) certainty: &'static str,
+    /// How each process fared.
+    pub(super) fates: Vec<RankFate>,
+    /// Indices of the processes to blame, the most important first.
+    pub(super) culprits: Vec<usize>,
+    /// Indices of the processes that ended because of others.
+    pub(super) consequences: Vec<(usize, ConsequenceKind)>,
+    /// The process whose failed request is accounted for.
+    pub(super) failed: Option<usize>,
+    /// The group to blame.
+    pub(super) group: Option<usize>,
+}
+
+/// How a process fared.
+fn fate(process: &Process<'_>) -> RankFate {
+    let decisive = process.decisive().map(|failure| failure.kind);
+    match (process.end, decisive) {
+        (End::Exited(0), _) if process.has_failed_allocations() => RankFate::Caught,
+        (End::Exited(0), _) => RankFate::Finished,
+        (_, Some(FailureKind::HostMemory)) => RankFate::Killed,
+        (_, Some(_)) => RankFate::RanOut,
+        (End::Running, None) => RankFate::Running,
+        (End::Killed | End::Signaled(SIGKILL), None) => RankFate::Killed,
+        (End::Signaled(signal), None) if ASKED_TO_END.contains(&signal) => RankFate::Terminated,
+        (End::Exited(status), None) if ASKED_TO_END.iter().any(|signal| BY_SIGNAL + signal == status) => {
+            RankFate::Terminated
+        }
+        (End::Signaled(_) | End::Exited(_) | End::Unknown, None) => {
+            if process.reports(FailureKind::CollectiveTimeout) {
+                RankFate::CollectiveTimeout
+            } else if process.reports(FailureKind::PeerLost) {
+                RankFate::PeerLost
+            } else if process.reports(FailureKind::Terminated) {
+                RankFate::Terminated
+            } else if process.reports(FailureKind::Killed) {
+                RankFate::Killed
+            } else if process.end != End::Unknown {
+                RankFate::Failed
+            } else if process.has_failed_allocations() {
+                RankFate::Caught
+            } else {
+                RankFate::Unknown
+            }
+        }
+    }
+}
+
+/// How much more than its group each process holds; `None` if it does not.
+pub(super) fn excesses(processes: &[Process<'_>], groups: &[Cluster<'_>]) -> Vec<Option<u64>> {
+    let mut excesses = vec![None; processes.len()];
+    for group in groups {
+        for member in &group.members {
+            excesses[member.process] = group.excess(member);
+        }
+    }
+    excesses
+}
+
+/// Judges the job.
+pub(super) fn judge(
+    processes: &[Process<'_>],
+    groups: &[Cluster<'_>],
+    cards: &Cards<'_>,
+    missing: usize,
+) -> Blame {
+    let fates: Vec<RankFate> = processes.iter().map(fate).collect();
+    let of = |wanted: RankFate| -> Vec<usize> {
+        fates.iter().enumerate().filter(|(_, fate)| **fate == wanted).map(|(index, _)| index).collect()
+    };
+    let (ran_out, killed, failed) = (of(RankFate::RanOut), of(RankFate::Killed), of(RankFate::Failed));
+    let mut blame = Blame {
+        cause: JobCause::None,
+        certainty: "certain",
+        culprits: Vec::new(),
+        consequences: Vec::new(),
+        failed: None,
+        group: None,
+        fates: Vec::new(),
+    };
+    if !ran_out.is_empty() {
+        judge_memory(&mut blame, processes, groups, cards, &ran_out);
+    } else if !killed.is_empty() {
+        let is_all = killed.len() == processes.len() && killed.len() > 1;
+        blame.cause = if is_all { JobCause::AllKilled } else { JobCause::RankKilled };
+        blame.certainty = if is_all { "possible" } else { "likely" };
+        blame.culprits = if is_all { Vec::new() } else { killed };
+    } else if !failed.is_empty() {
+        (blame.cause, blame.certainty, blame.culprits) = (JobCause::OtherFailure, "certain", failed);
+    } else if [RankFate::CollectiveTimeout, RankFate::PeerLost].iter().any(|&fate| fates.contains(&fate)) {
+        (blame.cause, blame.certainty) = (JobCause::Undetermined, "undetermined");
+    } else if fates.contains(&RankFate::Terminated) {
+        blame.cause = if missing > 0 { JobCause::Undetermined } else { JobCause::Terminated };
+        blame.certainty = if missing > 0 { "undetermined" } else { "likely" };
+    } else if fates.contains(&RankFate::Caught) {
+        blame.cause = JobCause::Caught;
+    }
+    add_consequences(&mut blame, &fates);
+    blame.fates = fates;
+    blame
+}
+
+/// Judges a job in which ranks ran out of device memory.
+fn judge_memory(
+    blame: &mut Blame,
+    processes: &[Process<'_>],
+    groups: &[Cluster<'_>],
+    cards: &Cards<'_>,
+    ran_out: &[usize],
+) {
+    let excesses = excesses(processes, groups);
+    let card_of = |process: usize| {
+        let device = processes[process].decisive().and_then(|failure| failure.device);
+        device.and_then(|device| cards.of(process, device))
+    };
+    blame.failed = ran_out.first().copied();
+    let mistaken: BTreeSet<usize> =
+        cards.mistaken().flat_map(|card| card.users.iter().map(|user| user.0)).collect();
+    if let Some(&first) = ran_out.iter().find(|index| mistaken.contains(index)) {
+        (blame.cause, blame.certainty, blame.failed) = (JobCause::RanksShareGpu, "certain", Some(first));
+        let victims = ran_out.iter().filter(|index| mistaken.contains(index));
+        blame.consequences.extend(victims.map(|&index| (index, ConsequenceKind::SharedGpu)));
+        blame.culprits = ran_out.iter().copied().filter(|index| !mistaken.contains(index)).collect();
+        return;
+    }
+    // Heavy ranks that ran out, or on whose GPU another one did.
+    let mut heavy: BTreeSet<usize> =
+        ran_out.iter().copied().filter(|&index| excesses[index].is_some()).collect();
+    let mut victims = BTreeSet::new();
+    for &index in ran_out.iter().filter(|&&index| excesses[index].is_none()) {
+        let siblings = card_of(index).into_iter().flat_map(|card| card.users.iter().map(|user| user.0));
+        let heavier: Vec<usize> =
+            siblings.filter(|&other| other != index && excesses[other].is_some()).collect();
+        if !heavier.is_empty() {
+            victims.insert(index);
+            heavy.extend(heavier);
+        }
+    }
+    let alone: Vec<usize> =
+        ran_out.iter().copied().filter(|index| !heavy.contains(index) && !victims.contains(index)).collect();
+    let is_common = alone.len() * 2 >= processes.len() && processes.len() > 2;
+    if !heavy.is_empty() && !is_common {
+        blame.cause = JobCause::RankHoldsMore;
+        blame.culprits = heavy.iter().copied().collect();
+        blame.culprits.sort_by_key(|&index| (std::cmp::Reverse(excesses[index]), index));
+        let first = blame.culprits[0];
+        let is_first = |index: &&usize| **index == first;
+        let on_card = |index: &&usize| {
+            card_of(**index).is_some_and(|card| card.users.iter().any(|user| user.0 == first))
+        };
+        blame.failed = ran_out.iter().find(is_first).or_else(|| ran_out.iter().find(on_card)).copied();
+        blame.certainty =
+            if is_enough(processes, blame.failed, excesses[first]) { "certain" } else { "likely" };
+        blame.culprits.extend(alone);
+        blame.consequences.extend(victims.into_iter().map(|index| (index, ConsequenceKind::SharedGpu)));
+        return;
+    }
+    blame.group = full_group(groups, ran_out);
+    let held = |index: usize| processes[index].decisive().and_then(|failure| failure.held_bytes);
+    let least = ran_out.iter().filter_map(|&index| held(index)).min();
+    let as_full = |process: &&Process<'_>| {
+        least.is_some_and(|least| process.peak_bytes() as f64 >= least as f64 * AS_FULL)
+    };
+    let full = processes.iter().filter(as_full).count();
+    (blame.cause, blame.certainty) = match blame.group {
+        Some(_) => (JobCause::GroupHoldsMore, "likely"),
+        None if processes.len() > 1
+            && (full * 2 >= processes.len() || ran_out.len() * 2 >= processes.len()) =>
+        {
+            (JobCause::EveryRankFull, "likely")
+        }
+        None => (JobCause::RankRanOut, "certain"),
+    };
+    blame.culprits = ran_out.to_vec();
+}
+
+/// Whether the request would have fit if the culprit held what its group does.
+fn is_enough(processes: &[Process<'_>], failed: Option<usize>, excess: Option<u64>) -> bool {
+    let Some(failure) = failed.and_then(|index| processes[index].decisive()) else { return false };
+    let (Some(requested), Some(free), Some(excess)) = (failure.requested_bytes, failure.free_bytes, excess)
+    else {
+        return false;
+    };
+    excess >= requested.saturating_sub(free)
+}
+
+/// The group that all failed ranks belong to, if it holds more than all others.
+fn full_group(groups: &[Cluster<'_>], ran_out: &[usize]) -> Option<usize> {
+    let has_failed =
+        |group: &Cluster<'_>| group.members.iter().any(|member| ran_out.contains(&member.process));
+    let mut failed = groups.iter().enumerate().filter(|(_, group)| has_failed(group));
+    let (index, group) = failed.next()?;
+    if failed.next().is_some() || groups.len() < 2 {
+        return None;
+    }
+    let others =
+        groups.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, group)| group.typical_bytes);
+    let most = others.max()?;
+    (group.typical_bytes as f64 >= most as f64 * GROUP_FACTOR).then_some(index)
+}
+
+/// Ranks that ended and are not to blame.
+fn add_consequences(blame: &mut Blame, fates: &[RankFate]) {
+    if !blame.cause.is_failure() || matches!(blame.cause, JobCause::AllKilled) {
+        return;
+    }
+    for (index, fate) in fates.iter().enumerate() {
+        let kind = match fate {
+            RankFate::Terminated => ConsequenceKind::Terminated,
+            RankFate::CollectiveTimeout => ConsequenceKind::CollectiveTimeout,
+            RankFate::PeerLost => ConsequenceKind::PeerLost,
+            RankFate::Killed => ConsequenceKind::Killed,
+            RankFate::Failed => ConsequenceKind::Exited,
+            _ => continue,
+        };
+        if !blame.culprits.contains(&index) {
+            blame.consequences.push((index, kind));
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The GPUs of a job: which ranks share one, which are idle, and whose memory fills the one that ran out.
+//!
+//! A GPU is known by its UUID. Without one, two ranks may both see their own GPU as number 0, so recordings without
+//! UUIDs never share a GPU.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::select::Process;
+use crate::report::{Account, AccountLine, CardUse};
+use crate::tables::{DeviceRow, FailureRow};
+
+/// An account that leaves this share of the GPU open is tried with the ranks' peaks.
+const OPEN_SHARE: f64 = 0.05;
+/// Ranks that have a line of their own in an account.
+const MOST_LINES: usize = 8;
+
+/// A GPU and the processes that used it.
+#[derive(Debug)]
+pub(super) struct Card<'rows> {
+    pub(super) device: &'rows DeviceRow,
+    pub(super) host: Option<&'rows str>,
+    /// Indices of processes, ascending, each with its index of the device.
+    pub(super) users: Vec<(usize, u32)>,
+    /// Number of ranks among them; a rank can have several processes.
+    ranks: usize,
+}
+
+impl Card<'_> {
+    pub(super) fn name(&self, has_hosts: bool) -> String {
+        match self.host.filter(|_| has_hosts) {
+            Some(host) => format!("GPU {} of {host}", self.device.device),
+            None => format!("GPU {}", self.device.device),
+        }
+    }
+}
+
+/// The GPUs of a job.
+#[derive(Debug)]
+pub(super) struct Cards<'rows> {
+    pub(super) used: Vec<Card<'rows>>,
+    /// GPUs that ranks see and none uses, on hosts where several ranks share one.
+    pub(super) idle: Vec<Card<'rows>>,
+    pub(super) has_hosts: bool,
+}
+
+impl<'rows> Cards<'rows> {
+    pub(super) fn new(processes: &[Process<'rows>]) -> Self {
+        let hosts: BTreeSet<Option<&str>> =
+            processes.iter().map(|process| process.row.host.as_deref()).collect();
+        let mut used: BTreeMap<String, Card<'rows>> = BTreeMap::new();
+        let mut seen: BTreeMap<String, Card<'rows>> = BTreeMap::new();
+        for (index, process) in processes.iter().enumerate() {
+            let row = process.row;
+            for device in &row.devices {
+                let key = device.uuid.clone().unwrap_or_else(|| format!("{index}:{}", device.device));
+                let host = row.host.as_deref();
+                let cards = if device.is_used { &mut used } else { &mut seen };
+                let card = cards.entry(key).or_insert(Card { device, host, users: Vec::new(), ranks: 0 });
+                if device.is_used {
+                    card.users.push((index, device.device));
+                    card.ranks += usize::from(!process.is_helper);
+                }
+            }
+        }
+        // A rank with a context on a GPU but without memory, as PyTorch creates on GPU 0 by mistake, is not a user.
+        let shared_hosts: BTreeSet<Option<&str>> =
+            used.values().filter(|card| card.ranks > 1).map(|card| card.host).collect();
+        seen.retain(|key, card| !used.contains_key(key) && shared_hosts.contains(&card.host));
+        let order =
+            |card: &Card<'_>| (card.host.map(str::to_owned), card.device.device, card.device.uuid.clone());
+        let sorted = |cards: BTreeMap<String, Card<'rows>>| {
+            let mut cards: Vec<Card<'rows>> = cards.into_values().collect();
+            cards.sort_by_cached_key(order);
+            cards
+        };
+        Self { used: sorted(used), idle: sorted(seen), has_hosts: hosts.len() > 1 }
+    }
+
+    /// The GPU that a process uses under an index.
+    pub(super) fn of(&self, process: usize, device: u32) -> Option<&Card<'rows>> {
+        self.used.iter().find(|card| card.users.contains(&(process, device)))
+    }
+
+    /// The GPUs that several ranks use although others on their host are idle.
+    pub(super) fn mistaken(&self) -> impl Iterator<Item = &Card<'rows>> {
+        let has_idle = |card: &&Card<'_>| self.idle.iter().any(|idle| idle.host == card.host);
+        self.used.iter().filter(|card| card.ranks > 1).filter(has_idle)
+    }
+
+    pub(super) fn report(&self, processes: &[Process<'_>]) -> Vec<CardUse> {
+        let card_use = |card: &Card<'_>| CardUse {
+            name: card.name(self.has_hosts),
+            host: card.host.map(str::to_owned),
+            uuid: card.device.uuid.clone(),
+            total_bytes: card.device.total_bytes,
+            ranks: card.users.iter().map(|&(process, _)| processes[process].label.clone()).collect(),
+            peak_bytes: card
+                .users
+                .iter()
+                .map(|&user| device(processes, user).map_or(0, |row| row.peak_bytes))
+                .fold(0, u64::saturating_add),
+        };
+        self.used.iter().map(card_use).collect()
+    }
+
+    /// Whose memory filled a GPU when a request of `process` failed. The recordings of the ranks on it close each
+    /// other's account: what one of them cannot explain, the others hold.
+    pub(super) fn account(
+        &self,
+        processes: &[Process<'_>],
+        process: usize,
+        failure: &FailureRow,
+    ) -> Option<Account> {
+        let card = self.of(process, failure.device?)?;
+        let total = card.device.total_bytes?;
+        let now: Vec<u64> = card
+            .users
+            .iter()
+            .map(|&user| {
+                if user.0 == process {
+                    failure.held_bytes.unwrap_or(0)
+                } else {
+                    held(processes, user, failure)
+                }
+            })
+            .collect();
+        let peaks: Vec<u64> = card
+            .users
+            .iter()
+            .zip(&now)
+            .map(|(&user, &now)| {
+                if user.0 == process {
+                    now
+                } else {
+                    device(processes, user).map_or(now, |row| row.peak_bytes)
+                }
+            })
+            .collect();
+        let contexts: u64 = card
+            .users
+            .iter()
+            .filter_map(|&user| device(processes, user))
+            .map(|row| row.overhead_bytes)
+            .fold(0, u64::saturating_add);
+        let free = failure.free_bytes.unwrap_or(0);
+        let open = |held: &[u64]| {
+            i128::from(total)
+                - held.iter().chain([&contexts, &free]).map(|&bytes| i128::from(bytes)).sum::<i128>()
+        };
+        // Clocks of processes can differ. Held memory rarely shrinks before a failure, so the peaks may fit better.
+        let is_open = open(&now).unsigned_abs() as f64 > total as f64 * OPEN_SHARE;
+        let held =
+            if is_open && open(&peaks).unsigned_abs() < open(&now).unsigned_abs() { peaks } else { now };
+        // On a shared GPU a context is told from the others' memory by its usual size: it is at most what is left.
+        let known: u64 = held.iter().copied().chain([free]).fold(0, u64::saturating_add);
+        let contexts = contexts.min(total.saturating_sub(known));
+        let mut lines: Vec<AccountLine> = card
+            .users
+            .iter()
+            .zip(&held)
+            .map(|(&(user, _), &bytes)| AccountLine {
+                what: processes[user].label.clone(),
+                bytes,
+                remark: if user == process { "the request failed here".to_owned() } else { String::new() },
+            })
+            .collect();
+        lines.sort_by(|one, two| two.bytes.cmp(&one.bytes).then_with(|| one.what.cmp(&two.what)));
+        if lines.len() > MOST_LINES {
+            let failed = lines.iter().position(|line| !line.remark.is_empty());
+            let rest = lines.split_off(MOST_LINES - 1);
+            let (kept, rest): (Vec<AccountLine>, Vec<AccountLine>) =
+                rest.into_iter().partition(|line| failed >= Some(MOST_LINES - 1) && !line.remark.is_empty());
+            lines.extend(kept);
+            lines.push(AccountLine {
+                what: format!("{} more ranks", rest.len()),
+                bytes: rest.iter().map(|line| line.bytes).fold(0, u64::saturating_add),
+                remark: String::new(),
+            });
+        }
+        let count = card.users.len();
+        let what =
+            if count == 1 { "CUDA context".to_owned() } else { format!("CUDA contexts of {count} ranks") };
+        lines.push(AccountLine { what, bytes: contexts, remark: String::new() });
+        lines.push(AccountLine { what: "free".to_owned(), bytes: free, remark: String::new() });
+        lines.retain(|line| line.bytes > 0);
+        let listed: u64 = lines.iter().map(|line| line.bytes).fold(0, u64::saturating_add);
+        let unaccounted_bytes = i64::try_from(i128::from(total) - i128::from(listed)).unwrap_or(i64::MAX);
+        Some(Account { name: card.name(self.has_hosts), total_bytes: total, lines, unaccounted_bytes })
+    }
+}
+
+fn device<'rows>(processes: &[Process<'rows>], (process, device): (usize, u32)) -> Option<&'rows DeviceRow> {
+    processes[process].row.devices.iter().find(|row| row.device == device)
+}
+
+/// What a process held on a device when the request of another one failed. They share a GPU, so they share a clock.
+pub(super) fn held(processes: &[Process<'_>], (index, device): (usize, u32), failure: &FailureRow) -> u64 {
+    let process = &processes[index];
+    let series = process.series.iter().find(|series| series.device == device);
+    match (series, process.elapsed(failure.time_us)) {
+        (Some(series), Some(elapsed)) => series.held_at(elapsed),
+        _ => self::device(processes, (index, device)).map_or(0, |row| row.last_bytes),
+    }
+}

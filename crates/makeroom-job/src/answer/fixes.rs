@@ -1,0 +1,193 @@
+//! What to do, most effective first. The last step always shows more about the rank to blame.
+
+use super::Case;
+use super::names::words;
+use super::select::Process;
+use super::words::{capital, size};
+use crate::report::{JobCause, JobFix};
+use crate::tables::RecordingKind;
+
+/// Steps, with the one that shows more.
+const MOST_FIXES: usize = 4;
+
+fn fix(action: impl Into<String>) -> JobFix {
+    JobFix { action: action.into(), command: None }
+}
+
+fn run(action: impl Into<String>, command: impl Into<String>) -> JobFix {
+    JobFix { action: action.into(), command: Some(command.into()) }
+}
+
+impl Case<'_, '_> {
+    pub(super) fn fixes(&self) -> Vec<JobFix> {
+        let mut fixes = match self.blame.cause {
+            JobCause::None => Vec::new(),
+            JobCause::Caught => vec![fix(
+                "nothing needs to change; a smaller first attempt avoids the failed allocations and their delay",
+            )],
+            JobCause::RankHoldsMore => self.balance_rank(),
+            JobCause::GroupHoldsMore => self.balance_groups(),
+            JobCause::RanksShareGpu => self.set_device(),
+            JobCause::EveryRankFull => self.shrink(),
+            JobCause::RankRanOut => Vec::new(),
+            JobCause::RankKilled => self.host_memory(),
+            JobCause::AllKilled | JobCause::Terminated => self.ask_scheduler(),
+            JobCause::OtherFailure | JobCause::Undetermined => self.read_logs(),
+        };
+        if matches!(
+            self.blame.cause,
+            JobCause::RankHoldsMore | JobCause::EveryRankFull | JobCause::RankRanOut
+        ) {
+            let own = self
+                .blame
+                .culprits
+                .first()
+                .map_or(&[][..], |&index| self.process(index).row.fixes.as_slice());
+            fixes.extend(
+                own.iter()
+                    .map(|(action, command)| JobFix { action: action.clone(), command: command.clone() }),
+            );
+        }
+        fixes.truncate(MOST_FIXES - 1);
+        fixes.extend(self.look_closer());
+        fixes
+    }
+
+    fn balance_rank(&self) -> Vec<JobFix> {
+        let Some(&index) = self.blame.culprits.first() else { return Vec::new() };
+        let Some((_, group, member)) = self.member(index) else { return Vec::new() };
+        let lines = group.differences(member);
+        let excess = size(group.excess(member).unwrap_or(0));
+        let label = &self.process(index).label;
+        lines.first().map_or_else(Vec::new, |line| {
+            vec![fix(format!(
+                "give {label} the same work as the others at {}: longer samples, more experts or extra layers there cost {excess}",
+                line.place
+            ))]
+        })
+    }
+
+    fn balance_groups(&self) -> Vec<JobFix> {
+        let Some(group) = self.blame.group.and_then(|index| self.groups.get(index)) else {
+            return Vec::new();
+        };
+        let least = self.groups.iter().min_by_key(|group| group.typical_bytes);
+        let Some(least) = least else { return Vec::new() };
+        let members: Vec<&Process<'_>> =
+            least.members.iter().map(|member| self.process(member.process)).collect();
+        let half = group.typical_bytes.saturating_sub(least.typical_bytes) / 2;
+        vec![
+            fix(format!(
+                "move layers or experts worth up to {} from this group to {}, which have the most free memory",
+                size(half),
+                words(&members)
+            )),
+            fix(
+                "if the groups are pipeline stages, fewer microbatches in flight or activation checkpointing on the full stage also help",
+            ),
+        ]
+    }
+
+    fn set_device(&self) -> Vec<JobFix> {
+        let is_torch = self.selected.processes.iter().any(|process| {
+            process
+                .row
+                .framework
+                .as_deref()
+                .is_some_and(|name| name.contains("torch") || name.contains("lightning"))
+                || process.row.program.as_deref().is_some_and(|name| name.ends_with(".py"))
+        });
+        let command = if is_torch {
+            "torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"]))"
+        } else {
+            "cudaSetDevice(atoi(getenv(\"LOCAL_RANK\")));"
+        };
+        vec![
+            run("select one GPU per rank before the first CUDA call of the program", command),
+            run(
+                "or show each rank only its own GPU, in the command that starts it",
+                "CUDA_VISIBLE_DEVICES=$LOCAL_RANK    # under Slurm: $SLURM_LOCALID",
+            ),
+        ]
+    }
+
+    fn shrink(&self) -> Vec<JobFix> {
+        vec![fix(
+            "use a smaller batch per rank, or shard parameters and optimizer states over the ranks (FSDP, ZeRO): all ranks are equally full, so balancing does not help",
+        )]
+    }
+
+    fn host_memory(&self) -> Vec<JobFix> {
+        let culprit = self.blame.culprits.first().map(|&index| self.process(index).row);
+        let on =
+            culprit.and_then(|row| row.host.as_deref()).map_or(String::new(), |host| format!(" on {host}"));
+        let mut fixes = vec![run(
+            format!("check{on} whether the kernel killed it for host memory"),
+            "dmesg -T | grep -i -E 'killed process|oom'",
+        )];
+        if let Some(job) = culprit
+            .and_then(|row| row.job.as_deref())
+            .filter(|job| job.bytes().all(|byte| byte.is_ascii_digit()))
+        {
+            fixes.push(run(
+                "see what Slurm recorded",
+                format!("sacct -j {job} --format=JobID,State,ExitCode,MaxRSS,ReqMem"),
+            ));
+        }
+        fixes.push(fix("if it was host memory: fewer data loader workers, less pinned memory, or a higher memory request for the job"));
+        fixes
+    }
+
+    fn ask_scheduler(&self) -> Vec<JobFix> {
+        let job = self.selected.job.as_deref().filter(|job| job.bytes().all(|byte| byte.is_ascii_digit()));
+        match job {
+            Some(job) => vec![run(
+                "ask the scheduler why it ended the job",
+                format!("sacct -j {job} --format=JobID,State,ExitCode,Elapsed,Timelimit"),
+            )],
+            None => vec![fix(
+                "ask the scheduler why it ended the job: its time limit, a preemption or a failed node",
+            )],
+        }
+    }
+
+    fn read_logs(&self) -> Vec<JobFix> {
+        let logs =
+            "pass the logs of the ranks too: makeroom job accepts recordings, snapshots and logs together";
+        let mut fixes = vec![fix(logs)];
+        if !self.selected.used.missing_ranks.is_empty() {
+            fixes.push(run("record every rank", "makeroom run -- torchrun …"));
+        }
+        fixes
+    }
+
+    /// The command that shows the rank to blame, or the fullest one.
+    fn look_closer(&self) -> Option<JobFix> {
+        let first = self.blame.culprits.first().or(self.blame.failed.as_ref()).copied();
+        let fullest = || {
+            let ranks = self.selected.processes.iter().enumerate();
+            ranks
+                .max_by_key(|(index, process)| (process.peak_bytes(), std::cmp::Reverse(*index)))
+                .map(|(index, _)| index)
+        };
+        let process = self.process(first.or_else(fullest)?);
+        let file = &process.row.recording;
+        // A member of an archive has no path of its own.
+        if file.contains(" (rank ") || file.contains('!') {
+            return None;
+        }
+        let is_log = process.row.kind == RecordingKind::Log;
+        let command = format!("makeroom {} {}", if is_log { "why" } else { "view" }, quoted(file));
+        Some(run(format!("{} in detail", capital(&process.label)), command))
+    }
+}
+
+/// A file name for a shell.
+fn quoted(name: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+=:@%".contains(letter);
+    if name.chars().all(is_plain) && !name.starts_with('-') {
+        name.to_owned()
+    } else {
+        format!("'{}'", name.replace('\'', "'\\''"))
+    }
+}

@@ -1,0 +1,315 @@
+//! Which recordings belong to the job that is answered, and to which rank.
+//!
+//! A folder can contain several jobs, several attempts of one, and several recordings of a rank. The newest job that
+//! failed is answered, or the newest if none failed; the others are named.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::report::Used;
+use crate::summarize::CAUGHT;
+use crate::tables::{
+    DeviceRow, End, FailureKind, FailureRow, RecordingKind, RecordingRow, Rows, SeriesRow, SiteRow,
+};
+
+/// Ranks that are listed as missing.
+const MOST_MISSING: usize = 4096;
+
+/// One process of the job, with its rows.
+#[derive(Debug)]
+pub(super) struct Process<'rows> {
+    pub(super) row: &'rows RecordingRow,
+    /// Its failures, and those that a log reports for its rank.
+    pub(super) failures: Vec<&'rows FailureRow>,
+    pub(super) sites: Vec<&'rows SiteRow>,
+    pub(super) series: Vec<&'rows SeriesRow>,
+    /// How it ended, from its recording or from the launcher's log.
+    pub(super) end: End,
+    /// Its name in the answer.
+    pub(super) label: String,
+    /// Whether it is a child process of a rank that has its own recording.
+    pub(super) is_helper: bool,
+}
+
+impl<'rows> Process<'rows> {
+    pub(super) fn used_devices(&self) -> impl Iterator<Item = &DeviceRow> {
+        self.row.devices.iter().filter(|device| device.is_used)
+    }
+
+    pub(super) fn peak_bytes(&self) -> u64 {
+        self.row.devices.iter().map(|device| device.peak_bytes).max().unwrap_or(0)
+    }
+
+    /// The failed allocation that ended it: the first of the last streak. Earlier ones were caught.
+    pub(super) fn decisive(&self) -> Option<&'rows FailureRow> {
+        let memory = self.failures.iter().rev().filter(|failure| failure.kind.is_memory());
+        memory.take_while(|failure| failure.later_allocations < CAUGHT).last().copied()
+    }
+
+    pub(super) fn has_failed_allocations(&self) -> bool {
+        self.failures.iter().any(|failure| failure.kind.is_memory())
+    }
+
+    pub(super) fn reports(&self, kind: FailureKind) -> bool {
+        self.failures.iter().any(|failure| failure.kind == kind)
+    }
+
+    /// Microseconds from the start of the recording to a time.
+    pub(super) fn elapsed(&self, time_us: Option<u64>) -> Option<u64> {
+        time_us?.checked_sub(self.row.began_us?)
+    }
+}
+
+/// The chosen job.
+#[derive(Debug)]
+pub(super) struct Selected<'rows> {
+    pub(super) processes: Vec<Process<'rows>>,
+    pub(super) job: Option<String>,
+    pub(super) attempt: Option<u32>,
+    pub(super) world_size: Option<u32>,
+    pub(super) used: Used,
+}
+
+/// A job and its attempt.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key<'rows> {
+    job: Option<&'rows str>,
+    replica: Option<&'rows str>,
+    run: Option<&'rows str>,
+    attempt: Option<u32>,
+}
+
+/// Chooses a job and assigns its recordings to ranks.
+pub(super) fn select(rows: &Rows) -> Selected<'_> {
+    let mut recordings: BTreeMap<&str, &RecordingRow> = BTreeMap::new();
+    for row in &rows.recordings {
+        recordings.entry(&row.recording).or_insert(row);
+    }
+    let jobs = jobs(recordings.values().copied());
+    let weight = |key: &Key<'_>, rows: &[&RecordingRow]| {
+        let has_failed = rows.iter().any(|row| has_failed(row));
+        let began = rows.iter().filter_map(|row| row.began_us).max();
+        // Of one job, the attempt's number decides; a clock may be wrong.
+        (has_failed, began, key.attempt)
+    };
+    let newest = jobs.iter().max_by(|(one, one_rows), (two, two_rows)| {
+        let (one_weight, two_weight) = (weight(one, one_rows), weight(two, two_rows));
+        let by_attempt = if one.job == two.job && one.job.is_some() {
+            (one_weight.0, one.attempt).cmp(&(two_weight.0, two.attempt))
+        } else {
+            std::cmp::Ordering::Equal
+        };
+        by_attempt.then(one_weight.cmp(&two_weight)).then_with(|| one.cmp(two))
+    });
+    let chosen = newest.map(|(key, _)| key.clone());
+    let mut used = Used { unread: rows.unread.clone(), ..Used::default() };
+    used.unread.sort();
+    used.unread.dedup();
+    for (key, rows) in &jobs {
+        if Some(key) != chosen.as_ref() {
+            used.other_jobs.push(format!("{} ({} recordings)", name(key), rows.len()));
+        }
+    }
+    let mut members = chosen.as_ref().and_then(|key| jobs.get(key)).cloned().unwrap_or_default();
+    // A text that names no rank and reports no failure, such as a readme, is not a process of the job.
+    let reports: BTreeSet<&str> = rows.failures.iter().map(|failure| failure.recording.as_str()).collect();
+    let is_process = |row: &RecordingRow| {
+        row.kind != RecordingKind::Log || row.rank.is_some() || reports.contains(row.recording.as_str())
+    };
+    if members.iter().any(|row| is_process(row)) {
+        members.retain(|row| is_process(row));
+    }
+    let world_size = members.iter().filter_map(|row| row.world_size).max();
+    let processes = processes(rows, &members, &mut used);
+    let present: BTreeSet<u32> = processes.iter().filter_map(|process| process.row.rank).collect();
+    // Without a world size, only a gap shows that a rank is missing.
+    let ranks = world_size.or_else(|| present.last().map(|last| last + 1)).filter(|_| !present.is_empty());
+    used.missing_ranks =
+        (0..ranks.unwrap_or(0)).filter(|rank| !present.contains(rank)).take(MOST_MISSING).collect();
+    used.recordings = processes.len();
+    Selected {
+        processes,
+        job: chosen.as_ref().and_then(|key| key.job).map(str::to_owned),
+        attempt: chosen.and_then(|key| key.attempt),
+        world_size,
+        used,
+    }
+}
+
+fn has_failed(row: &RecordingRow) -> bool {
+    match row.end {
+        End::Exited(status) => status != 0,
+        End::Signaled(_) | End::Killed => true,
+        End::Running | End::Unknown => row.cause != "none",
+    }
+}
+
+fn name(key: &Key<'_>) -> String {
+    let mut name = match (key.job, key.run) {
+        (Some(job), _) => format!("job {job}"),
+        (None, Some(run)) => format!("run {}", run.get(..8).unwrap_or(run)),
+        (None, None) => "recordings without a job".to_owned(),
+    };
+    if let Some(replica) = key.replica {
+        name += &format!(", replica {replica}");
+    }
+    if let Some(attempt) = key.attempt {
+        name += &format!(", attempt {attempt}");
+    }
+    name
+}
+
+/// The recordings by job. A recording that does not name a job, a run or an attempt belongs to the only one there is.
+fn jobs<'rows>(
+    rows: impl Iterator<Item = &'rows RecordingRow>,
+) -> BTreeMap<Key<'rows>, Vec<&'rows RecordingRow>> {
+    let rows: Vec<&RecordingRow> = rows.collect();
+    let only = |values: BTreeSet<&'rows str>| if values.len() == 1 { values.first().copied() } else { None };
+    let only_job = only(rows.iter().filter_map(|row| row.job.as_deref()).collect());
+    let mut runs: BTreeMap<&str, usize> = BTreeMap::new();
+    for run in rows.iter().filter(|row| row.job.is_none()).filter_map(|row| row.run.as_deref()) {
+        *runs.entry(run).or_default() += 1;
+    }
+    // `makeroom run` gives all its processes one run; processes that were recorded one by one have one each.
+    let shared: BTreeSet<&str> = runs.iter().filter(|(_, count)| **count > 1).map(|(run, _)| *run).collect();
+    let only_run = only(shared.clone());
+    let mut keyed: Vec<(Key<'rows>, &RecordingRow)> = Vec::new();
+    for row in rows {
+        let job = row.job.as_deref().or(only_job);
+        let run = row.run.as_deref().filter(|run| shared.contains(run) && job.is_none());
+        let is_text = row.kind != RecordingKind::Room;
+        let run = run.or(only_run.filter(|_| job.is_none() && is_text));
+        keyed.push((Key { job, replica: row.replica.as_deref(), run, attempt: row.attempt }, row));
+    }
+    let mut attempts: BTreeMap<(Option<&str>, Option<&str>), BTreeSet<u32>> = BTreeMap::new();
+    for (key, _) in &keyed {
+        attempts.entry((key.job, key.run)).or_default().extend(key.attempt);
+    }
+    let mut jobs: BTreeMap<Key<'rows>, Vec<&RecordingRow>> = BTreeMap::new();
+    for (mut key, row) in keyed {
+        let known = attempts.get(&(key.job, key.run)).filter(|known| known.len() == 1);
+        key.attempt = key.attempt.or(known.and_then(|known| known.first().copied()));
+        jobs.entry(key).or_default().push(row);
+    }
+    jobs
+}
+
+/// Assigns recordings to ranks. Logs add their failures to the recording of the rank.
+fn processes<'rows>(
+    rows: &'rows Rows,
+    members: &[&'rows RecordingRow],
+    used: &mut Used,
+) -> Vec<Process<'rows>> {
+    let mut by_rank: BTreeMap<u32, Vec<&RecordingRow>> = BTreeMap::new();
+    let mut others = Vec::new();
+    for &row in members {
+        match row.rank {
+            Some(rank) => by_rank.entry(rank).or_default().push(row),
+            None => others.push(row),
+        }
+    }
+    let mut owners: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut processes: Vec<Process<'rows>> = Vec::new();
+    let mut push = |processes: &mut Vec<Process<'rows>>, row: &'rows RecordingRow, label: String| {
+        owners.insert(&row.recording, processes.len());
+        processes.push(Process {
+            row,
+            failures: Vec::new(),
+            sites: Vec::new(),
+            series: Vec::new(),
+            end: row.end,
+            label,
+            is_helper: false,
+        });
+    };
+    let mut evidence: Vec<(&RecordingRow, usize)> = Vec::new();
+    for (rank, mut rows) in by_rank {
+        // The recording with most to tell, and of several the newest.
+        rows.sort_by(|one, two| {
+            let weight = |row: &RecordingRow| (row.kind, std::cmp::Reverse((row.began_us, row.events)));
+            weight(one).cmp(&weight(two)).then_with(|| one.recording.cmp(&two.recording))
+        });
+        let Some((&main, rest)) = rows.split_first() else { continue };
+        let position = processes.len();
+        push(&mut processes, main, format!("rank {rank}"));
+        for &row in rest {
+            if row.kind != main.kind {
+                evidence.push((row, position));
+            } else if is_helper(main, row) {
+                let pid = row.pid.map_or(String::new(), |pid| format!(" {pid}"));
+                push(&mut processes, row, format!("rank {rank}, process{pid}"));
+                if let Some(helper) = processes.last_mut() {
+                    helper.is_helper = true;
+                }
+            } else {
+                used.duplicates.push(row.recording.clone());
+            }
+        }
+    }
+    for row in others {
+        let file = || row.recording.rsplit('/').next().unwrap_or(&row.recording).to_owned();
+        let label = row.local_rank.map_or_else(file, |local| match &row.host {
+            Some(host) => format!("local rank {local} of {host}"),
+            None => format!("local rank {local}"),
+        });
+        push(&mut processes, row, label);
+    }
+    for (row, position) in evidence {
+        owners.insert(&row.recording, position);
+        if let (Some(process), false) = (processes.get_mut(position), row.end == End::Unknown)
+            && matches!(process.end, End::Unknown | End::Killed)
+        {
+            process.end = row.end;
+        }
+    }
+    attach(rows, &owners, &mut processes);
+    let torn = processes.iter().filter(|process| process.row.torn_bytes > 0 || process.row.is_incomplete);
+    used.torn = torn.map(|process| process.row.recording.clone()).collect();
+    processes
+}
+
+/// Whether two recordings of a rank are two processes of it, which ran at the same time, and not the rank recorded
+/// twice.
+fn is_helper(main: &RecordingRow, other: &RecordingRow) -> bool {
+    let spans = [main, other].map(|row| row.began_us.zip(row.ended_us));
+    let [Some((main_from, main_to)), Some((from, to))] = spans else { return false };
+    let is_child = other.parent_pid == main.pid && main.pid.is_some() || main.parent_pid == other.pid;
+    main.host == other.host && main.pid != other.pid && is_child && from <= main_to && main_from <= to
+}
+
+/// Adds the rows of the other tables to their processes.
+fn attach<'rows>(rows: &'rows Rows, owners: &BTreeMap<&str, usize>, processes: &mut [Process<'rows>]) {
+    let mut repeated = Vec::new();
+    for failure in &rows.failures {
+        let Some(&owner) = owners.get(failure.recording.as_str()) else { continue };
+        if processes[owner].row.recording == failure.recording {
+            processes[owner].failures.push(failure);
+        } else {
+            repeated.push((owner, failure));
+        }
+    }
+    let recorded: Vec<bool> = processes.iter().map(Process::has_failed_allocations).collect();
+    for (owner, failure) in repeated {
+        // A log repeats the failed allocation that the recording shows exactly.
+        if !(recorded[owner] && failure.kind.is_memory()) {
+            processes[owner].failures.push(failure);
+        }
+    }
+    for site in &rows.sites {
+        if let Some(&owner) = owners.get(site.recording.as_str()) {
+            processes[owner].sites.push(site);
+        }
+    }
+    for series in &rows.series {
+        if let Some(&owner) = owners.get(series.recording.as_str()) {
+            processes[owner].series.push(series);
+        }
+    }
+    for process in processes {
+        // Rows of a table have no order. A failure without a time comes from a log, after all others.
+        process
+            .failures
+            .sort_by_key(|failure| (failure.time_us.unwrap_or(u64::MAX), failure.kind, failure.device));
+        process.sites.sort_by(|one, two| (one.device, &one.place).cmp(&(two.device, &two.place)));
+        process.series.sort_by_key(|series| series.device);
+    }
+}

@@ -1,0 +1,358 @@
+//! The verdict in sentences, and remarks about what it is based on.
+
+use makeroom_core::Bytes;
+
+use super::Case;
+use super::groups::differences;
+use super::names::{listed, rank_words, words};
+use super::select::Process;
+use crate::report::{JobCause, LineDifference, RankFate};
+use crate::tables::FailureRow;
+
+/// Files that a remark names.
+const MOST_NAMED: usize = 3;
+/// Hosts whose recordings begin this far apart, in microseconds, have different clocks or started late.
+const SKEWED_US: u64 = 60_000_000;
+/// A cgroup is full from this share of its limit on.
+const FULL_CGROUP: f64 = 0.9;
+
+impl Case<'_, '_> {
+    /// The title and one or two sentences.
+    pub(super) fn verdict(&self) -> (String, String) {
+        let culprits: Vec<&Process<'_>> =
+            self.blame.culprits.iter().map(|&index| self.process(index)).collect();
+        let who = words(&culprits);
+        let count = self.selected.processes.len();
+        let many = culprits.len() > 1;
+        match self.blame.cause {
+            JobCause::None if count == 0 => {
+                ("NO RECORDINGS".to_owned(), "None of the files is a recording, a snapshot or a log.".to_owned())
+            }
+            JobCause::None => ("NOTHING FAILED".to_owned(), self.nothing()),
+            JobCause::Caught => (
+                "NOTHING FAILED: OUT-OF-MEMORY ERRORS WERE CAUGHT".to_owned(),
+                format!("{} caught a failed allocation and went on. {}", capital(&self.caught()), self.nothing()),
+            ),
+            JobCause::RankHoldsMore => self.holds_more(),
+            JobCause::GroupHoldsMore => (format!("{} HOLD MORE THAN THE OTHERS", self.group_words().to_uppercase()), self.group()),
+            JobCause::RanksShareGpu => ("RANKS SHARE A GPU WHILE OTHERS ARE IDLE".to_owned(), self.shared()),
+            JobCause::EveryRankFull => ("EVERY RANK IS FULL".to_owned(), self.full(&culprits)),
+            JobCause::RankRanOut => {
+                let own = self.blame.culprits.first().map_or("", |&index| self.process(index).row.summary.as_str());
+                let first = self.blame.culprits.first().map_or_else(String::new, |&index| self.failed(index));
+                (format!("{} RAN OUT OF MEMORY", who.to_uppercase()), join(&[&first, own]))
+            }
+            JobCause::RankKilled => {
+                let verb = if many { "WERE" } else { "WAS" };
+                (format!("{} {verb} KILLED", who.to_uppercase()), self.killed(&who, many))
+            }
+            JobCause::AllKilled => (
+                "ALL RANKS WERE KILLED".to_owned(),
+                format!("None of the {count} recordings has an end: the node failed, or the scheduler killed the job (SIGKILL)."),
+            ),
+            JobCause::Terminated => (
+                "THE JOB WAS ENDED FROM OUTSIDE".to_owned(),
+                "No rank ran out of memory or failed: they were asked to end (SIGTERM), as by a time limit, a preemption or a cancellation.".to_owned(),
+            ),
+            JobCause::OtherFailure => (
+                format!("{} FAILED, BUT NOT FOR MEMORY", who.to_uppercase()),
+                format!("No allocation failed on any rank. {} exited with an error; {} log shows why.", capital(&who), if many { "their" } else { "its" }),
+            ),
+            JobCause::Undetermined => ("UNDETERMINED".to_owned(), self.undetermined()),
+        }
+    }
+
+    fn nothing(&self) -> String {
+        let ranks = &self.selected.processes;
+        let fullest =
+            ranks.iter().max_by_key(|process| (process.peak_bytes(), std::cmp::Reverse(&process.label)));
+        let unknown = self.blame.fates.iter().filter(|fate| matches!(fate, RankFate::Unknown)).count();
+        let peak = fullest.filter(|process| process.peak_bytes() > 0).map_or(String::new(), |process| {
+            format!(" The fullest is {} with a peak of {}.", process.label, size(process.peak_bytes()))
+        });
+        let found = match (ranks.len(), unknown) {
+            (1, _) => "The one recording shows no failure.".to_owned(),
+            (count, 0) => format!("None of the {count} ranks failed."),
+            (count, _) => format!("None of the {count} recordings shows a failure."),
+        };
+        found + &peak
+    }
+
+    fn caught(&self) -> String {
+        let ranks = self.selected.processes.iter().zip(&self.blame.fates);
+        let caught: Vec<&Process<'_>> =
+            ranks.filter(|(_, fate)| **fate == RankFate::Caught).map(|(process, _)| process).collect();
+        words(&caught)
+    }
+
+    /// `Rank 3 failed to allocate 2.00 GiB on GPU 1 of node7 at train.py:9 step.`
+    fn failed(&self, index: usize) -> String {
+        let process = self.process(index);
+        let Some(failure) = process.decisive() else { return String::new() };
+        let what = failure.requested_bytes.map_or_else(|| "memory".to_owned(), size);
+        let place = failure.place.as_deref().map_or(String::new(), |place| format!(" at {place}"));
+        format!(
+            "{} failed to allocate {what}{}{place}.",
+            capital(&process.label),
+            self.on_card(index, failure)
+        )
+    }
+
+    fn on_card(&self, index: usize, failure: &FailureRow) -> String {
+        let card = failure.device.and_then(|device| self.cards.of(index, device));
+        match (card, failure.device) {
+            (Some(card), _) => format!(" on {}", card.name(self.cards.has_hosts)),
+            (None, Some(device)) => format!(" on GPU {device}"),
+            (None, None) => String::new(),
+        }
+    }
+
+    fn holds_more(&self) -> (String, String) {
+        let heavy: Vec<usize> = self
+            .blame
+            .culprits
+            .iter()
+            .copied()
+            .filter(|&index| {
+                self.member(index).is_some_and(|(_, group, member)| group.excess(member).is_some())
+            })
+            .collect();
+        let processes: Vec<&Process<'_>> = heavy.iter().map(|&index| self.process(index)).collect();
+        let verb = if heavy.len() > 1 { "HOLD" } else { "HOLDS" };
+        let title = format!("{} {verb} MORE THAN THE OTHERS", words(&processes).to_uppercase());
+        let Some((&first, (_, group, member))) =
+            heavy.first().and_then(|first| Some((first, self.member(*first)?)))
+        else {
+            return (title, String::new());
+        };
+        let failed = self.blame.failed.map_or_else(String::new, |index| self.failed(index));
+        let label = capital(&self.process(first).label);
+        let shares = self.blame.failed.filter(|&index| index != first).map_or("", |_| ", on the same GPU,");
+        let needs = if self.process(first).decisive().is_some() { "needs" } else { "holds" };
+        let held = format!(
+            "{label}{shares} {needs} {}, the {} other ranks like it typically {}{}.",
+            size(member.bytes()),
+            group.members.len() - 1,
+            size(group.typical_bytes),
+            where_(&group.differences(member)),
+        );
+        (title, join(&[&failed, &held]))
+    }
+
+    fn group_words(&self) -> String {
+        let group = self.blame.group.and_then(|index| self.groups.get(index));
+        let members: Vec<&Process<'_>> = group
+            .iter()
+            .flat_map(|group| group.members.iter().map(|member| self.process(member.process)))
+            .collect();
+        words(&members)
+    }
+
+    fn group(&self) -> String {
+        let Some(group) = self.blame.group.and_then(|index| self.groups.get(index)) else {
+            return String::new();
+        };
+        let others = self.groups.iter().filter(|other| !std::ptr::eq(*other, group));
+        let Some(next) = others.max_by_key(|other| other.typical_bytes) else { return String::new() };
+        let failed = self.blame.failed.map_or_else(String::new, |index| self.failed(index));
+        let held = format!(
+            "The {} ranks of its group need {} each, the {} of the next group {}{}.",
+            group.members.len(),
+            size(group.typical_bytes),
+            next.members.len(),
+            size(next.typical_bytes),
+            where_(&differences(&group.typical, &next.typical)),
+        );
+        join(&[&failed, &held])
+    }
+
+    fn shared(&self) -> String {
+        let cards: Vec<String> = self
+            .cards
+            .mistaken()
+            .map(|card| {
+                let users: Vec<&Process<'_>> = card.users.iter().map(|user| self.process(user.0)).collect();
+                format!("{} use {}", words(&users), card.name(self.cards.has_hosts))
+            })
+            .collect();
+        let named = &cards[..cards.len().min(MOST_NAMED)];
+        let idle: Vec<String> = self.cards.idle.iter().map(|card| card.device.device.to_string()).collect();
+        let idle = match (idle.as_slice(), self.cards.has_hosts) {
+            ([only], false) => format!("GPU {only} is idle."),
+            (idle, false) => format!("GPUs {} are idle.", abridged(idle)),
+            (idle, true) => format!("{} GPUs of the same hosts are idle.", idle.len()),
+        };
+        let failed = self.blame.failed.map_or_else(String::new, |index| self.failed(index));
+        format!("{}, and {idle} {failed}", capital(&listed(named)))
+    }
+
+    fn full(&self, culprits: &[&Process<'_>]) -> String {
+        let count = self.selected.processes.len();
+        let failed = self.blame.failed.map_or_else(String::new, |index| self.failed(index));
+        let typical =
+            super::groups::median(self.selected.processes.iter().map(Process::peak_bytes).collect());
+        let others = culprits.len().saturating_sub(1);
+        let also = match others {
+            0 => String::new(),
+            1 => "1 other rank ran out too. ".to_owned(),
+            _ => format!("{others} other ranks ran out too. "),
+        };
+        format!(
+            "{failed} {also}No rank stands out: the {count} ranks typically hold {} at their peak.",
+            size(typical)
+        )
+    }
+
+    fn killed(&self, who: &str, many: bool) -> String {
+        let index = self.blame.culprits.first().copied();
+        let row = index.map(|index| self.process(index).row);
+        let host = row.and_then(|row| row.host.as_deref());
+        let on = host.map_or(String::new(), |host| format!(" on {host}"));
+        let cgroup = row.and_then(|row| row.cgroup_bytes.zip(row.cgroup_limit_bytes));
+        let resident = row.and_then(|row| row.host_peak_bytes);
+        let reason = match (cgroup, resident) {
+            (Some((used, limit)), _) if used as f64 >= limit as f64 * FULL_CGROUP => {
+                format!(
+                    "Its cgroup used {} of {}, so the kernel most likely killed it for host memory.",
+                    size(used),
+                    size(limit)
+                )
+            }
+            (_, Some(resident)) => format!(
+                "It had {} of host memory. The kernel kills without notice when host memory runs out; schedulers and people do too.",
+                size(resident)
+            ),
+            _ => "The kernel kills without notice when host memory runs out; schedulers and people do too."
+                .to_owned(),
+        };
+        let verb = if many { "recordings stop" } else { "recording stops" };
+        format!(
+            "The {verb} of {who}{on} without an end, as after SIGKILL; no allocation of GPU memory failed. {reason}"
+        )
+    }
+
+    fn undetermined(&self) -> String {
+        let missing = &self.selected.used.missing_ranks;
+        let found = "The recordings show only consequences of a failure: lost connections, collectives that timed out, or ranks that were ended.";
+        if missing.is_empty() {
+            return format!("{found} None of them shows what failed first.");
+        }
+        let verb = if missing.len() == 1 { "has" } else { "have" };
+        format!(
+            "{found} {} {verb} no recording, so the failure is most likely there.",
+            capital(&rank_words(missing.clone()))
+        )
+    }
+
+    /// Remarks about the input.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let used = &self.selected.used;
+        let mut notes = Vec::new();
+        if !used.missing_ranks.is_empty() {
+            let of = self.selected.world_size.map_or(String::new(), |size| format!(" of {size}"));
+            let verb = if used.missing_ranks.len() == 1 { "has" } else { "have" };
+            notes.push(format!("{}{of} {verb} no recording", rank_words(used.missing_ranks.clone())));
+        }
+        named(&mut notes, &used.torn, "is incomplete", "are incomplete");
+        named(
+            &mut notes,
+            &used.duplicates,
+            "is an older recording of the same rank and was not used",
+            "are older recordings of the same ranks and were not used",
+        );
+        let unread: Vec<String> =
+            used.unread.iter().map(|unread| format!("{} ({})", unread.file, unread.reason)).collect();
+        named(&mut notes, &unread, "could not be read", "could not be read");
+        if !used.other_jobs.is_empty() {
+            notes.push(format!("not answered here: {}", abridged(&used.other_jobs)));
+        }
+        notes.extend(self.clocks());
+        notes
+    }
+
+    /// Recordings whose clocks contradict the order of events.
+    fn clocks(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let time = |index: usize| self.process(index).decisive().and_then(|failure| failure.time_us);
+        let failed = self.blame.culprits.first().copied().and_then(|index| Some((index, time(index)?)));
+        let victims = self.blame.consequences.iter().filter_map(|&(index, _)| Some((time(index)?, index)));
+        if let (Some((culprit, at)), Some((first, victim))) = (failed, victims.min())
+            && first < at
+        {
+            notes.push(format!(
+                "{} failed {} before {} by its clock, but as a consequence",
+                self.process(victim).label,
+                milliseconds(at - first),
+                self.process(culprit).label
+            ));
+        }
+        let mut hosts: std::collections::BTreeMap<&str, Vec<u64>> = std::collections::BTreeMap::new();
+        for process in &self.selected.processes {
+            if let (Some(host), Some(began)) = (process.row.host.as_deref(), process.row.began_us) {
+                hosts.entry(host).or_default().push(began);
+            }
+        }
+        let starts: Vec<(&str, u64)> =
+            hosts.into_iter().map(|(host, began)| (host, super::groups::median(began))).collect();
+        let usual = super::groups::median(starts.iter().map(|(_, began)| *began).collect());
+        let skewed: Vec<String> = starts
+            .iter()
+            .filter(|(_, began)| began.abs_diff(usual) > SKEWED_US)
+            .map(|(host, began)| format!("{host} ({} s)", began.abs_diff(usual) / 1_000_000))
+            .collect();
+        if !skewed.is_empty() {
+            notes.push(format!(
+                "clocks differ or ranks started late on {}; the answer does not depend on it",
+                abridged(&skewed)
+            ));
+        }
+        notes
+    }
+}
+
+/// ` at train.py:9 forward (5.00 GiB instead of 1.00 GiB)`: the lines that make the difference.
+fn where_(lines: &[LineDifference]) -> String {
+    let line = |line: &LineDifference| {
+        format!("{} ({} instead of {})", line.place, size(line.bytes), size(line.typical_bytes))
+    };
+    let parts: Vec<String> = lines.iter().take(2).map(line).collect();
+    if parts.is_empty() { String::new() } else { format!("; the difference is at {}", listed(&parts)) }
+}
+
+fn named(notes: &mut Vec<String>, files: &[String], one: &str, many: &str) {
+    if !files.is_empty() {
+        notes.push(format!("{} {}", abridged(files), if files.len() == 1 { one } else { many }));
+    }
+}
+
+/// The first few of a list.
+fn abridged(parts: &[String]) -> String {
+    let rest = parts.len().saturating_sub(MOST_NAMED);
+    // One more is as long as its name.
+    if rest < 2 && parts.len() <= MOST_NAMED + 1
+        || parts.len() <= 8 && parts.iter().all(|part| part.len() < 3)
+    {
+        return listed(parts);
+    }
+    let mut shown = parts[..MOST_NAMED].to_vec();
+    shown.push(format!("{rest} more"));
+    listed(&shown)
+}
+
+pub(super) fn size(bytes: u64) -> String {
+    Bytes::new(bytes).to_string()
+}
+
+fn milliseconds(us: u64) -> String {
+    if us < 10_000_000 { format!("{} ms", us / 1000) } else { format!("{} s", us / 1_000_000) }
+}
+
+fn join(parts: &[&str]) -> String {
+    let parts: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
+    parts.join(" ")
+}
+
+pub(super) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}

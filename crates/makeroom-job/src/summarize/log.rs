@@ -1,0 +1,302 @@
+//! A program's output, reduced to rows: one recording per rank that it mentions.
+//!
+//! Launchers prefix the lines of a rank (`[rank3]:`, `3: `), and torchrun lists the ranks that failed at the end. Lines
+//! without a prefix belong to the file's own rank, or to no rank. The text of a rank is read by the same reader as in
+//! `why`, but only from the first line that mentions memory on, because a job can have thousands of ranks.
+
+use std::collections::BTreeMap;
+
+use makeroom_core::Bytes;
+use makeroom_core::identity::JobIdentity;
+use makeroom_explain::{Cause, Explanation, TextReader};
+
+use super::{MOST_FIXES, Source, phrases};
+use crate::tables::{DeviceRow, End, FailureKind, FailureRow, RecordingKind, RecordingRow, Rows};
+
+/// Ranks whose text is read; of further ranks only the kind of failure is known.
+const MOST_READERS: usize = 64;
+/// Ranks that a log can mention.
+const MOST_RANKS: usize = 1 << 16;
+/// Bytes of one line that are inspected.
+const LONGEST_LINE: usize = 16 << 10;
+/// Lines that show whether `srun` labels its output.
+const LABELED_LINES: u32 = 8;
+
+/// Reads a log in chunks.
+pub struct LogReader {
+    source: Source,
+    line: Vec<u8>,
+    ranks: BTreeMap<Label, RankText>,
+    readers: usize,
+    /// Consecutive lines that start with a number and a colon.
+    labels: u32,
+    listed: Listed,
+}
+
+/// The rank of a line; the local rank if its prefix has only that.
+type Label = (Option<u32>, Option<u32>);
+
+/// What the log contains about one rank.
+#[derive(Default)]
+struct RankText {
+    identity: JobIdentity,
+    reader: Option<TextReader>,
+    kinds: Vec<FailureKind>,
+    end: Option<End>,
+}
+
+/// torchrun's list of failed ranks: `rank : 3 (local_rank: 3)` and `exitcode : -9 (pid: 4711)`.
+#[derive(Default)]
+struct Listed {
+    host: Option<String>,
+    rank: Option<u32>,
+}
+
+impl LogReader {
+    /// A reader for a file.
+    pub fn new(source: Source) -> Self {
+        Self {
+            source,
+            line: Vec::new(),
+            ranks: BTreeMap::new(),
+            readers: 0,
+            labels: 0,
+            listed: Listed::default(),
+        }
+    }
+
+    /// Reads the next chunk.
+    pub fn push(&mut self, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
+            let room = LONGEST_LINE.saturating_sub(self.line.len());
+            self.line.extend_from_slice(&piece[..piece.len().min(room)]);
+            if piece.ends_with(b"\n") {
+                self.end_line();
+            }
+        }
+    }
+
+    fn end_line(&mut self) {
+        let bytes = std::mem::take(&mut self.line);
+        let text = String::from_utf8_lossy(&bytes);
+        let line = text.trim_end();
+        let is_label = line.split_once(": ").is_some_and(|(label, _)| label.trim().parse::<u32>().is_ok());
+        self.labels = if is_label { self.labels.saturating_add(1) } else { self.labels / 2 };
+        let prefix = JobIdentity::from_log_line(line, self.labels >= LABELED_LINES).unwrap_or_default();
+        self.list(line);
+        let key = match (prefix.rank, prefix.local_rank) {
+            (None, None) => (self.source.identity.rank, None),
+            (None, local) => (None, local),
+            (rank, _) => (rank, None),
+        };
+        if self.ranks.len() >= MOST_RANKS && !self.ranks.contains_key(&key) {
+            return;
+        }
+        let rank = self.ranks.entry(key).or_default();
+        if rank.identity.is_alone() {
+            rank.identity = prefix.or(&self.source.identity);
+        }
+        for kind in phrases::kinds(line.as_bytes()) {
+            if !rank.kinds.contains(&kind) {
+                rank.kinds.push(kind);
+            }
+        }
+        if rank.reader.is_none() && self.readers < MOST_READERS && mentions_memory(line) {
+            rank.reader = Some(TextReader::new());
+            self.readers += 1;
+        }
+        if let Some(reader) = &mut rank.reader {
+            reader.push(&bytes);
+            reader.push(b"\n");
+        }
+    }
+
+    /// Reads a line of torchrun's list.
+    fn list(&mut self, line: &str) {
+        let Some((name, value)) = line.split_once(':') else { return };
+        let name = name.rsplit(' ').find(|word| !word.is_empty()).unwrap_or_default();
+        let first = value.trim().split(' ').next().unwrap_or_default();
+        match name {
+            "host" => self.listed = Listed { host: Some(first.to_owned()), rank: None },
+            "rank" => self.listed.rank = first.parse().ok(),
+            "exitcode" => {
+                let (Some(rank), Ok(code)) = (self.listed.rank.take(), first.parse::<i32>()) else { return };
+                if self.ranks.len() >= MOST_RANKS {
+                    return;
+                }
+                let text = self.ranks.entry((Some(rank), None)).or_default();
+                text.identity.rank = Some(rank);
+                text.identity.host = text.identity.host.take().or(self.listed.host.clone());
+                text.end = Some(match code {
+                    -9 => End::Killed,
+                    ..0 => End::Signaled(code.unsigned_abs()),
+                    _ => End::Exited(code.unsigned_abs()),
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the log.
+    pub fn finish(mut self) -> Rows {
+        if !self.line.is_empty() {
+            self.end_line();
+        }
+        let mut rows = Rows::default();
+        let has_ranks = self.ranks.keys().any(|label| *label != (None, None));
+        let name = self.source.name.clone();
+        for (label, mut text) in self.ranks {
+            let reader = text.reader.take();
+            let explanation = reader.map(TextReader::finish);
+            let own = explanation.as_ref().and_then(failure_kind);
+            let has_failed = own.is_some() || text.end.is_some() || !text.kinds.is_empty();
+            // The launcher's own lines are not a process.
+            if label == (None, None) && has_ranks && !has_failed {
+                continue;
+            }
+            let recording = match label {
+                (Some(rank), _) if self.source.identity.rank != Some(rank) => format!("{name} (rank {rank})"),
+                (None, Some(local)) => format!("{name} (local rank {local})"),
+                _ => name.clone(),
+            };
+            let identity = text.identity.or(&self.source.identity);
+            rows.failures.extend(text.kinds.iter().chain(own.as_ref()).map(|&kind| {
+                let request = explanation.as_ref().filter(|_| Some(kind) == own);
+                let request = request.and_then(|explanation| explanation.request.as_ref());
+                FailureRow {
+                    recording: recording.clone(),
+                    kind,
+                    time_us: None,
+                    device: request.and_then(|request| request.device).map(|device| device.0),
+                    requested_bytes: request.and_then(|request| request.bytes).map(Bytes::get),
+                    free_bytes: None,
+                    held_bytes: None,
+                    place: request.and_then(|request| request.site.clone()),
+                    later_allocations: 0,
+                }
+            }));
+            rows.recordings.push(row(
+                recording,
+                &identity,
+                text.end.unwrap_or(End::Unknown),
+                explanation.as_ref(),
+            ));
+        }
+        rows
+    }
+}
+
+fn mentions_memory(line: &str) -> bool {
+    let line = line.to_ascii_lowercase();
+    ["memory", "oom", "alloc", "killed"].iter().any(|word| line.contains(word))
+}
+
+/// The kind of failure that an explanation stands for.
+fn failure_kind(explanation: &Explanation) -> Option<FailureKind> {
+    match explanation.verdict.cause {
+        Cause::None => None,
+        Cause::HostMemory => Some(FailureKind::HostMemory),
+        // The message is not about memory, or does not say which.
+        Cause::Undetermined if explanation.request.is_none() => None,
+        _ => Some(FailureKind::DeviceMemory),
+    }
+}
+
+fn row(
+    recording: String,
+    identity: &JobIdentity,
+    end: End,
+    explanation: Option<&Explanation>,
+) -> RecordingRow {
+    let ledger = explanation.and_then(|explanation| explanation.ledger.as_ref());
+    let device = explanation.and_then(|explanation| explanation.request.as_ref()?.device);
+    let device = device.map(|device| DeviceRow {
+        device: device.0,
+        total_bytes: ledger.and_then(makeroom_explain::Ledger::total).map(Bytes::get),
+        is_used: true,
+        ..DeviceRow::default()
+    });
+    let first = explanation.and_then(|explanation| explanation.causes.first());
+    let fixes = first.map_or(&[][..], |finding| finding.fixes.as_slice());
+    RecordingRow {
+        recording,
+        kind: RecordingKind::Log,
+        rank: identity.rank,
+        local_rank: identity.local_rank,
+        world_size: identity.world_size,
+        host: identity.node.clone().or_else(|| identity.host.clone()),
+        node_rank: identity.node_rank,
+        job: identity.job_id.clone(),
+        attempt: identity.attempt,
+        replica: identity.replica.clone(),
+        run: None,
+        pid: None,
+        parent_pid: None,
+        program: None,
+        framework: explanation.and_then(|explanation| explanation.input.framework).map(str::to_owned),
+        began_us: None,
+        ended_us: None,
+        end,
+        torn_bytes: 0,
+        events: 0,
+        is_incomplete: false,
+        devices: device.into_iter().collect(),
+        host_peak_bytes: None,
+        cgroup_bytes: None,
+        cgroup_limit_bytes: None,
+        cause: explanation.map_or("none", |explanation| explanation.verdict.cause.name()).to_owned(),
+        certainty: explanation
+            .map_or("certain", |explanation| explanation.verdict.certainty.name())
+            .to_owned(),
+        summary: explanation.map_or_else(String::new, |explanation| explanation.verdict.summary.clone()),
+        fixes: fixes.iter().take(MOST_FIXES).map(|fix| (fix.action.clone(), fix.command.clone())).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(name: &str, text: &str) -> Rows {
+        let identity = JobIdentity::from_file_name(name);
+        let mut reader = LogReader::new(Source { name: name.to_owned(), identity, is_running: false });
+        // In small chunks, as a file is read.
+        text.as_bytes().chunks(7).for_each(|chunk| reader.push(chunk));
+        reader.finish()
+    }
+
+    #[test]
+    fn the_lines_of_each_rank_are_read_separately() {
+        let rows = read(
+            "job.log",
+            "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB. GPU 2 has a total capacity \
+             of 31.74 GiB of which 1.20 GiB is free. Of the allocated memory 29.00 GiB is allocated by PyTorch, and \
+             240.00 MiB is reserved by PyTorch but unallocated.\n\
+             [rank1]: [rank1]:[E] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE)\n\
+             [rank0]: RuntimeError: Connection closed by peer\n",
+        );
+        let found: Vec<_> =
+            rows.failures.iter().map(|failure| (failure.recording.as_str(), failure.kind)).collect();
+        assert_eq!(
+            found,
+            [
+                ("job.log (rank 0)", FailureKind::PeerLost),
+                ("job.log (rank 1)", FailureKind::CollectiveTimeout),
+                ("job.log (rank 2)", FailureKind::DeviceMemory),
+            ]
+        );
+        assert_eq!(rows.failures[2].requested_bytes, Some(3 << 30));
+        assert_eq!(rows.recordings[2].rank, Some(2));
+    }
+
+    #[test]
+    fn the_ranks_that_torchrun_lists_have_their_exit_codes() {
+        let rows = read(
+            "job.log",
+            "Root Cause (first observed failure):\n[0]:\n  time      : 2026-01-01_10:00:00\n  host      : node7\n  \
+             rank      : 3 (local_rank: 3)\n  exitcode  : -9 (pid: 4711)\n  error_file: <N/A>\n",
+        );
+        let row = rows.recordings.iter().find(|row| row.rank == Some(3));
+        assert_eq!(row.map(|row| (row.end, row.host.as_deref())), Some((End::Killed, Some("node7"))));
+    }
+}

@@ -1,0 +1,274 @@
+//! Reduces one recording to rows.
+//!
+//! ```text
+//! mod.rs      a trace: its process, devices, failures and live memory by line
+//! series.rs   memory over time and over steps, in a bounded number of points
+//! log.rs      a program's output: failures by rank
+//! phrases.rs  the messages that tell a failure from its consequences
+//! ```
+//!
+//! The time is linear in the number of events. Only a recording with a failed allocation is explained, because an
+//! explanation replays the recording under other settings.
+
+mod log;
+mod phrases;
+mod series;
+
+use makeroom_core::identity::JobIdentity;
+use makeroom_core::{Action, Bytes, DeviceIndex, DeviceTrace, ProcessEnd, ProcessRecord, Trace, TraceKind};
+use makeroom_explain::{TraceQuestion, context_bytes, explain_trace, line_of, live_lines};
+
+use crate::tables::{DeviceRow, End, FailureKind, FailureRow, RecordingKind, RecordingRow, Rows, SiteRow};
+pub use log::LogReader;
+use series::OverTime;
+
+/// Lines of code per device.
+const MOST_SITES: usize = 64;
+/// Failures per recording, the last ones.
+const MOST_FAILURES: usize = 64;
+/// Fixes taken over from an explanation.
+const MOST_FIXES: usize = 3;
+/// A process that allocates this often after a failure has caught the error.
+pub(crate) const CAUGHT: u64 = 8;
+
+/// Where a recording comes from.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    /// Its file; unique among the recordings of an answer.
+    pub name: String,
+    /// What the file's name says about its process.
+    pub identity: JobIdentity,
+    /// Whether the process is still running.
+    pub is_running: bool,
+}
+
+/// Reduces a recording to rows.
+pub fn summarize(trace: &Trace, source: &Source) -> Rows {
+    let mut recording = row(trace, source);
+    let mut rows = Rows::default();
+    let mut decisive = None;
+    for device in &trace.devices {
+        let over_time = OverTime::new(trace, device, recording.began_us);
+        let found = failures(trace, device, &recording.recording, &over_time);
+        let last_streak =
+            found.iter().rev().take_while(|(_, failure)| failure.later_allocations < CAUGHT).last();
+        decisive = decisive.or(last_streak.map(|_| device.device));
+        let lines = live_lines(trace, device, last_streak.map(|(index, _)| *index), MOST_SITES);
+        rows.sites.extend(lines.into_iter().map(|line| SiteRow {
+            recording: recording.recording.clone(),
+            device: device.device.0,
+            place: line.place,
+            bytes: line.bytes.get(),
+            blocks: line.blocks,
+        }));
+        let row = device_row(&mut recording.devices, device.device);
+        row.is_used = !device.events.is_empty() || !device.segments.is_empty();
+        row.peak_bytes = over_time.peak_bytes;
+        row.last_bytes = over_time.last_bytes;
+        row.overhead_bytes = context_bytes(trace, device).map_or(0, Bytes::get);
+        rows.failures.extend(found.into_iter().map(|(_, failure)| failure));
+        let (series, steps) = over_time.rows(&recording.recording, device.device.0);
+        rows.series.push(series);
+        rows.steps.extend(steps);
+    }
+    if let Some(process) = &trace.process {
+        rows.failures.extend(other_failures(trace, process, &recording.recording));
+    }
+    if !rows.failures.is_empty() {
+        explain(trace, decisive, &mut recording);
+    }
+    recording.devices.sort_by_key(|device| device.device);
+    rows.recordings.push(recording);
+    rows
+}
+
+/// The row of the process, without its devices' figures.
+fn row(trace: &Trace, source: &Source) -> RecordingRow {
+    let process = trace.process.as_ref();
+    // A recording that knows its rank knows its job too; its file's name may contain a PID or a date.
+    let identity = match process.map(|process| &process.identity.job) {
+        Some(recorded) if !recorded.is_alone() => recorded.clone(),
+        Some(recorded) => recorded.clone().or(&source.identity),
+        None => source.identity.clone(),
+    };
+    let first_us =
+        trace.devices.iter().filter_map(|device| device.events.get(0)).map(|event| event.time_us).min();
+    let last_us = trace.devices.iter().filter_map(|device| device.events.iter().next_back());
+    let last_us = last_us.map(|event| event.time_us).max();
+    let known = |time: Option<u64>| time.filter(|&time| time > 0);
+    let began_us = known(process.map(|process| process.identity.began_us)).or(known(first_us));
+    let ended_us = process.map_or(known(last_us), |process| {
+        Some(process.identity.began_us.saturating_add(process.recorded_us))
+    });
+    let host = process.map(|process| process.identity.host.clone()).filter(|host| !host.is_empty());
+    let samples = process.map_or(&[][..], |process| process.host_samples.as_slice());
+    let last = |figure: fn(&makeroom_core::HostSample) -> Option<Bytes>| {
+        samples.iter().rev().find_map(figure).map(Bytes::get)
+    };
+    let replica = identity.replica.clone().or_else(|| identity.task.map(|task| task.to_string()));
+    RecordingRow {
+        recording: source.name.clone(),
+        kind: match trace.kind {
+            TraceKind::Room => RecordingKind::Room,
+            TraceKind::TorchSnapshot => RecordingKind::TorchSnapshot,
+            TraceKind::RmmLog => RecordingKind::RmmLog,
+        },
+        rank: identity.rank,
+        local_rank: identity.local_rank,
+        world_size: identity.world_size,
+        host: identity.node.or(identity.host).or(host),
+        node_rank: identity.node_rank,
+        job: identity.job_id,
+        attempt: identity.attempt,
+        replica,
+        run: process.map(|process| format!("{:032x}", u128::from_be_bytes(process.identity.run))),
+        pid: process.map(|process| process.identity.pid),
+        parent_pid: process.map(|process| process.identity.parent_pid),
+        program: process.map(|process| program(process)),
+        framework: identity.framework,
+        began_us,
+        ended_us,
+        end: process.map_or(End::Unknown, |process| end(process, source.is_running)),
+        torn_bytes: process.map_or(0, |process| process.unread.get()),
+        events: trace.event_count() as u64,
+        is_incomplete: process.is_some_and(|process| process.dropped > 0)
+            || trace.devices.iter().any(|device| device.overflowed == Some(true)),
+        devices: process.map_or_else(Vec::new, visible_devices),
+        host_peak_bytes: samples.iter().filter_map(|sample| sample.resident).max().map(Bytes::get),
+        cgroup_bytes: last(|sample| sample.cgroup_usage),
+        cgroup_limit_bytes: last(|sample| sample.cgroup_limit),
+        cause: "none".to_owned(),
+        certainty: "certain".to_owned(),
+        summary: String::new(),
+        fixes: Vec::new(),
+    }
+}
+
+fn program(process: &ProcessRecord) -> String {
+    let words = &process.identity.command_line;
+    let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+    let executable = words.first().map_or(process.identity.executable.as_str(), String::as_str);
+    let script = words.iter().skip(1).find(|word| !word.starts_with('-')).filter(|word| word.contains(".py"));
+    script.map_or_else(|| name(executable), |script| name(script))
+}
+
+fn end(process: &ProcessRecord, is_running: bool) -> End {
+    match process.end {
+        Some(ProcessEnd::Exited(status)) => End::Exited(status),
+        Some(ProcessEnd::Signalled(signal)) => End::Signaled(signal),
+        Some(ProcessEnd::Replaced | ProcessEnd::Detached | ProcessEnd::Other) => End::Unknown,
+        None if is_running => End::Running,
+        None => End::Killed,
+    }
+}
+
+fn visible_devices(process: &ProcessRecord) -> Vec<DeviceRow> {
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let row = |known: &makeroom_core::DeviceIdentity| DeviceRow {
+        device: known.device.0,
+        uuid: text(&known.uuid),
+        name: text(&known.name),
+        total_bytes: (!known.total.is_zero()).then_some(known.total.get()),
+        ..DeviceRow::default()
+    };
+    process.devices.iter().map(row).collect()
+}
+
+fn device_row(devices: &mut Vec<DeviceRow>, device: DeviceIndex) -> &mut DeviceRow {
+    let position = devices.iter().position(|row| row.device == device.0).unwrap_or_else(|| {
+        devices.push(DeviceRow { device: device.0, ..DeviceRow::default() });
+        devices.len() - 1
+    });
+    &mut devices[position]
+}
+
+/// The failed allocations of a device with their event indices, at most [`MOST_FAILURES`], in order.
+fn failures(
+    trace: &Trace,
+    device: &DeviceTrace,
+    recording: &str,
+    over_time: &OverTime,
+) -> Vec<(usize, FailureRow)> {
+    let actions = device.events.actions();
+    let mut later = 0;
+    let mut found = Vec::new();
+    for (index, action) in actions.iter().enumerate().rev() {
+        match action {
+            Action::Alloc => later += 1,
+            Action::OutOfMemory => {
+                let Some(event) = device.events.get(index) else { continue };
+                let process = trace.process.as_ref();
+                let sample =
+                    process.and_then(|process| process.device_sample_near(device.device, event.time_us));
+                found.push((
+                    index,
+                    FailureRow {
+                        recording: recording.to_owned(),
+                        kind: FailureKind::DeviceMemory,
+                        time_us: Some(event.time_us).filter(|&time| time > 0),
+                        device: Some(device.device.0),
+                        requested_bytes: Some(event.size.get()),
+                        free_bytes: event.device_free().or(sample.map(|sample| sample.free)).map(Bytes::get),
+                        held_bytes: over_time.held_at_failure(index),
+                        place: line_of(trace, event.stack),
+                        later_allocations: later,
+                    },
+                ));
+                if found.len() == MOST_FAILURES {
+                    break;
+                }
+            }
+            _ => {}
+        }
+    }
+    found.reverse();
+    found
+}
+
+/// Failures that are not events of a device: contexts and pinned memory.
+fn other_failures(trace: &Trace, process: &ProcessRecord, recording: &str) -> Vec<FailureRow> {
+    let contexts = process.refused_contexts.iter().map(|context| FailureRow {
+        recording: recording.to_owned(),
+        kind: FailureKind::Context,
+        time_us: Some(context.time_us),
+        device: Some(context.device.0),
+        requested_bytes: (!context.size.is_zero()).then_some(context.size.get()),
+        free_bytes: process
+            .device_sample_near(context.device, context.time_us)
+            .map(|sample| sample.free.get()),
+        held_bytes: None,
+        place: line_of(trace, context.stack),
+        later_allocations: trace
+            .devices
+            .iter()
+            .flat_map(|device| device.events.iter())
+            .filter(|event| event.action == Action::Alloc && event.time_us > context.time_us)
+            .count() as u64,
+    });
+    let mut found: Vec<FailureRow> = contexts.take(MOST_FAILURES).collect();
+    if process.pinned.refusals > 0 {
+        found.push(FailureRow {
+            recording: recording.to_owned(),
+            kind: FailureKind::PinnedMemory,
+            time_us: None,
+            device: None,
+            requested_bytes: Some(process.pinned.largest_refused.get()),
+            free_bytes: None,
+            held_bytes: None,
+            place: None,
+            later_allocations: 0,
+        });
+    }
+    found
+}
+
+/// Adds the cause that the recording alone shows.
+fn explain(trace: &Trace, device: Option<DeviceIndex>, row: &mut RecordingRow) {
+    let explanation = explain_trace(trace, &TraceQuestion { device, ..TraceQuestion::default() });
+    row.cause = explanation.verdict.cause.name().to_owned();
+    row.certainty = explanation.verdict.certainty.name().to_owned();
+    row.summary = explanation.verdict.summary;
+    let fixes = explanation.causes.into_iter().next().map_or_else(Vec::new, |finding| finding.fixes);
+    row.fixes = fixes.into_iter().take(MOST_FIXES).map(|fix| (fix.action, fix.command)).collect();
+    row.framework = row.framework.take().or(explanation.input.framework.map(str::to_owned));
+}

@@ -1,0 +1,265 @@
+//! The rows that a recording is reduced to. Sizes are bytes, times are microseconds since the epoch.
+//!
+//! Every row names its recording, so the rows of many recordings form five tables. Bounds per recording: 64 sites per
+//! device, 200 steps per device, 200 points of a series per device, 64 failures.
+
+use serde::{Deserialize, Serialize};
+
+/// The rows of one or many recordings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Rows {
+    /// One per process.
+    pub recordings: Vec<RecordingRow>,
+    /// Failed allocations, and what a log reports.
+    pub failures: Vec<FailureRow>,
+    /// Live memory by line of code, at the failure or at the peak.
+    pub sites: Vec<SiteRow>,
+    /// Peak and floor of each step.
+    pub steps: Vec<StepRow>,
+    /// Memory over time.
+    pub series: Vec<SeriesRow>,
+    /// Files that could not be read.
+    pub unread: Vec<Unread>,
+}
+
+impl Rows {
+    /// Adds the rows of other recordings.
+    pub fn extend(&mut self, other: Self) {
+        self.recordings.extend(other.recordings);
+        self.failures.extend(other.failures);
+        self.sites.extend(other.sites);
+        self.steps.extend(other.steps);
+        self.series.extend(other.series);
+        self.unread.extend(other.unread);
+    }
+}
+
+/// The format of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RecordingKind {
+    /// A `.room` file.
+    Room,
+    /// A PyTorch memory snapshot.
+    TorchSnapshot,
+    /// A log of RMM's logging resource.
+    RmmLog,
+    /// A program's output.
+    Log,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// It exited with this status.
+    Exited(u32),
+    /// A signal ended it.
+    Signaled(u32),
+    /// The recording stops without an end, as after SIGKILL.
+    Killed,
+    /// It was still running when its recording was read.
+    Running,
+    /// The format does not record it.
+    Unknown,
+}
+
+/// One process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecordingRow {
+    /// The name of its file; unique.
+    pub recording: String,
+    /// Its format.
+    pub kind: RecordingKind,
+    /// Rank in the job.
+    pub rank: Option<u32>,
+    /// Rank on its host.
+    pub local_rank: Option<u32>,
+    /// Number of ranks.
+    pub world_size: Option<u32>,
+    /// The host or node, as the scheduler or the system names it.
+    pub host: Option<String>,
+    /// Number of the node in the job.
+    pub node_rank: Option<u32>,
+    /// ID of the job.
+    pub job: Option<String>,
+    /// How often the job was restarted before.
+    pub attempt: Option<u32>,
+    /// Replica or array index, where several jobs share an ID.
+    pub replica: Option<String>,
+    /// ID of the `makeroom run` that recorded it.
+    pub run: Option<String>,
+    /// PID.
+    pub pid: Option<u32>,
+    /// PID of the parent.
+    pub parent_pid: Option<u32>,
+    /// The program.
+    pub program: Option<String>,
+    /// The framework whose memory was recorded.
+    pub framework: Option<String>,
+    /// Start of the recording.
+    pub began_us: Option<u64>,
+    /// Its last record.
+    pub ended_us: Option<u64>,
+    /// How the process ended.
+    pub end: End,
+    /// Length of the unreadable end of the file.
+    pub torn_bytes: u64,
+    /// Number of events.
+    pub events: u64,
+    /// Whether the recorder lost events.
+    pub is_incomplete: bool,
+    /// Its devices.
+    pub devices: Vec<DeviceRow>,
+    /// Its largest resident host memory.
+    pub host_peak_bytes: Option<u64>,
+    /// Host memory of its cgroup when last measured.
+    pub cgroup_bytes: Option<u64>,
+    /// Limit of its cgroup.
+    pub cgroup_limit_bytes: Option<u64>,
+    /// The cause that its own explanation names, as in `why --json`.
+    pub cause: String,
+    /// How certain that is, as in `why --json`.
+    pub certainty: String,
+    /// The explanation in one or two sentences.
+    pub summary: String,
+    /// The first fixes of its explanation.
+    pub fixes: Vec<(String, Option<String>)>,
+}
+
+/// A device of a process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DeviceRow {
+    /// Its index in the process.
+    pub device: u32,
+    /// Its UUID, if recorded.
+    pub uuid: Option<String>,
+    /// Product name.
+    pub name: Option<String>,
+    /// Total memory.
+    pub total_bytes: Option<u64>,
+    /// Whether the process allocated memory on it. Others are only visible to it.
+    pub is_used: bool,
+    /// Peak of the memory that the process took from the driver.
+    pub peak_bytes: u64,
+    /// The same at the end.
+    pub last_bytes: u64,
+    /// Its CUDA contexts and their code, as far as they were measured.
+    pub overhead_bytes: u64,
+}
+
+/// A kind of failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// An allocation of device memory failed.
+    DeviceMemory,
+    /// A context could not be created for lack of memory.
+    Context,
+    /// An allocation of pinned memory failed.
+    PinnedMemory,
+    /// Host memory ran out.
+    HostMemory,
+    /// A collective timed out.
+    CollectiveTimeout,
+    /// Another process closed its connection.
+    PeerLost,
+    /// The launcher or scheduler ended the process.
+    Terminated,
+    /// SIGKILL, by the kernel or by someone else.
+    Killed,
+    /// Another failure.
+    Other,
+}
+
+impl FailureKind {
+    /// Whether it is about memory of this process.
+    pub fn is_memory(self) -> bool {
+        matches!(self, Self::DeviceMemory | Self::Context | Self::PinnedMemory | Self::HostMemory)
+    }
+}
+
+/// A failure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FailureRow {
+    /// Its recording.
+    pub recording: String,
+    /// Its kind.
+    pub kind: FailureKind,
+    /// Time.
+    pub time_us: Option<u64>,
+    /// The device.
+    pub device: Option<u32>,
+    /// Size of the request.
+    pub requested_bytes: Option<u64>,
+    /// Free memory of the device.
+    pub free_bytes: Option<u64>,
+    /// Memory that the process held on the device.
+    pub held_bytes: Option<u64>,
+    /// Line of code.
+    pub place: Option<String>,
+    /// Allocations that the process made afterward: it caught the error.
+    pub later_allocations: u64,
+}
+
+/// Live memory of one line of code.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SiteRow {
+    /// Its recording.
+    pub recording: String,
+    /// The device.
+    pub device: u32,
+    /// The line, as `file:line function`.
+    pub place: String,
+    /// Live bytes at the failure; at the peak if nothing failed.
+    pub bytes: u64,
+    /// Number of blocks.
+    pub blocks: u64,
+}
+
+/// One step, or one of equal parts of a recording without steps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepRow {
+    /// Its recording.
+    pub recording: String,
+    /// The device.
+    pub device: u32,
+    /// Its number, from 0. If there are more than 200 steps, neighbors are merged.
+    pub step: u32,
+    /// Peak of held memory.
+    pub peak_bytes: u64,
+    /// Least held memory.
+    pub floor_bytes: u64,
+}
+
+/// Memory of one device over time: at most 200 points. The three columns have the same length.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SeriesRow {
+    /// Its recording.
+    pub recording: String,
+    /// The device.
+    pub device: u32,
+    /// Microseconds since the recording began, ascending. Each point stands for the time since the previous one.
+    pub elapsed_us: Vec<u64>,
+    /// Memory held at that time.
+    pub held_bytes: Vec<u64>,
+    /// Peak since the previous point.
+    pub peak_bytes: Vec<u64>,
+}
+
+impl SeriesRow {
+    /// Memory held at a time since the recording began.
+    pub fn held_at(&self, elapsed_us: u64) -> u64 {
+        let after = self.elapsed_us.partition_point(|&time| time <= elapsed_us);
+        after.checked_sub(1).and_then(|index| self.held_bytes.get(index)).copied().unwrap_or(0)
+    }
+}
+
+/// A file that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Unread {
+    /// Its name.
+    pub file: String,
+    /// Why.
+    pub reason: String,
+}

@@ -1,0 +1,234 @@
+//! The answer from rows alone: it does not depend on the order of rows or on clocks, and it names what it is based on.
+
+use makeroom_job::{
+    DeviceRow, End, FailureKind, FailureRow, JobCause, RankFate, RecordingKind, RecordingRow, Rows,
+    SeriesRow, SiteRow, Unread, answer,
+};
+use proptest::prelude::*;
+
+const GIB: u64 = 1 << 30;
+
+fn recording(rank: u32, end: End) -> RecordingRow {
+    RecordingRow {
+        recording: format!("rank{rank}.room"),
+        kind: RecordingKind::Room,
+        rank: Some(rank),
+        local_rank: Some(rank % 8),
+        world_size: Some(16),
+        host: Some(format!("node{}", rank / 8)),
+        node_rank: Some(rank / 8),
+        job: Some("77".to_owned()),
+        attempt: None,
+        replica: None,
+        run: None,
+        pid: Some(1000 + rank),
+        parent_pid: Some(1),
+        program: Some("train.py".to_owned()),
+        framework: None,
+        began_us: Some(1_000_000_000 + u64::from(rank) * 1000),
+        ended_us: Some(1_060_000_000),
+        end,
+        torn_bytes: 0,
+        events: 100,
+        is_incomplete: false,
+        devices: vec![DeviceRow {
+            device: rank % 8,
+            uuid: Some(format!("GPU-{rank}")),
+            name: None,
+            total_bytes: Some(8 * GIB),
+            is_used: true,
+            peak_bytes: 3 * GIB,
+            last_bytes: 3 * GIB,
+            overhead_bytes: GIB / 2,
+        }],
+        host_peak_bytes: Some(GIB),
+        cgroup_bytes: None,
+        cgroup_limit_bytes: None,
+        cause: "none".to_owned(),
+        certainty: "certain".to_owned(),
+        summary: String::new(),
+        fixes: Vec::new(),
+    }
+}
+
+fn site(rank: u32, place: &str, bytes: u64) -> SiteRow {
+    SiteRow {
+        recording: format!("rank{rank}.room"),
+        device: rank % 8,
+        place: place.to_owned(),
+        bytes,
+        blocks: 1,
+    }
+}
+
+fn failure(rank: u32, time_us: u64) -> FailureRow {
+    FailureRow {
+        recording: format!("rank{rank}.room"),
+        kind: FailureKind::DeviceMemory,
+        time_us: Some(time_us),
+        device: Some(rank % 8),
+        requested_bytes: Some(2 * GIB),
+        free_bytes: Some(GIB / 2),
+        held_bytes: Some(7 * GIB),
+        place: Some("model.py:9 forward".to_owned()),
+        later_allocations: 0,
+    }
+}
+
+/// 16 ranks on two hosts; rank 5 holds more and runs out, and the launcher ends the others.
+fn heavy() -> Rows {
+    let mut rows = Rows::default();
+    for rank in 0..16 {
+        let end = if rank == 5 { End::Exited(1) } else { End::Signaled(15) };
+        rows.recordings.push(recording(rank, end));
+        rows.sites.push(site(rank, "model.py:3 weights", GIB));
+        rows.sites.push(site(rank, "model.py:9 forward", if rank == 5 { 5 * GIB } else { 2 * GIB }));
+        rows.series.push(SeriesRow {
+            recording: format!("rank{rank}.room"),
+            device: rank % 8,
+            elapsed_us: vec![0, 30_000_000, 59_000_000],
+            held_bytes: vec![GIB, 2 * GIB, 3 * GIB],
+            peak_bytes: vec![GIB, 2 * GIB, 3 * GIB],
+        });
+    }
+    rows.failures.push(failure(5, 1_059_000_000));
+    rows
+}
+
+#[test]
+fn the_heavy_rank_is_named_with_its_line() {
+    let report = answer(&heavy());
+    assert_eq!(report.verdict.cause, JobCause::RankHoldsMore);
+    assert_eq!(report.verdict.title, "RANK 5 HOLDS MORE THAN THE OTHERS");
+    assert_eq!(report.culprits[0].lines[0].place, "model.py:9 forward");
+    assert_eq!(report.consequences.len(), 1);
+    assert_eq!(report.consequences[0].words, "ranks 0–4 and 6–15");
+    assert!(!report.fixes.is_empty());
+}
+
+#[test]
+fn other_jobs_attempts_duplicates_missing_and_unread_files_are_named() {
+    let mut rows = heavy();
+    rows.recordings.retain(|row| row.rank != Some(9));
+    let mut older = recording(3, End::Exited(0));
+    older.recording = "old/rank3.room".to_owned();
+    older.began_us = Some(1_000);
+    older.ended_us = Some(2_000);
+    rows.recordings.push(older);
+    let mut other = recording(0, End::Exited(0));
+    (other.recording, other.job) = ("other/rank0.room".to_owned(), Some("76".to_owned()));
+    rows.recordings.push(other);
+    rows.unread.push(Unread { file: "x.pickle".to_owned(), reason: "damaged".to_owned() });
+    let report = answer(&rows);
+    assert_eq!(report.verdict.cause, JobCause::RankHoldsMore);
+    assert_eq!(report.used.missing_ranks, [9]);
+    assert_eq!(report.used.duplicates, ["old/rank3.room"]);
+    assert_eq!(report.used.other_jobs, ["job 76 (1 recordings)"]);
+    assert_eq!(report.notes[0], "rank 9 of 16 has no recording");
+    assert!(
+        report.notes.iter().any(|note| note.contains("x.pickle (damaged) could not be read")),
+        "{:?}",
+        report.notes
+    );
+}
+
+#[test]
+fn the_newest_attempt_that_failed_is_answered() {
+    let mut rows = Rows::default();
+    for (attempt, end) in [(0, End::Exited(1)), (1, End::Killed), (2, End::Exited(0))] {
+        for rank in 0..2 {
+            let mut row = recording(rank, if rank == 1 { end } else { End::Exited(0) });
+            row.recording = format!("{attempt}/rank{rank}.room");
+            row.attempt = Some(attempt);
+            // The clock of the first attempt's host is ahead.
+            row.began_us = Some(5_000_000_000 - u64::from(attempt) * 1_000_000_000);
+            rows.recordings.push(row);
+        }
+    }
+    let report = answer(&rows);
+    assert_eq!((report.attempt, report.verdict.cause), (Some(1), JobCause::RankKilled));
+    assert_eq!(report.used.other_jobs.len(), 2);
+}
+
+#[test]
+fn equally_full_ranks_and_lost_peers_are_nobodys_fault() {
+    let mut rows = heavy();
+    for site in &mut rows.sites {
+        site.bytes = 3 * GIB;
+    }
+    for rank in 0..16 {
+        rows.failures.push(failure(rank, 1_059_000_000));
+    }
+    assert_eq!(answer(&rows).verdict.cause, JobCause::EveryRankFull);
+    let mut rows = Rows::default();
+    for rank in (0..16).filter(|&rank| rank != 4) {
+        rows.recordings.push(recording(rank, End::Exited(1)));
+        rows.failures.push(FailureRow { kind: FailureKind::PeerLost, ..failure(rank, 1) });
+    }
+    let report = answer(&rows);
+    assert_eq!(report.verdict.cause, JobCause::Undetermined);
+    assert!(report.verdict.summary.contains("Rank 4 has no recording"), "{}", report.verdict.summary);
+}
+
+#[test]
+fn no_rows_are_an_answer_too() {
+    assert_eq!(answer(&Rows::default()).verdict.title, "NO RECORDINGS");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Shuffled rows and clocks that are wrong by up to an hour give the same answer.
+    #[test]
+    fn order_and_clocks_do_not_matter(
+        order in Just((0..16_usize).collect::<Vec<_>>()).prop_shuffle(),
+        skews in prop::collection::vec(0_u64..3_600_000_000, 2),
+    ) {
+        let usual = answer(&heavy());
+        let mut rows = heavy();
+        let host = |name: &str| skews[name.trim_end_matches(".room").trim_start_matches("rank").parse::<usize>().unwrap_or(0) / 8];
+        for row in &mut rows.recordings {
+            let skew = host(&row.recording);
+            row.began_us = row.began_us.map(|time| time + skew);
+            row.ended_us = row.ended_us.map(|time| time + skew);
+        }
+        for row in &mut rows.failures {
+            row.time_us = row.time_us.map(|time| time + host(&row.recording));
+        }
+        rows.recordings = order.iter().map(|&index| rows.recordings[index].clone()).collect();
+        rows.sites.reverse();
+        rows.series = order.iter().map(|&index| rows.series[index].clone()).collect();
+        let report = answer(&rows);
+        prop_assert_eq!(report.verdict, usual.verdict);
+        prop_assert_eq!(report.culprits, usual.culprits);
+        prop_assert_eq!(report.groups, usual.groups);
+        prop_assert_eq!(report.account, usual.account);
+        prop_assert_eq!(report.imbalance, usual.imbalance);
+        prop_assert_eq!(report.ranks, usual.ranks);
+    }
+
+    /// Whatever the fates, ranks and sizes, there is an answer, and every failed rank is a culprit or a consequence.
+    #[test]
+    fn any_rows_have_an_answer(
+        ranks in prop::collection::vec((0_u32..20, 0_u32..5, 0_u64..u64::MAX, any::<bool>()), 0..24),
+    ) {
+        let mut rows = Rows::default();
+        for (index, &(rank, end, bytes, fails)) in ranks.iter().enumerate() {
+            let end = [End::Exited(0), End::Exited(1), End::Killed, End::Signaled(15), End::Unknown][end as usize];
+            let mut row = recording(rank, end);
+            row.recording = format!("{index}.room");
+            row.began_us = Some(bytes % 1_000_000);
+            let name = row.recording.clone();
+            rows.recordings.push(row);
+            rows.sites.push(SiteRow { recording: name.clone(), ..site(rank, "a", bytes / 2) });
+            if fails {
+                rows.failures.push(FailureRow { recording: name, requested_bytes: Some(bytes), ..failure(rank, bytes) });
+            }
+        }
+        let report = answer(&rows);
+        let ended = report.ranks.iter().filter(|rank| rank.fate == RankFate::RanOut).count();
+        let told = report.culprits.len() + report.consequences.iter().map(|kind| kind.ranks.len()).sum::<usize>();
+        prop_assert!(told >= ended, "{:?}", report.verdict);
+        prop_assert!(report.culprits.is_empty() || report.verdict.cause.is_failure());
+    }
+}
