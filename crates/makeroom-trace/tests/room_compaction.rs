@@ -180,14 +180,14 @@ fn live(trace: &Trace) -> BTreeMap<(i64, String), (u64, u64)> {
             add(i64::from(device.device.0), block.stack, block.size);
         }
     }
-    for block in &trace.process.as_ref().unwrap().pinned.live {
+    for block in trace.process.iter().flat_map(|process| &process.pinned.live) {
         add(-1, block.stack, block.size);
     }
     lines
 }
 
 fn code(trace: &Trace) -> usize {
-    trace.process.as_ref().unwrap().code.iter().filter(|code| code.unloaded_us.is_none()).count()
+    trace.process.iter().flat_map(|process| &process.code).filter(|code| code.unloaded_us.is_none()).count()
 }
 
 proptest! {

@@ -8,7 +8,7 @@ use super::sites::by_stack;
 use super::state::states_at;
 use super::steps::Steps;
 use super::taken::Taken;
-use super::{Places, sites::Held};
+use super::{Places, sites::StackTotal};
 use crate::thresholds::CONTEXT_TYPICAL;
 
 /// A call of the driver takes no longer, unless the machine is busy with something else.
@@ -112,7 +112,7 @@ pub fn live_lines(trace: &Trace, device: &DeviceTrace, at: Option<usize>, most: 
     let history = History::new(device, &[]);
     let state = states_at(device, &history, &[at.or(history.peak)]).pop().unwrap_or_default();
     let places = Places::new(trace);
-    let mut lines: FastMap<String, Held> = FastMap::default();
+    let mut lines: FastMap<String, StackTotal> = FastMap::default();
     for (stack, held) in by_stack(&state.blocks) {
         let line = lines.entry(places.compared(stack)).or_default();
         line.bytes += held.bytes;

@@ -233,7 +233,7 @@ fn row(
         pid: None,
         parent_pid: None,
         program: None,
-        framework: explanation.and_then(|explanation| explanation.input.framework).map(str::to_owned),
+        framework: explanation.and_then(|explanation| explanation.input.framework.id()).map(str::to_owned),
         began_us: None,
         ended_us: None,
         end,

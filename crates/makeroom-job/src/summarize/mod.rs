@@ -270,5 +270,5 @@ fn explain(trace: &Trace, device: Option<DeviceIndex>, row: &mut RecordingRow) {
     row.summary = explanation.verdict.summary;
     let fixes = explanation.causes.into_iter().next().map_or_else(Vec::new, |finding| finding.fixes);
     row.fixes = fixes.into_iter().take(MOST_FIXES).map(|fix| (fix.action, fix.command)).collect();
-    row.framework = row.framework.take().or(explanation.input.framework.map(str::to_owned));
+    row.framework = row.framework.take().or(explanation.input.framework.id().map(str::to_owned));
 }

@@ -70,10 +70,10 @@ fn each_job_has_its_folder_and_each_rank_its_file() {
         .variable("OMPI_COMM_WORLD_SIZE", "8")
         .variable("OMPI_COMM_WORLD_LOCAL_RANK", "1")
         .variable("CUDA_VISIBLE_DEVICES", "0");
-    let pattern = program.folder.join("jobs/%j/rank%r.room").display().to_string();
+    let pattern = program.directory.join("jobs/%j/rank%r.room").display().to_string();
     let program = program.variable("MAKEROOM_FILE", &pattern);
     program.recorded();
-    let recording = Recording::read(&program.folder.join("jobs/4711/rank3.room"));
+    let recording = Recording::read(&program.directory.join("jobs/4711/rank3.room"));
     let job = &recording.job;
     assert_eq!((job.rank, job.world_size, job.local_rank), (Some(3), Some(8), Some(1)));
     assert_eq!((job.job_id.as_deref(), job.launcher.as_deref()), (Some("4711"), Some("openmpi")));

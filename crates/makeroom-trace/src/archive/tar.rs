@@ -77,7 +77,7 @@ fn number(field: &[u8]) -> Option<u64> {
             .iter()
             .skip(1)
             .try_fold(0_u64, |value, &byte| value.checked_mul(256)?.checked_add(u64::from(byte)));
-        return value.filter(|&value| value <= i64::MAX as u64);
+        return value.filter(|&value| i64::try_from(value).is_ok());
     }
     let digits = field.iter().copied().skip_while(|&byte| byte == b' ').take_while(u8::is_ascii_digit);
     digits
