@@ -53,10 +53,9 @@ fn fate(process: &Process<'_>) -> RankFate {
     match (process.end, decisive) {
         (End::Exited(0), _) if process.has_failed_allocations() => RankFate::Caught,
         (End::Exited(0), _) => RankFate::Finished,
-        (_, Some(FailureKind::HostMemory)) => RankFate::Killed,
+        (_, Some(FailureKind::HostMemory)) | (End::Killed | End::Signaled(SIGKILL), None) => RankFate::Killed,
         (_, Some(_)) => RankFate::RanOut,
         (End::Running, None) => RankFate::Running,
-        (End::Killed | End::Signaled(SIGKILL), None) => RankFate::Killed,
         (End::Signaled(signal), None) if ASKED_TO_END.contains(&signal) => RankFate::Terminated,
         (End::Exited(status), None) if ASKED_TO_END.iter().any(|signal| BY_SIGNAL + signal == status) => {
             RankFate::Terminated

@@ -1,5 +1,7 @@
 //! What to do, most effective first. The last step always shows more about the rank to blame.
 
+use std::path::Path;
+
 use super::Case;
 use super::names::words;
 use super::select::Process;
@@ -18,18 +20,28 @@ fn run(action: impl Into<String>, command: impl Into<String>) -> JobFix {
     JobFix { action: action.into(), command: Some(command.into()) }
 }
 
+fn shrink() -> Vec<JobFix> {
+    vec![fix(
+        "use a smaller batch per rank, or shard parameters and optimizer states over the ranks (FSDP, ZeRO): all ranks are equally full, so balancing does not help",
+    )]
+}
+
+/// Whether the name of a program is that of a Python script.
+fn is_script(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("py"))
+}
+
 impl Case<'_, '_> {
     pub(super) fn fixes(&self) -> Vec<JobFix> {
         let mut fixes = match self.blame.cause {
-            JobCause::None => Vec::new(),
+            JobCause::None | JobCause::RankRanOut => Vec::new(),
             JobCause::Caught => vec![fix(
                 "nothing needs to change; a smaller first attempt avoids the failed allocations and their delay",
             )],
             JobCause::RankHoldsMore => self.balance_rank(),
             JobCause::GroupHoldsMore => self.balance_groups(),
             JobCause::RanksShareGpu => self.set_device(),
-            JobCause::EveryRankFull => self.shrink(),
-            JobCause::RankRanOut => Vec::new(),
+            JobCause::EveryRankFull => shrink(),
             JobCause::RankKilled => self.host_memory(),
             JobCause::AllKilled | JobCause::Terminated => self.ask_scheduler(),
             JobCause::OtherFailure | JobCause::Undetermined => self.read_logs(),
@@ -95,7 +107,7 @@ impl Case<'_, '_> {
                 .framework
                 .as_deref()
                 .is_some_and(|name| name.contains("torch") || name.contains("lightning"))
-                || process.row.program.as_deref().is_some_and(|name| name.ends_with(".py"))
+                || process.row.program.as_deref().is_some_and(is_script)
         });
         let command = if is_torch {
             "torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"]))"
@@ -109,12 +121,6 @@ impl Case<'_, '_> {
                 "CUDA_VISIBLE_DEVICES=$LOCAL_RANK    # under Slurm: $SLURM_LOCALID",
             ),
         ]
-    }
-
-    fn shrink(&self) -> Vec<JobFix> {
-        vec![fix(
-            "use a smaller batch per rank, or shard parameters and optimizer states over the ranks (FSDP, ZeRO): all ranks are equally full, so balancing does not help",
-        )]
     }
 
     fn host_memory(&self) -> Vec<JobFix> {

@@ -233,8 +233,9 @@ impl Case<'_, '_> {
                 cards[user].push(card.name(self.cards.has_hosts));
             }
         }
-        let report =
-            |((index, process), (group, cards)): ((usize, &Process<'_>), (Option<String>, Vec<String>))| {
+        let processes = self.selected.processes.iter().enumerate();
+        let reports =
+            processes.zip(groups.into_iter().zip(cards)).map(|((index, process), (group, cards))| {
                 let failure = process.decisive();
                 RankReport {
                     label: process.label.clone(),
@@ -252,7 +253,7 @@ impl Case<'_, '_> {
                     place: failure.and_then(|failure| failure.place.clone()),
                     recorded_us: process.elapsed(process.row.ended_us),
                 }
-            };
-        self.selected.processes.iter().enumerate().zip(groups.into_iter().zip(cards)).map(report).collect()
+            });
+        reports.collect()
     }
 }

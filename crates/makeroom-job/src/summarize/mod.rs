@@ -124,7 +124,7 @@ fn row(trace: &Trace, source: &Source) -> RecordingRow {
         run: process.map(|process| format!("{:032x}", u128::from_be_bytes(process.identity.run))),
         pid: process.map(|process| process.identity.pid),
         parent_pid: process.map(|process| process.identity.parent_pid),
-        program: process.map(|process| program(process)),
+        program: process.map(program),
         framework: identity.framework,
         began_us,
         ended_us,
@@ -265,8 +265,8 @@ fn other_failures(trace: &Trace, process: &ProcessRecord, recording: &str) -> Ve
 /// Adds the cause that the recording alone shows.
 fn explain(trace: &Trace, device: Option<DeviceIndex>, row: &mut RecordingRow) {
     let explanation = explain_trace(trace, &TraceQuestion { device, ..TraceQuestion::default() });
-    row.cause = explanation.verdict.cause.name().to_owned();
-    row.certainty = explanation.verdict.certainty.name().to_owned();
+    explanation.verdict.cause.name().clone_into(&mut row.cause);
+    explanation.verdict.certainty.name().clone_into(&mut row.certainty);
     row.summary = explanation.verdict.summary;
     let fixes = explanation.causes.into_iter().next().map_or_else(Vec::new, |finding| finding.fixes);
     row.fixes = fixes.into_iter().take(MOST_FIXES).map(|fix| (fix.action, fix.command)).collect();

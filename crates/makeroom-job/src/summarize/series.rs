@@ -60,7 +60,7 @@ impl OverTime {
         if !first.is_zero() {
             changes.insert(0, Change { elapsed_us: 0, held: first.get(), peak: first.get() });
         }
-        Self { points: reduced(changes), steps: merged(steps), failures, peak_bytes, last_bytes }
+        Self { points: reduced(changes), steps: merged(&steps), failures, peak_bytes, last_bytes }
     }
 
     /// Memory held when the event at an index failed.
@@ -114,7 +114,7 @@ fn reduced(changes: Vec<Change>) -> Vec<Change> {
 }
 
 /// At most [`MOST_POINTS`] steps; neighbors are merged.
-fn merged(steps: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+fn merged(steps: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let each = steps.len().div_ceil(MOST_POINTS).max(1);
     let merge = |steps: &[(u64, u64)]| {
         let peak = steps.iter().map(|step| step.0).max().unwrap_or(0);
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn many_steps_are_merged() {
         let steps: Vec<(u64, u64)> = (0..1000).map(|step| (step + 10, step)).collect();
-        let merged = merged(steps);
+        let merged = merged(&steps);
         assert_eq!((merged.len(), merged[0], merged[199]), (200, (14, 0), (1009, 995)));
     }
 }
