@@ -1,6 +1,7 @@
 //! The command line, as clap reads it.
 
 mod devices;
+mod environment;
 mod planning;
 mod seeing;
 mod sizes;
@@ -13,6 +14,7 @@ use makeroom_core::Bytes;
 use makeroom_sim::AllocatorSpec;
 
 pub(crate) use devices::{Collector, Doctor, Looking, Ps, Serve, Top};
+pub(crate) use environment::{Env, ring_size};
 pub(crate) use planning::Plan;
 pub(crate) use seeing::{Export, ExportForm, ExportTable, Job, View};
 use sizes::card_size;
@@ -43,6 +45,7 @@ pub(crate) enum Command {
     Why(Why),
     Job(Job),
     Run(Run),
+    Env(Env),
     View(View),
     Ps(Ps),
     Top(Top),
@@ -105,6 +108,12 @@ pub(crate) struct Run {
     /// Spill up to SIZE to host memory when the GPU is full
     #[arg(long, value_name = "SIZE", requires = "pool")]
     pub(crate) spill: Option<Bytes>,
+
+    /// Limit each recording to SIZE
+    ///
+    /// Drops the oldest events; the live memory stays exact.
+    #[arg(long, value_name = "SIZE", value_parser = ring_size)]
+    pub(crate) ring: Option<Bytes>,
 
     /// Do not record call stacks
     #[arg(long)]

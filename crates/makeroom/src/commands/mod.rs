@@ -3,6 +3,7 @@
 mod accept;
 mod demo;
 mod doctor;
+mod env;
 mod export;
 mod fit;
 mod install;
@@ -44,6 +45,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Serve(arguments) => return serve::run(&arguments),
         Command::Plan(arguments) => return plan::run(&arguments),
         Command::Completions(arguments) => install::completions(&arguments),
+        Command::Env(arguments) => env::run(&arguments),
         Command::Man(arguments) => install::man(&arguments),
         Command::Survey => looking::survey(),
         Command::DemoProgram(arguments) => demo::program::run(&arguments),

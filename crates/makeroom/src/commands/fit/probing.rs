@@ -171,6 +171,8 @@ impl Probing {
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .env("LD_PRELOAD", preload(&self.library))
             .env("MAKEROOM_FILE", folder.join("%p.room"))
+            .env("MAKEROOM_KEEP", "all")
+            .env("MAKEROOM_RING", "")
             .env("MAKEROOM_RUN_ID", run_id())
             .env_remove("MAKEROOM_SOCKET")
             .stdin(Stdio::null())

@@ -54,7 +54,8 @@ pub(crate) fn place_software_gpu() -> io::Result<PathBuf> {
     })
 }
 
-fn place_in(folder: &Path) -> io::Result<PathBuf> {
+/// Places the recorder in a directory, and returns the path of the link.
+pub(crate) fn place_in(folder: &Path) -> io::Result<PathBuf> {
     executable(folder)?;
     let name = format!("libmakeroom_preload-{:016x}", hash(CONTENT));
     let file = format!("{name}.so");

@@ -198,6 +198,9 @@ fn environment(arguments: &Run, recorder: &Recorder) -> Vec<(&'static str, OsStr
         ("MAKEROOM_FILE", recorder.destination.pattern.clone().into()),
         ("MAKEROOM_SOCKET", recorder.listener.path().into()),
         ("MAKEROOM_RUN_ID", recorder.run.clone().into()),
+        // Not those of `makeroom env`: the summary needs the recordings.
+        ("MAKEROOM_KEEP", "all".into()),
+        ("MAKEROOM_RING", arguments.ring.map_or(String::new(), |ring| ring.get().to_string()).into()),
     ];
     if let Some(limit) = arguments.limit {
         variables.push(("MAKEROOM_LIMIT", limit.get().to_string().into()));
