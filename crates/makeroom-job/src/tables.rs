@@ -32,6 +32,25 @@ impl Rows {
         self.series.extend(other.series);
         self.unread.extend(other.unread);
     }
+
+    /// Whether the recordings can be ranks of one job: one names its rank, or several processes share a run. Any two
+    /// files can be in one folder.
+    #[must_use]
+    pub fn may_be_a_job(&self) -> bool {
+        let mut runs: Vec<&str> = self.recordings.iter().filter_map(|row| row.run.as_deref()).collect();
+        runs.sort_unstable();
+        self.recordings.len() < 2
+            || self.recordings.iter().any(RecordingRow::names_rank)
+            || runs.windows(2).any(|pair| pair[0] == pair[1])
+    }
+}
+
+impl RecordingRow {
+    /// Whether it is known which process of a job it is.
+    #[must_use]
+    pub fn names_rank(&self) -> bool {
+        self.rank.is_some() || self.local_rank.is_some()
+    }
 }
 
 /// The format of a recording.

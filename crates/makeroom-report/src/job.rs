@@ -178,7 +178,7 @@ fn groups(out: &mut String, report: &JobReport, columns: usize, detail: Detail) 
     }
     let hidden = report.groups.len() - shown.len();
     if hidden > 0 {
-        let _ = writeln!(out, "{MARGIN}  {DIM}and {hidden} more groups (--verbose){DIM:#}");
+        let _ = writeln!(out, "{MARGIN}  {DIM}and {hidden} more (--verbose){DIM:#}");
     }
 }
 

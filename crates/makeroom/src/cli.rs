@@ -22,7 +22,6 @@ use sizes::card_size;
 /// The first screen: without the options, it fits on a terminal with 24 rows.
 const TEMPLATE: &str = "\
 {about}
-
 {usage-heading} {usage}
 
 \x1b[1m\x1b[4mCommands:\x1b[0m
@@ -32,8 +31,7 @@ const TEMPLATE: &str = "\
 #[derive(Debug, Parser)]
 #[command(name = "makeroom", version, max_term_width = 100, help_template = TEMPLATE)]
 #[command(after_help = "\
-Start with: makeroom why error.txt
-            makeroom run -- python train.py")]
+Start with: makeroom why error.txt    or: makeroom run -- python train.py")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,

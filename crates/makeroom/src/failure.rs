@@ -25,6 +25,14 @@ pub(crate) enum Failure {
         /// What is wrong with it.
         error: makeroom_trace::Error,
     },
+    /// The files are unrelated.
+    #[error("none of the {count} files says which rank it is, so they cannot be explained as one job")]
+    NotOneJob {
+        /// Number of files.
+        count: usize,
+        /// The first of them.
+        first: String,
+    },
     /// No file of a job could be read.
     #[error("{name}: no recording, snapshot or log{}", first.as_ref().map_or(String::new(), |first| format!(" could be read; the first of {files}: {first}")))]
     NoRecordings {
@@ -303,6 +311,9 @@ impl Failure {
                 "files in folders are recognized by their names: .room, .pickle, .pkl, .log, .txt, .out, .err, .csv, .tar, .zip; pass others by name"
                     .to_owned(),
             ),
+            Self::NotOneJob { first, .. } => Some(format!(
+                "explain one of them: makeroom why {first}; ranks are recognized by their launcher's variables, or by names such as rank0.log"
+            )),
             Self::NoInput => Some("for example: python train.py 2>&1 | makeroom why".to_owned()),
             Self::NoBuffers => Some("for example: makeroom plan buffers.csv".to_owned()),
             Self::TwoOutputs => Some("the JSON contains the offsets: omit -o -".to_owned()),

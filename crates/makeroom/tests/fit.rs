@@ -219,7 +219,7 @@ fn what_cannot_be_answered_is_said() {
         (&["--memory", "100MiB", "--", "./train", "plain", "{}"], "NO TESTED BATCH SIZE FITS"),
         (&["--max", "5", "--multiple", "8", "--", "./train", "plain", "{}"], "no multiple of 8 is at most 5"),
         (&["--max", "4294967296", "--", "./train", "plain", "{}"], "4294967296 is not in 1..=4294967295"),
-        (&["--", "false", "{}"], "with batch size 4 the program ended with exit status: 1\n\nhint: "),
+        (&["--", "false", "{}"], "with batch size 4, the program ended with exit status: 1\n\nhint: "),
         (&["--seconds", "1", "--", "sleep", "1{}"], "allocated no GPU memory within 1 s"),
     ] {
         let all = said(words);

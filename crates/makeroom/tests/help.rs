@@ -4,9 +4,11 @@
 
 use std::process::Command;
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 16] = [
     "why",
+    "job",
     "run",
+    "env",
     "view",
     "ps",
     "top",

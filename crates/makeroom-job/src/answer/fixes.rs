@@ -90,9 +90,10 @@ impl Case<'_, '_> {
         let half = group.typical_bytes.saturating_sub(least.typical_bytes) / 2;
         vec![
             fix(format!(
-                "move layers or experts worth up to {} from this group to {}, which have the most free memory",
+                "move layers or experts worth up to {} to {}, which {} the most free memory",
                 size(half),
-                words(&members)
+                words(&members),
+                if members.len() == 1 { "has" } else { "have" }
             )),
             fix(
                 "if the groups are pipeline stages, fewer microbatches in flight or activation checkpointing on the full stage also help",

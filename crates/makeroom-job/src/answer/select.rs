@@ -118,6 +118,7 @@ pub(super) fn select(rows: &Rows) -> Selected<'_> {
     if members.iter().any(|row| is_process(row)) {
         members.retain(|row| is_process(row));
     }
+    leave_out_unranked(&mut members, &reports, &mut used);
     let world_size = members.iter().filter_map(|row| row.world_size).max();
     let processes = processes(rows, &members, &mut used);
     let present: BTreeSet<u32> = processes.iter().filter_map(|process| process.row.rank).collect();
@@ -132,6 +133,24 @@ pub(super) fn select(rows: &Rows) -> Selected<'_> {
         attempt: chosen.and_then(|key| key.attempt),
         world_size,
         used,
+    }
+}
+
+/// Beside recordings that name their rank, one that does not belongs to the job only if it is a process of the same run,
+/// or the launcher's log.
+fn leave_out_unranked(members: &mut Vec<&RecordingRow>, reports: &BTreeSet<&str>, used: &mut Used) {
+    let ranked: Vec<&RecordingRow> = members.iter().copied().filter(|row| row.names_rank()).collect();
+    if ranked.is_empty() {
+        return;
+    }
+    let runs: BTreeSet<&str> = ranked.iter().filter_map(|row| row.run.as_deref()).collect();
+    let before = members.len();
+    members.retain(|row| {
+        let is_log = row.kind == RecordingKind::Log && reports.contains(row.recording.as_str());
+        row.names_rank() || is_log || row.run.as_deref().is_some_and(|run| runs.contains(run))
+    });
+    if before > members.len() {
+        used.other_jobs.push(format!("recordings without a rank ({} recordings)", before - members.len()));
     }
 }
 

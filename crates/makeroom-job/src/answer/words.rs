@@ -34,7 +34,11 @@ impl Case<'_, '_> {
                 format!("{} caught a failed allocation and went on. {}", capital(&self.caught()), self.nothing()),
             ),
             JobCause::RankHoldsMore => self.holds_more(),
-            JobCause::GroupHoldsMore => (format!("{} HOLD MORE THAN THE OTHERS", self.group_words().to_uppercase()), self.group()),
+            JobCause::GroupHoldsMore => {
+                let group = self.blame.group.and_then(|index| self.groups.get(index));
+                let hold = if group.is_some_and(|group| group.members.len() == 1) { "HOLDS" } else { "HOLD" };
+                (format!("{} {hold} MORE THAN THE OTHERS", self.group_words().to_uppercase()), self.group())
+            }
             JobCause::RanksShareGpu => ("RANKS SHARE A GPU WHILE OTHERS ARE IDLE".to_owned(), self.shared()),
             JobCause::EveryRankFull => ("EVERY RANK IS FULL".to_owned(), self.full(&culprits)),
             JobCause::RankRanOut => {
@@ -155,11 +159,17 @@ impl Case<'_, '_> {
         let others = self.groups.iter().filter(|other| !std::ptr::eq(*other, group));
         let Some(next) = others.max_by_key(|other| other.typical_bytes) else { return String::new() };
         let failed = self.blame.failed.map_or_else(String::new, |index| self.failed(index));
+        let others = match next.members.len() {
+            1 => words(&[self.process(next.members[0].process)]),
+            count => format!("the {count} ranks of the next group"),
+        };
+        let (need, each) = match group.members.len() {
+            1 => ("It needs".to_owned(), ""),
+            count => (format!("The {count} ranks of its group need"), " each"),
+        };
         let held = format!(
-            "The {} ranks of its group need {} each, the {} of the next group {}{}.",
-            group.members.len(),
+            "{need} {}{each}, {others} {}{}.",
             size(group.typical_bytes),
-            next.members.len(),
             size(next.typical_bytes),
             where_(&differences(&group.typical, &next.typical)),
         );

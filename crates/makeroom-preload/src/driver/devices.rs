@@ -38,13 +38,15 @@ pub(crate) fn meet(device: u8) {
     }
 }
 
-/// Devices are numbered without gaps: the first that the driver does not know ends them.
+/// Devices are numbered without gaps.
 #[cold]
 fn meet_others() {
-    for (device, place) in KNOWN.iter().enumerate() {
-        if place.get_or_init(|| ask(device as u8)).is_none() {
-            break;
-        }
+    let mut count = 0;
+    // SAFETY: the driver's own function with a valid out-parameter.
+    let is_known = real::device_count().is_some_and(|ask| unsafe { ask(&raw mut count) } == SUCCESS);
+    let count = if is_known { usize::try_from(count).unwrap_or(0) } else { 0 };
+    for (device, place) in KNOWN.iter().enumerate().take(count) {
+        place.get_or_init(|| ask(device as u8));
     }
 }
 

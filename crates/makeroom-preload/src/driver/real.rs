@@ -113,6 +113,8 @@ queries! {
     set_context = c"cuCtxSetCurrent" (Handle);
     /// Flags of a device's primary context, and whether it is active.
     primary_state = c"cuDevicePrimaryCtxGetState" (Device, *mut u32, *mut i32);
+    /// Number of devices.
+    device_count = c"cuDeviceGetCount" (*mut i32);
     /// Total memory of a device.
     total_memory = c"cuDeviceTotalMem_v2" (*mut usize, Device);
     /// A device's name.

@@ -20,7 +20,7 @@ const LEAST_RING: Bytes = Bytes::mib(1);
 Examples:
   eval \"$(makeroom env --to /shared/oom/%j --keep failed)\"; srun python train.py
   eval \"$(makeroom env --to oom --ring 200MB)\"; torchrun train.py
-  makeroom why oom/*.room                           explain a recording")]
+  makeroom job oom                                  one answer for all ranks")]
 pub(crate) struct Env {
     /// Directory for the recordings
     #[arg(long, value_name = "DIR")]

@@ -53,7 +53,7 @@ pub(crate) struct View {
     pub(crate) card: Option<Bytes>,
 }
 
-/// Explain a job of many ranks: which rank failed, why, and who only followed
+/// Explain a job of many ranks: which rank failed, and why
 ///
 /// Reads all recordings, PyTorch snapshots and logs of a job and gives one verdict: the rank whose failure the others
 /// cannot explain. Names ranks that hold more than the ranks like them, ranks that share a GPU by mistake, and ranks

@@ -67,6 +67,10 @@ pub(crate) fn rows(paths: &[PathBuf]) -> Result<Rows, Failure> {
         let name = paths.first().map_or_else(String::new, |path| path.display().to_string());
         return Err(Failure::NoRecordings { name, files: rows.unread.len(), first });
     }
+    if !rows.may_be_a_job() {
+        let first = rows.recordings.iter().map(|row| row.recording.as_str()).min().unwrap_or_default();
+        return Err(Failure::NotOneJob { count: rows.recordings.len(), first: first.to_owned() });
+    }
     Ok(rows)
 }
 
