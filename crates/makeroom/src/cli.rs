@@ -120,7 +120,7 @@ pub(crate) struct Run {
     /// Do not record the program's arguments
     ///
     /// By default, they are recorded with secrets masked.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) no_command_line: bool,
 
     /// Do not show the status line
@@ -375,7 +375,7 @@ pub(crate) struct Tune {
 Examples:
   python train.py 2>&1 | makeroom why         explain a program's output
   makeroom why error.txt                      explain an error message or a log
-  makeroom why rank*.log                      explain the ranks of a job (makeroom job)
+  makeroom why rank*.log                      explain the ranks of one job
   makeroom why --memory 6GiB snapshot.pickle  a run that was limited to 6 GiB
 
 Exit status: 0 on success, 1 if an input could not be read.")]

@@ -124,6 +124,10 @@ impl<'rows> Cards<'rows> {
                 }
             })
             .collect();
+        // A log alone does not say what the ranks hold.
+        if now.iter().all(|&bytes| bytes == 0) {
+            return None;
+        }
         let peaks: Vec<u64> = card
             .users
             .iter()

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn only_this_librarys_own_addresses_lie_in_it() {
+    fn addresses_of_this_library_are_recognized() {
         assert!(is_in_own(is_in_own as *const () as usize));
         assert!(!is_in_own(of_c_library(c"dlvsym").unwrap() as usize));
         assert!(!is_in_own(0));
