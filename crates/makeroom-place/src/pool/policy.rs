@@ -116,7 +116,7 @@ impl Policy {
         self.allocate_by(Means::All, backing, size, stream).inspect_err(|_| self.done.refusals += 1)
     }
 
-    /// [`Policy::allocate`] with restricted means. With less than [`Means::All`], a failure is not counted, because the
+    /// [`Policy::allocate_block`] with restricted means. With less than [`Means::All`], a failure is not counted, because the
     /// caller has a fallback.
     pub fn allocate_by(
         &mut self,
@@ -143,7 +143,7 @@ impl Policy {
         Ok(self.hand_out(found, rounded, zone, stream, size))
     }
 
-    /// [`Policy::allocate`] from existing free memory only: nothing moves, grows, waits or counts as a failure. It may
+    /// [`Policy::allocate_block`] from existing free memory only: nothing moves, grows, waits or counts as a failure. It may
     /// create fences on streams whose memory would fit.
     pub fn allocate_at_once(
         &mut self,
