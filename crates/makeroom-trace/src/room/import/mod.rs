@@ -106,13 +106,6 @@ fn notes(collected: &Collected, process: &makeroom_core::ProcessRecord) -> Vec<S
     count("events that the recorder dropped", process.dropped);
     count("events whose stack is missing from the file", collected.undefined);
     count("records of a later version of makeroom, skipped", collected.unknown);
-    let retried = process.refused_then_served;
-    if retried > 0 {
-        let (requests, are) = if retried == 1 { ("request", "it is") } else { ("requests", "they are") };
-        notes.push(format!(
-            "{retried} other {requests} failed at first but succeeded when retried, so {are} not counted as failed"
-        ));
-    }
     if let Some((kind, error)) = collected.first_failed {
         notes.push(format!(
             "calls that failed for a reason other than memory: {}; the first: {} with error {error}",
