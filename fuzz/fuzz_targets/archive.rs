@@ -11,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let mut members = 0_usize;
-    let _ = makeroom_trace::visit_archive_bytes(bytes, &mut |name, contents| {
+    let _ = makeroom_trace::visit_archive(std::io::Cursor::new(bytes), &mut |name, contents| {
         assert!(!name.chars().any(char::is_control));
         let _ = std::io::copy(contents, &mut std::io::sink());
         members += 1;

@@ -76,7 +76,7 @@ def lower_quartile(values):
 def main(run):
     try:
         percent, each, calls, seconds = inside(run)
-        print(f"{percent:.2f} {each:.0f} {calls} {seconds:.2f}")
+        print(f"{percent:.2f} {each:.0f} {calls} {seconds:.6f}")
     except (ValueError, OSError, KeyError, TypeError) as error:
         sys.exit(f"no measurement: {error}")
 

@@ -177,9 +177,9 @@ fn is_wanted(path: &Path) -> bool {
 }
 
 /// Opens a regular file for reading. Does not follow links, and cannot block on a pipe or device.
-pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
+pub fn open_plain(path: &Path) -> io::Result<File> {
     let not_plain = || io::Error::other("this is not a regular file");
-    // Also checked before opening: opening a device can have side effects.
+    // Also check before opening: opening a device can have side effects.
     if !fs::symlink_metadata(path)?.is_file() {
         return Err(not_plain());
     }

@@ -11,5 +11,5 @@
 mod find;
 mod read;
 
-pub use find::{Files, find};
+pub use find::{Files, find, open_plain};
 pub use read::{Watcher, read};

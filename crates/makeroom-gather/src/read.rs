@@ -60,7 +60,7 @@ fn read_file(found: &Found, watcher: &dyn Watcher) -> Rows {
 fn open(found: &Found, watcher: &dyn Watcher) -> Result<Rows, Error> {
     let name = found.path.display().to_string();
     let failed = |cause| Error::Open { path: found.path.clone(), cause };
-    // Files in folders may be anything that somebody put there.
+    // A file found in a folder may be a link or a pipe.
     let file = if found.is_named { File::open(&found.path) } else { open_plain(&found.path) };
     let file = file.map_err(failed)?;
     if found.is_archive {

@@ -9,7 +9,7 @@ fn the_example_runs() {
     let test = std::env::current_exe().unwrap();
     let example = test.ancestors().nth(2).unwrap().join("examples/cudarc");
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pool").join("cudarc");
-    makeroom_simcard::install::beside(&test, &directory).unwrap();
+    makeroom_simcard::install::link_next_to(&test, &directory).unwrap();
     let mut command = Command::new(example);
     command.env("LD_LIBRARY_PATH", &directory).env("MAKEROOM_SIMGPU_DIR", &directory);
     let output = command.env("MAKEROOM_SIMGPU", "memory=1GiB").output().unwrap();

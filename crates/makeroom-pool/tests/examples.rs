@@ -10,7 +10,7 @@ fn the_pool_example_runs() {
     let example = test.ancestors().nth(2).unwrap().join("examples/pool");
     assert!(example.exists(), "hint: cargo build -p makeroom-pool --examples");
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pool").join("example");
-    makeroom_simcard::install::beside(&test, &directory).unwrap();
+    makeroom_simcard::install::link_next_to(&test, &directory).unwrap();
     let mut command = Command::new(example);
     command.env("LD_LIBRARY_PATH", &directory).env("MAKEROOM_SIMGPU_DIR", &directory).current_dir(&directory);
     let output = command.env("MAKEROOM_SIMGPU", "memory=1GiB").output().unwrap();
@@ -27,7 +27,7 @@ fn the_pool_example_runs() {
 fn the_examples_of_layers_and_pieces_run() {
     let test = std::env::current_exe().unwrap();
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pool").join("examples");
-    makeroom_simcard::install::beside(&test, &directory).unwrap();
+    makeroom_simcard::install::link_next_to(&test, &directory).unwrap();
     let runs = [
         (
             "layers",

@@ -6,7 +6,7 @@
 //!
 //! ```no_run
 //! let directory = std::env::temp_dir().join("simulated");
-//! makeroom_simcard::install::beside(&std::env::current_exe()?, &directory)?;
+//! makeroom_simcard::install::link_next_to(&std::env::current_exe()?, &directory)?;
 //! std::process::Command::new("./program").env("LD_LIBRARY_PATH", &directory).status()?;
 //! # Ok::<(), std::io::Error>(())
 //! ```
@@ -22,7 +22,7 @@ const LIBRARIES: [(&str, &str); 2] =
     [("libcuda.so.1", "libmakeroom_simgpu.so"), ("libnvidia-ml.so.1", "libmakeroom_simnvml.so")];
 
 /// Links the libraries that cargo built next to `program`, or one directory above, into `directory`.
-pub fn beside(program: &Path, directory: &Path) -> io::Result<()> {
+pub fn link_next_to(program: &Path, directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     for (name, built) in LIBRARIES {
         let source = find(program, built)?;

@@ -46,7 +46,7 @@ struct Driver {
 
 static DRIVER: LazyLock<Driver> = LazyLock::new(|| {
     let folder = std::env::temp_dir().join(format!("makeroom-simgpu-cost-{}", std::process::id()));
-    makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &folder).unwrap();
+    makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &folder).unwrap();
     // SAFETY: the benchmarks run one after another, and no other thread reads the environment.
     unsafe { std::env::set_var("MAKEROOM_SIMGPU_DIR", &folder) };
     let driver = open(&folder.join("libcuda.so.1")).and_then(begin).unwrap();

@@ -124,6 +124,20 @@ pub(crate) fn read_failed(offset: u64, cause: std::io::Error) -> Error {
     }
 }
 
+/// Reads from `offset` of a stream until the buffer is full or the stream ends. Returns the number of bytes.
+pub(crate) fn fill(stream: &mut impl Read, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match stream.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(length) => filled += length,
+            Err(cause) if cause.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(cause) => return Err(read_failed(offset + filled as u64, cause)),
+        }
+    }
+    Ok(filled)
+}
+
 fn read_text(stream: impl Read) -> Result<Vec<u8>, Error> {
     let mut text = Vec::new();
     stream

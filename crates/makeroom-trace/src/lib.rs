@@ -43,6 +43,6 @@ mod torch_snapshot;
 /// Maximum number of devices; files with more are crafted to exhaust memory.
 const MOST_DEVICES: usize = 1024;
 
-pub use archive::{Visit, is_archive_name, visit_archive, visit_archive_bytes};
+pub use archive::{Visit, is_archive_name, visit_archive};
 pub use error::Error;
 pub use input::{Input, open, open_streaming, read, read_streaming};

@@ -29,7 +29,7 @@ impl Stage {
     fn named(name: &str, program: &str) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("findings").join(name);
         let _ = std::fs::remove_dir_all(&folder);
-        makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &folder).unwrap();
+        makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &folder).unwrap();
         let stage = Self { folder, card: "memory=8GiB,context=500MiB" };
         stage.compile(program);
         stage

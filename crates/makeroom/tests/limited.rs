@@ -12,7 +12,7 @@ const MIB: u64 = 1 << 20;
 fn limited(name: &str) -> Value {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("limited").join(name);
     let _ = std::fs::remove_dir_all(&folder);
-    makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &folder).unwrap();
+    makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &folder).unwrap();
     let program = env!("CARGO_BIN_EXE_makeroom");
     let output = Command::new(program)
         .args(["run", "--limit", "2GiB", "-o", "run.room", "--summary", "run.json", "--", program])

@@ -13,7 +13,7 @@ fn text(bytes: &[u8]) -> String {
 fn stage(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("measured").join(name);
     let _ = std::fs::remove_dir_all(&folder);
-    makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &folder).unwrap();
+    makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &folder).unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/measured.c");
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
     let mut build = Command::new(compiler);

@@ -49,7 +49,7 @@ fn text(bytes: &[u8]) -> String {
 fn stage(test: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run").join(test);
     let _ = std::fs::remove_dir_all(&folder);
-    makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &folder).unwrap();
+    makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &folder).unwrap();
     std::fs::write(folder.join("program.c"), PROGRAM).unwrap();
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
     let built = Command::new(compiler)

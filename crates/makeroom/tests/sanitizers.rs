@@ -64,7 +64,7 @@ fn text(bytes: &[u8]) -> String {
 fn stage(test: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sanitizers").join(test);
     let _ = std::fs::remove_dir_all(&folder);
-    makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &folder).unwrap();
+    makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &folder).unwrap();
     std::fs::write(folder.join("program.c"), PROGRAM).unwrap();
     folder
 }

@@ -50,7 +50,7 @@ fn compile(folder: &Path, source: &Path, name: &str, libraries: &[&str]) {
 fn stage(test: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("status").join(test);
     let _ = std::fs::remove_dir_all(&folder);
-    makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &folder).unwrap();
+    makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &folder).unwrap();
     std::fs::write(folder.join("program.c"), PROGRAM).unwrap();
     compile(&folder, Path::new("program.c"), "program", &["-L.", "-l:libcuda.so.1"]);
     compile(&folder, &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pty.c"), "pty", &[]);

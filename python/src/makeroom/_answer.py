@@ -35,3 +35,22 @@ class Answer:
 
     def __repr__(self) -> str:
         return self.text()
+
+
+class Verdict(Answer):
+    """A result that names one cause."""
+
+    @property
+    def cause(self) -> str:
+        """Name of the cause, such as `fragmentation` or `rank_holds_more`; `none` if nothing failed."""
+        return self._json["verdict"]["cause"]
+
+    @property
+    def certainty(self) -> str:
+        """Certainty of the cause: `certain`, `likely`, `possible` or `undetermined`."""
+        return self._json["verdict"]["certainty"]
+
+    @property
+    def summary(self) -> str:
+        """The verdict in one or two sentences, with the deciding figures."""
+        return self._json["verdict"]["summary"]

@@ -11,7 +11,7 @@ import traceback
 from typing import Any, NamedTuple, Union
 
 from . import _native, _recorder
-from ._answer import Answer
+from ._answer import Verdict
 from ._sizes import Size, parse_optional
 
 Path = Union[str, "os.PathLike[str]"]
@@ -44,23 +44,8 @@ class Ledger(NamedTuple):
     unaccounted_bytes: int
 
 
-class Explanation(Answer):
+class Explanation(Verdict):
     """The cause of a failure with its certainty, a breakdown of the memory, and fixes."""
-
-    @property
-    def cause(self) -> str:
-        """Name of the cause, such as `fragmentation`; `none` if nothing failed."""
-        return self._json["verdict"]["cause"]
-
-    @property
-    def certainty(self) -> str:
-        """Certainty of the cause: `certain`, `likely`, `possible` or `undetermined`."""
-        return self._json["verdict"]["certainty"]
-
-    @property
-    def summary(self) -> str:
-        """The verdict in one or two sentences, with the deciding figures."""
-        return self._json["verdict"]["summary"]
 
     @property
     def ledger(self) -> Ledger | None:

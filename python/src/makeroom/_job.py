@@ -6,7 +6,7 @@ import os
 from typing import Any, NamedTuple, Union
 
 from . import _native
-from ._answer import Answer
+from ._answer import Verdict
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -47,23 +47,8 @@ class Rank(NamedTuple):
     peak_bytes: int
 
 
-class Job(Answer):
+class Job(Verdict):
     """The answer for a job: one cause, the ranks to blame, and how every rank fared."""
-
-    @property
-    def cause(self) -> str:
-        """Name of the cause, such as `rank_holds_more`; `none` if nothing failed."""
-        return self._json["verdict"]["cause"]
-
-    @property
-    def certainty(self) -> str:
-        """Certainty of the cause: `certain`, `likely`, `possible` or `undetermined`."""
-        return self._json["verdict"]["certainty"]
-
-    @property
-    def summary(self) -> str:
-        """The verdict in one or two sentences, with the deciding figures."""
-        return self._json["verdict"]["summary"]
 
     @property
     def culprits(self) -> list[Culprit]:

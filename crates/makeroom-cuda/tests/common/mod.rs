@@ -30,7 +30,7 @@ pub(crate) fn gpu(test_file: &str) -> MutexGuard<'static, Gpu> {
 fn open(test_file: &str) -> Gpu {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda").join(test_file);
     let _ = std::fs::remove_dir_all(&directory);
-    makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &directory).unwrap();
+    makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &directory).unwrap();
     // SAFETY: every test of the file goes through `gpu` first and waits there, so no thread reads the environment.
     unsafe {
         std::env::set_var("MAKEROOM_SIMGPU", MACHINE);

@@ -1,7 +1,7 @@
 //! Whether an error stands in a document instead of a log: a troubleshooting list, a runbook, a changelog, the
 //! description of a change, a message with placeholders.
 //!
-//! Such texts quote errors that nothing printed, so there is no failure to explain. The text around the quote
+//! Such texts quote errors that no program printed, so there is no failure to explain. The text around the quote
 //! sets them apart from a report: advice to a reader, conditions, headings, and no trace of a run. Notes about a run
 //! quote its figures, so an error with figures counts as a failure unless the text says that it is an example.
 

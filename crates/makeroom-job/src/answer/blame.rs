@@ -7,8 +7,8 @@
 //! ended by the launcher, lost a peer, a collective timed out   a consequence, whenever it happened
 //! ran out on a GPU that a heavier rank shares                  a consequence: the other holds the memory
 //! ran out, and holds more than the ranks of its group          the culprit
-//! ran out, and all ranks are as full                           nobody: every rank is full
-//! killed, and nobody ran out                                   the culprit: most often host memory
+//! ran out, and all ranks are as full                           no single rank: every rank is full
+//! killed, and no rank ran out                                  the culprit: most often host memory
 //! ```
 
 use std::collections::BTreeSet;

@@ -1,7 +1,7 @@
-//! Which recordings belong to the job that is answered, and to which rank.
+//! Chooses the recordings of one job, and assigns them to ranks.
 //!
 //! A folder can contain several jobs, several attempts of one, and several recordings of a rank. The newest job that
-//! failed is answered, or the newest if none failed; the others are named.
+//! failed is explained, or the newest if none failed; the others are listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -136,8 +136,7 @@ pub(super) fn select(rows: &Rows) -> Selected<'_> {
     }
 }
 
-/// Beside recordings that name their rank, one that does not belongs to the job only if it is a process of the same run,
-/// or the launcher's log.
+/// Removes recordings without a rank if others have one, except processes of the same run and the launcher's log.
 fn leave_out_unranked(members: &mut Vec<&RecordingRow>, reports: &BTreeSet<&str>, used: &mut Used) {
     let ranked: Vec<&RecordingRow> = members.iter().copied().filter(|row| row.names_rank()).collect();
     if ranked.is_empty() {

@@ -229,10 +229,10 @@ impl Case<'_, '_> {
                 )
             }
             (_, Some(resident)) => format!(
-                "It had {} of host memory. The kernel kills without notice when host memory runs out; schedulers and people do too.",
+                "It had {} of host memory. The kernel kills processes when host memory runs out; a scheduler or a user may have done it too.",
                 size(resident)
             ),
-            _ => "The kernel kills without notice when host memory runs out; schedulers and people do too."
+            _ => "The kernel kills processes when host memory runs out; a scheduler or a user may have done it too."
                 .to_owned(),
         };
         let verb = if many { "recordings stop" } else { "recording stops" };
@@ -274,7 +274,10 @@ impl Case<'_, '_> {
             used.unread.iter().map(|unread| format!("{} ({})", unread.file, unread.reason)).collect();
         named(&mut notes, &unread, "could not be read", "could not be read");
         if !used.other_jobs.is_empty() {
-            notes.push(format!("not answered here: {}", abridged(&used.other_jobs)));
+            notes.push(format!(
+                "also in the input, but not part of this answer: {}",
+                abridged(&used.other_jobs)
+            ));
         }
         notes.extend(self.clocks());
         notes

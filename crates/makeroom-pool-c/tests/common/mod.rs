@@ -58,7 +58,7 @@ pub(crate) fn link() -> [String; 2] {
 /// Runs a program on the software GPU.
 pub(crate) fn run(program: &Path, directory: &Path, arguments: &[&str], machine: &str) -> Output {
     let driver = directory.join("driver");
-    makeroom_simcard::install::beside(&env::current_exe().unwrap(), &driver).unwrap();
+    makeroom_simcard::install::link_next_to(&env::current_exe().unwrap(), &driver).unwrap();
     let mut command = Command::new(program);
     command.args(arguments).current_dir(directory);
     command.env("LD_LIBRARY_PATH", &driver).env("MAKEROOM_SIMGPU_DIR", &driver);

@@ -52,8 +52,14 @@ impl Bounded {
         Self { header, part, set: LiveSet::default(), start: length, checkpoint: None }
     }
 
-    /// Takes a checkpoint or replaces the file, when it is time. `records` are those that every file starts with.
-    pub(crate) fn keep_bounded(&mut self, output: &mut Output, definitions: &Definitions, records: &[u8]) {
+    /// Takes a checkpoint or replaces the file, when it is time. `write_start` appends the records that every file
+    /// starts with.
+    pub(crate) fn keep_bounded(
+        &mut self,
+        output: &mut Output,
+        definitions: &Definitions,
+        write_start: impl FnOnce(&mut Vec<u8>),
+    ) {
         let now_ns = clock::monotonic_ns().saturating_sub(LAG_NS);
         self.set.settle(now_ns);
         let length = output.length();
@@ -64,7 +70,7 @@ impl Bounded {
         }
         if let Some(checkpoint) = self.checkpoint.take() {
             let mut start = beginning(&self.header);
-            start.extend_from_slice(records);
+            write_start(&mut start);
             let mut encoder = Encoder::new(ThreadNumber(0), Vec::new());
             encoder.compacted(&checkpoint.compacted);
             seal(encoder.bytes(), &mut start);

@@ -268,22 +268,23 @@ impl Writer {
     /// Keeps the file below its bound.
     fn keep_bounded(&mut self) {
         let (Some(bounded), Some(output)) = (&mut self.bounded, &mut self.output) else { return };
-        let mut records = self.start.clone();
-        let mut encoder = Encoder::new(ThreadNumber(0), Vec::new());
-        let time_ns = self.began_ns;
-        for (events, reason) in self.lost.into_iter().zip([DropReason::Busy, DropReason::Nested]) {
-            if events > 0 {
-                encoder.dropped(&Dropped { time_ns, events, reason });
+        let (time_ns, lost) = (self.began_ns, self.lost);
+        bounded.keep_bounded(output, &self.definitions, |start| {
+            start.extend_from_slice(&self.start);
+            let mut encoder = Encoder::new(ThreadNumber(0), Vec::new());
+            for (events, reason) in lost.into_iter().zip([DropReason::Busy, DropReason::Nested]) {
+                if events > 0 {
+                    encoder.dropped(&Dropped { time_ns, events, reason });
+                }
             }
-        }
-        for notice in notices::unsaid(&mut 0) {
-            let text = notice.text().as_bytes().to_vec();
-            encoder.note(&Note { time_ns, severity: notice.severity(), text });
-        }
-        if !encoder.is_empty() {
-            seal(encoder.bytes(), &mut records);
-        }
-        bounded.keep_bounded(output, &self.definitions, &records);
+            for notice in notices::unsaid(&mut 0) {
+                let text = notice.text().as_bytes().to_vec();
+                encoder.note(&Note { time_ns, severity: notice.severity(), text });
+            }
+            if !encoder.is_empty() {
+                seal(encoder.bytes(), start);
+            }
+        });
     }
 
     /// Writes notes, and the number of lost events.

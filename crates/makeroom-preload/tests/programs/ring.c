@@ -5,7 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { ROUNDS = 60000, EVERY = 600 };
+enum { ROUNDS = 80000, EVERY = 800 };
 
 int main(int count, char **arguments) {
     CUhandle context = begin();

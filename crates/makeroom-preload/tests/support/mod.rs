@@ -65,7 +65,7 @@ impl Program {
     pub(crate) fn on_software_gpu(mut self) -> Self {
         let test = env::current_exe().unwrap();
         self.driver = self.directory.join("driver");
-        makeroom_simcard::install::beside(&test, &self.driver).unwrap();
+        makeroom_simcard::install::link_next_to(&test, &self.driver).unwrap();
         self.variable("MAKEROOM_SIMGPU", "memory=8GiB")
     }
 

@@ -16,7 +16,7 @@ impl Stage {
     pub(crate) fn new(test: &str) -> Self {
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("simgpu").join(test);
         let _ = std::fs::remove_dir_all(&directory);
-        makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &directory).unwrap();
+        makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &directory).unwrap();
         Self { directory }
     }
 

@@ -7,12 +7,12 @@
 mod tar;
 mod zip;
 
-use std::io::{Cursor, Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::ops::ControlFlow;
 
 use crate::compressed;
 use crate::error::Error;
-use crate::input::read_failed;
+use crate::input::{fill, read_failed};
 
 /// Longest name of a member; longer ones are cut.
 const LONGEST_NAME: usize = 1024;
@@ -29,7 +29,7 @@ pub fn is_archive_name(name: &str) -> bool {
 /// Calls `visit` with every regular file in an archive, in order, until it breaks off.
 pub fn visit_archive(mut file: impl Read + Seek, visit: &mut Visit<'_>) -> Result<(), Error> {
     let mut head = [0; 4];
-    let length = read_up_to(&mut file, &mut head).map_err(|cause| read_failed(0, cause))?;
+    let length = fill(&mut file, &mut head, 0)?;
     file.seek(SeekFrom::Start(0)).map_err(|cause| read_failed(0, cause))?;
     match &head[..length] {
         [] => Err(Error::Empty),
@@ -40,29 +40,10 @@ pub fn visit_archive(mut file: impl Read + Seek, visit: &mut Visit<'_>) -> Resul
     }
 }
 
-/// Fills a buffer as far as the stream goes. Returns the number of bytes.
-fn read_up_to(stream: &mut dyn Read, buffer: &mut [u8]) -> std::io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match stream.read(&mut buffer[filled..]) {
-            Ok(0) => break,
-            Ok(length) => filled += length,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
-}
-
 /// A member's name as text, without what a terminal would obey.
 fn name_text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len()).min(LONGEST_NAME);
     String::from_utf8_lossy(&bytes[..end]).chars().filter(|letter| !letter.is_control()).collect()
-}
-
-/// Visits an archive in memory, as a fuzzer and the tests do.
-pub fn visit_archive_bytes(bytes: &[u8], visit: &mut Visit<'_>) -> Result<(), Error> {
-    visit_archive(Cursor::new(bytes), visit)
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 use std::io::Read;
 use std::ops::ControlFlow;
 
-use super::{Visit, name_text, read_up_to};
+use super::{Visit, name_text};
 use crate::error::Error;
-use crate::input::read_failed;
+use crate::input::{fill, read_failed};
 
 const BLOCK: usize = 512;
 /// Longest extended header.
@@ -18,7 +18,7 @@ pub(super) fn visit(mut stream: impl Read, visit: &mut Visit<'_>) -> Result<(), 
     let mut long_name: Option<String> = None;
     loop {
         let mut header = [0; BLOCK];
-        let length = read_up_to(&mut stream, &mut header).map_err(|cause| read_failed(offset, cause))?;
+        let length = fill(&mut stream, &mut header, offset)?;
         if length == 0 || header.iter().all(|&byte| byte == 0) {
             return Ok(());
         }
@@ -107,7 +107,9 @@ fn pax_path(bytes: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::visit_archive_bytes;
+    use std::io::Cursor;
+
+    use super::super::visit_archive;
     use super::*;
 
     fn member(name: &str, kind: u8, contents: &[u8]) -> Vec<u8> {
@@ -127,7 +129,7 @@ mod tests {
 
     fn read(archive: &[u8]) -> Result<Vec<(String, Vec<u8>)>, Error> {
         let mut found = Vec::new();
-        visit_archive_bytes(archive, &mut |name, contents| {
+        visit_archive(Cursor::new(archive), &mut |name, contents| {
             let mut bytes = Vec::new();
             assert!(contents.read_to_end(&mut bytes).is_ok());
             found.push((name.to_owned(), bytes));
@@ -172,7 +174,7 @@ mod tests {
         let archive =
             [member("a", b'0', &[1; 700]), member("b", b'0', b"x"), member("c", b'0', b"x")].concat();
         let mut names = Vec::new();
-        let visited = visit_archive_bytes(&archive, &mut |name, _| {
+        let visited = visit_archive(Cursor::new(&archive), &mut |name, _| {
             names.push(name.to_owned());
             if names.len() == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });

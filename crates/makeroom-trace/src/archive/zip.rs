@@ -4,10 +4,10 @@
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::ControlFlow;
 
-use super::{Visit, name_text, read_up_to};
+use super::{Visit, name_text};
 use crate::compressed;
 use crate::error::Error;
-use crate::input::read_failed;
+use crate::input::{fill, read_failed};
 
 /// Longest directory: some 200,000 members.
 const LONGEST_DIRECTORY: u64 = 32 << 20;
@@ -33,7 +33,7 @@ pub(super) fn visit(mut file: impl Read + Seek, visit: &mut Visit<'_>) -> Result
         let mut header = [0; 30];
         let at = |cause| read_failed(member.offset, cause);
         file.seek(SeekFrom::Start(member.offset)).map_err(at)?;
-        let length = read_up_to(&mut file, &mut header).map_err(at)?;
+        let length = fill(&mut file, &mut header, member.offset)?;
         if length < header.len() || !header.starts_with(b"PK\x03\x04") {
             return Err(Error::Archive {
                 offset: member.offset,
@@ -149,7 +149,7 @@ fn eight(bytes: &[u8], at: usize) -> u64 {
 mod tests {
     use std::io::Write as _;
 
-    use super::super::visit_archive_bytes;
+    use super::super::visit_archive;
     use super::*;
 
     /// A zip file of one member.
@@ -187,7 +187,7 @@ mod tests {
 
     fn read(archive: &[u8]) -> Result<Vec<(String, usize)>, Error> {
         let mut found = Vec::new();
-        visit_archive_bytes(archive, &mut |name, contents| {
+        visit_archive(std::io::Cursor::new(archive), &mut |name, contents| {
             let mut bytes = Vec::new();
             let _ = contents.read_to_end(&mut bytes);
             found.push((name.to_owned(), bytes.len()));

@@ -13,7 +13,7 @@ use super::decoder::Records;
 use super::header::Header;
 use super::layout::{FRAME_HEAD, HEADER_FRAME, LONGEST_PAYLOAD, MAGIC, RECORDS_FRAME};
 use crate::error::Error;
-use crate::input::read_failed;
+use crate::input::{fill, read_failed};
 
 /// Reads one file.
 #[derive(Debug)]
@@ -165,15 +165,7 @@ impl<R: Read> Reader<R> {
 
     /// Reads until the buffer is full or the stream ends.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match self.stream.read(&mut buffer[filled..]) {
-                Ok(0) => break,
-                Ok(length) => filled += length,
-                Err(cause) if cause.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(cause) => return Err(read_failed(self.offset + filled as u64, cause)),
-            }
-        }
+        let filled = fill(&mut self.stream, buffer, self.offset)?;
         self.offset += filled as u64;
         Ok(filled)
     }

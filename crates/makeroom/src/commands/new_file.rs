@@ -28,18 +28,6 @@ pub(crate) fn beside(path: &Path, mode: u32) -> io::Result<(PathBuf, File)> {
     Err(problem)
 }
 
-/// Opens a regular file for reading. Does not follow links, and cannot block on a pipe or device.
-pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
-    let not_plain = || io::Error::other("this is not a regular file");
-    // Also check before opening: opening a device can have side effects.
-    if !std::fs::symlink_metadata(path)?.is_file() {
-        return Err(not_plain());
-    }
-    let options = flags(OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY);
-    let file = OpenOptions::new().read(true).custom_flags(options).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(not_plain()) }
-}
-
 /// `OFlags` as the standard library's `custom_flags` takes them.
 pub(crate) fn flags(flags: OFlags) -> i32 {
     flags.bits().cast_signed()
@@ -54,6 +42,8 @@ pub(crate) fn random() -> String {
 mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use makeroom_gather::open_plain;
 
     use super::*;
 

@@ -19,7 +19,7 @@ impl Stage {
     pub(crate) fn new(test: &str) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("files").join(test);
         let _ = fs::remove_dir_all(&folder);
-        makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &folder).unwrap();
+        makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &folder).unwrap();
         fs::copy(program(), folder.join("steps")).unwrap();
         fs::create_dir(folder.join("own")).unwrap();
         Self(folder)
@@ -79,7 +79,7 @@ fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("files").join("program");
-        makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &folder).unwrap();
+        makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &folder).unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files/steps.c");
         let output = folder.join("steps");
         let built = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()))

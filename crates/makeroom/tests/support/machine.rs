@@ -65,7 +65,7 @@ impl Machine {
         let _ = fs::remove_dir_all(&folder);
         // Some tests run as other users, who must be able to read it.
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-        makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &folder).unwrap();
+        makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &folder).unwrap();
         fs::create_dir(folder.join("dev")).unwrap();
         let minor = std::process::id() * 100 + NUMBER.fetch_add(1, Ordering::Relaxed);
         for file in ["nvidiactl", "nvidia-uvm", &format!("nvidia{minor}")] {

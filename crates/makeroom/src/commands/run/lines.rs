@@ -20,7 +20,7 @@ const PRIVATE: u32 = 0o600;
 
 /// Adds line numbers to the recording of a process that has ended.
 pub(crate) fn keep(path: &Path) -> io::Result<()> {
-    let file = new_file::open_plain(path)?;
+    let file = makeroom_gather::open_plain(path)?;
     let metadata = file.metadata()?;
     if metadata.len() > LARGEST {
         return Ok(());

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::lines;
 use super::listener::{Heard, Recorded};
-use crate::commands::{looking, new_file, recording};
+use crate::commands::{looking, recording};
 use crate::failure::Failure;
 use crate::output;
 
@@ -60,7 +60,7 @@ pub(crate) fn refusal(
 /// Reads a recording of this run. The name came over the socket, so the file may be anything.
 fn read(path: &Path, run: &str) -> Result<Trace, Failure> {
     let name = || path.display().to_string();
-    let file = new_file::open_plain(path).map_err(|error| Failure::Write { name: name(), error })?;
+    let file = makeroom_gather::open_plain(path).map_err(|error| Failure::Write { name: name(), error })?;
     let input = makeroom_trace::read(file).map_err(|error| Failure::input(&name(), error))?;
     let Input::Trace(trace) = input else { return Err(Failure::NotARecording { name: name() }) };
     let is_own = trace.process.as_ref().is_some_and(|process| hexadecimal(&process.identity.run) == run);
