@@ -2,11 +2,14 @@
 
     python suite_results.py numba               numba-cuda's driver tests
     python suite_results.py torch [CLASS...]    PyTorch's test_cuda.py, if it can be found; $TEST_CUDA names it
+    python suite_results.py cupy                CuPy's tests of memory, streams, graphs and the runtime; $TEST_CUPY names
+                                                the folder `tests` of its source, in the installed version
 
 Exit status 3, with the reason on stderr, where there is no such suite."""
 
 import glob
 import os
+import signal
 import sys
 import unittest
 
@@ -80,6 +83,39 @@ def torch():
     return unittest.defaultTestLoader.loadTestsFromModule(module)
 
 
+class CupyOutcomes:
+    """A plugin of pytest with the same output. A test that waits too long for a second GPU or process ends with an error."""
+
+    seconds = 20
+
+    def pytest_runtest_setup(self, item):
+        signal.signal(signal.SIGALRM, self.too_long)
+        signal.alarm(self.seconds)
+
+    @staticmethod
+    def too_long(number, frame):
+        raise TimeoutError("the test took too long")
+
+    def pytest_runtest_logreport(self, report):
+        if report.when == "call" or report.outcome != "passed":
+            print(f"{report.outcome} {report.nodeid}", file=LINES, flush=True)
+
+
+def cupy():
+    folder = os.environ.get("TEST_CUPY", "")
+    if not os.path.isdir(folder):
+        absent("the wheel of CuPy has no tests; TEST_CUPY=… names the folder `tests` of its source")
+    try:
+        import pytest
+    except ImportError as error:
+        absent(f"CuPy's tests need pytest: {error}")
+    names = ("memory", "memory_hook", "pinned_memory", "device", "driver", "graph", "runtime", "stream", "texture")
+    cuda = os.path.join(folder, "cupy_tests", "cuda_tests")
+    tests = [os.path.join(cuda, f"test_{name}.py") for name in names] + [os.path.join(cuda, "memory_hooks_tests")]
+    os.chdir(folder)
+    pytest.main(["-q", "-p", "no:cacheprovider", *tests], plugins=[CupyOutcomes()])
+
+
 def flatten(suite):
     for test in suite:
         yield from flatten(test) if isinstance(test, unittest.TestSuite) else [test]
@@ -89,6 +125,8 @@ def main(which, classes):
     # Tests that compile an extension for minutes, or need all of the GPU, are not about the allocator.
     left_out = ("test_cpp_memory_snapshot_pickle", "test_mempool_with_allocator", "test_huge_index",
                 "test_large_trilu", "test_serialization_array_with_storage")
+    if which == "cupy":
+        return cupy()
     suite = {"numba": numba, "torch": torch}[which]()
     tests = [test for test in flatten(suite) if not any(name in test.id() for name in left_out)]
     tests = [test for test in tests if not classes or type(test).__name__ in classes]
