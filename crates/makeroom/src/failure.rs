@@ -308,7 +308,7 @@ impl Failure {
         match self {
             Self::Input { error, .. } | Self::Open(error) => error.hint(),
             Self::NoRecordings { .. } => Some(
-                "files in folders are recognized by their names: .room, .pickle, .pkl, .log, .txt, .out, .err, .csv, .tar, .zip; pass others by name"
+                "files in directories are recognized by their names: .room, .pickle, .pkl, .log, .txt, .out, .err, .csv, .tar, .zip; pass others by name"
                     .to_owned(),
             ),
             Self::NotOneJob { first, .. } => Some(format!(
