@@ -156,7 +156,7 @@ fn why_impossible(report: &PlanReport, conflict: &Conflict) -> String {
             format!("One buffer is larger, with {}: {listed} (at time {time}).", short_size(bytes))
         }
         Reason::Load { time, bytes } => format!(
-            "At time {time}, {count} of the live buffers need {} together: {listed}.",
+            "At time {time}, {count} of the live buffers together need {}: {listed}.",
             short_size(bytes)
         ),
         Reason::Arrangement => format!(

@@ -336,7 +336,7 @@ impl Failure {
             Self::NoTerminal => Some("for scripts and files: makeroom ps --json".to_owned()),
             Self::Listen { .. } => Some("try another address: makeroom serve --listen 127.0.0.1:9402".to_owned()),
             #[cfg(not(feature = "tls"))]
-            Self::NoTls => Some("build it with: cargo install makeroom --features tls".to_owned()),
+            Self::NoTls => Some("build it with: cargo install --path crates/makeroom --features tls".to_owned()),
             #[cfg(feature = "tls")]
             Self::WebConfig { .. } => Some(
                 "makeroom reads tls_server_config (cert_file, key_file) and basic_auth_users (name: bcrypt hash)".to_owned(),
