@@ -26,7 +26,7 @@ pub(crate) enum Failure {
         error: makeroom_trace::Error,
     },
     /// The files are unrelated.
-    #[error("none of the {count} files says which rank it is, so they cannot be explained as one job")]
+    #[error("none of the {count} files identifies its rank, so they cannot be explained as one job")]
     NotOneJob {
         /// Number of files.
         count: usize,
@@ -386,7 +386,7 @@ impl Failure {
                 "check the limits on processes and open files and the space for temporary files: ulimit -a; df -h /tmp".to_owned(),
             ),
             Self::Library(_) => Some(
-                "export XDG_RUNTIME_DIR=DIR, a directory of yours that is not mounted noexec".to_owned(),
+                "export XDG_RUNTIME_DIR=DIR, with a directory that you own and that is not mounted noexec".to_owned(),
             ),
             Self::NoProgram => Some("for example: makeroom run -- python train.py".to_owned()),
             Self::NoRecording { .. } => Some("to check whether programs can be recorded here: makeroom doctor".to_owned()),
