@@ -69,8 +69,8 @@ export function describe(pane: Pane, segment: Segment, offset: number): string {
   const [start, size, state, site] = block;
   const address = addressOf(segment.address, start);
   if (state === NOTHING) return `gap of ${bytes(size)} between two allocations, not part of the program's memory`;
-  if (state === FREE) return `hole of ${bytes(size)} at ${address}, in a ${where}`;
-  if (state === MERGED) return `${bytes(size)} of small blocks at ${address}, ${share(site, 1000)} live, in a ${where}`;
+  if (state === FREE) return `hole of ${bytes(size)} at ${address}, in ${where}`;
+  if (state === MERGED) return `${bytes(size)} of small blocks at ${address}, ${share(site, 1000)} live, in ${where}`;
   const known = pane.site(site);
-  return `${bytes(size)} ${STATES[state] ?? ""} at ${address}: ${known === undefined ? "other" : `${known.label} ${shorten(known.name, 120)}`}, in a ${where}`;
+  return `${bytes(size)} ${STATES[state] ?? ""} at ${address}: ${known === undefined ? "other" : `${known.label} ${shorten(known.name, 120)}`}, in ${where}`;
 }

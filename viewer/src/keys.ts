@@ -105,7 +105,7 @@ export const KEYS: Key[] = [
   {
     keys: ["4"],
     shown: "4",
-    does: "go to the address space (arrows: select a block or segment, Enter: open it; then Tab, + − and arrows inside it)",
+    does: "go to the address space (arrows: select a block or segment; Enter: open it; Tab: move into it, then zoom with + and −)",
     run: (_, pane) => {
       go(pane, "space");
     },
@@ -121,7 +121,7 @@ export const KEYS: Key[] = [
   {
     keys: ["6"],
     shown: "6",
-    does: "table of sites",
+    does: "show the table of sites",
     run: (_, pane) => {
       tab(pane, "sites");
     },
@@ -129,7 +129,7 @@ export const KEYS: Key[] = [
   {
     keys: ["7"],
     shown: "7",
-    does: "table of allocations",
+    does: "show the table of allocations",
     run: (_, pane) => {
       tab(pane, "allocations");
     },
@@ -137,7 +137,7 @@ export const KEYS: Key[] = [
   {
     keys: ["8"],
     shown: "8",
-    does: "what-if table",
+    does: "show the what-if table",
     run: (_, pane) => {
       tab(pane, "whatif");
     },
@@ -177,7 +177,7 @@ export const KEYS: Key[] = [
   {
     keys: [","],
     shown: ",",
-    does: "cursor to the previous event",
+    does: "move the cursor to the previous event",
     run: (_, pane) => {
       stepEvent(pane, -1);
     },
@@ -185,7 +185,7 @@ export const KEYS: Key[] = [
   {
     keys: ["."],
     shown: ".",
-    does: "cursor to the next event",
+    does: "move the cursor to the next event",
     run: (_, pane) => {
       stepEvent(pane, 1);
     },
@@ -225,7 +225,7 @@ export const KEYS: Key[] = [
   {
     keys: ["a"],
     shown: "a",
-    does: "keys move cursor A",
+    does: "make A the active cursor",
     run: (_, pane) => {
       pane.update({ active: "a" });
     },
@@ -233,7 +233,7 @@ export const KEYS: Key[] = [
   {
     keys: ["b"],
     shown: "b",
-    does: "keys move cursor B (placed at A if there is none)",
+    does: "make B the active cursor (placed at A if there is none)",
     run: (_, pane) => {
       pane.update({ active: "b", b: pane.place.b ?? pane.place.a });
     },
@@ -249,7 +249,7 @@ export const KEYS: Key[] = [
   {
     keys: ["d"],
     shown: "d",
-    does: "flame graph: switch between live at A and the change from A to B",
+    does: "flame graph: switch between live memory at A and the change from A to B",
     run: (_, pane) => {
       if (pane.place.b === null) pane.update({ b: pane.device?.events ?? null, difference: true });
       else pane.update({ difference: !pane.state.value.difference });
@@ -258,7 +258,7 @@ export const KEYS: Key[] = [
   {
     keys: ["f"],
     shown: "f",
-    does: "cursor to the next failed allocation",
+    does: "move the cursor to the next failed allocation",
     run: (_, pane) => {
       failure(pane);
     },
@@ -266,7 +266,7 @@ export const KEYS: Key[] = [
   {
     keys: ["p"],
     shown: "p",
-    does: "cursor to the peak",
+    does: "move the cursor to the peak",
     run: (_, pane) => {
       if (pane.device !== undefined) pane.moveCursor(pane.state.value.active, pane.device.peak.event);
     },
@@ -274,7 +274,7 @@ export const KEYS: Key[] = [
   {
     keys: ["y"],
     shown: "y",
-    does: "scale to the limit or the size of the GPU",
+    does: "extend the scale to the memory limit or the size of the GPU, or back to the data",
     run: (_, pane) => {
       pane.update({ tall: !pane.state.value.tall });
     },
@@ -298,7 +298,7 @@ export const KEYS: Key[] = [
   {
     keys: ["Escape"],
     shown: "Esc",
-    does: "clear the highlight, close the segment, show the whole flame graph",
+    does: "clear the highlight, close the segment, and show the whole flame graph",
     run: (_, pane) => {
       pane.update({ site: null, segment: null, node: 0 });
     },
@@ -314,7 +314,7 @@ export const KEYS: Key[] = [
   {
     keys: ["w"],
     shown: "w",
-    does: "full output of makeroom why",
+    does: "show the full output of makeroom why",
     run: (model, pane) => {
       model.details.value = { title: "makeroom why", text: pane.input.text };
     },
@@ -322,7 +322,7 @@ export const KEYS: Key[] = [
   {
     keys: ["g"],
     shown: "g",
-    does: "next GPU in the recording",
+    does: "switch to the next GPU in the recording",
     run: (_, pane) => {
       const next = (pane.state.value.device + 1) % Math.max(1, pane.input.devices.length);
       pane.update({ device: next, from: null, to: null, a: null, b: null, site: null, segment: null, node: 0 });
@@ -331,7 +331,7 @@ export const KEYS: Key[] = [
   {
     keys: ["i"],
     shown: "i",
-    does: "keys control the other input",
+    does: "switch the keys to the other input",
     run: (model) => {
       model.focus.value = (model.focus.value + 1) % Math.max(1, model.panes.length);
       model.remember();

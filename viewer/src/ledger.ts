@@ -14,7 +14,7 @@ function fromSite(site: WhySite): Entry {
   const parts = site.calls.map(fromSite);
   const named = parts.reduce((sum, part) => sum + part.bytes, 0);
   if (parts.length > 0 && site.bytes > named)
-    parts.push({ name: "other places", bytes: site.bytes - named, note: null, parts: [], place: true });
+    parts.push({ name: "other lines", bytes: site.bytes - named, note: null, parts: [], place: true });
   return {
     name: site.site,
     bytes: site.bytes,
@@ -30,7 +30,7 @@ export function entries(why: Why): Entry | null {
   if (ledger === null) return null;
   const sites = why.sites.map(fromSite);
   if (why.other_sites_bytes > 0)
-    sites.push({ name: "other places", bytes: why.other_sites_bytes, note: null, parts: [], place: true });
+    sites.push({ name: "other lines", bytes: why.other_sites_bytes, note: null, parts: [], place: true });
   const total = sites.reduce((sum, site) => sum + site.bytes, 0);
   let placed = total === 0;
   const build = (line: (typeof ledger.lines)[number]): Entry => {
@@ -41,7 +41,7 @@ export function entries(why: Why): Entry | null {
     if (live && entry.parts.length === 0) entry.parts = sites;
     else if (live)
       entry.parts.push({
-        name: "by line of the program",
+        name: "by line of code",
         bytes: total,
         note: "the same bytes, by allocation site",
         parts: sites,

@@ -152,7 +152,7 @@ export class EmbeddedSource implements Source {
 
   post(): Promise<void> {
     return Promise.reject(
-      new AnswerError("A report cannot compute anything.", "open the recording with `makeroom view`"),
+      new AnswerError("A saved report cannot compute anything new.", "open the recording with `makeroom view`"),
     );
   }
 

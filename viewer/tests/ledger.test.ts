@@ -50,7 +50,7 @@ describe("the account", () => {
       walk(root, "0.0")
         .at(-1)
         ?.parts.map((part) => part.name),
-    ).toEqual(["b.py:2 g", "other places"]);
+    ).toEqual(["b.py:2 g", "other lines"]);
     expect(walk(root, "7.7")).toHaveLength(1);
     expect(root.parts.at(-1)?.name).toBe("unaccounted");
   });

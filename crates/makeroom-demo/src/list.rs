@@ -79,7 +79,7 @@ pub const SITUATIONS: &[Situation] = &[
         about: "The program allocates a quarter of the GPU's memory while another process holds most of it. Symptom: out of memory \
                 on the first allocation.",
         software: "memory=2GiB,context=256MiB",
-        real: OnRealCard::Never("it would have to fill the GPU, which others may need"),
+        real: OnRealCard::Never("it would fill the GPU, which other users may need"),
         held_by_other_percent: 80,
         program: situations::other_process::run,
     },

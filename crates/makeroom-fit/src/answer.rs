@@ -183,9 +183,9 @@ fn changes(plan: &Plan, prediction: &Prediction) -> Vec<Alternative> {
         changes.push(Alternative {
             name: "checkpointing".to_owned(),
             how: if is_pytorch(plan) {
-                "torch.utils.checkpoint on the blocks of the model; about a third more time"
+                "torch.utils.checkpoint on the model's blocks; about a third slower"
             } else {
-                "recompute part of the forward pass in the backward pass; about a third more time"
+                "recompute part of the forward pass in the backward pass; about a third slower"
             }
             .to_owned(),
             batch: largest(&checkpointed),

@@ -80,14 +80,14 @@ pub fn find(paths: &[PathBuf]) -> Result<Files, Error> {
     if left > 0 {
         left_out.push(Unread {
             file: format!("{left} more files"),
-            reason: format!("makeroom job reads at most {MOST_FILES} files; pass a part of the folder"),
+            reason: format!("makeroom job reads at most {MOST_FILES} files; pass part of the directory"),
         });
     }
     if search.is_cut {
         left_out.push(Unread {
-            file: "further entries of the folders".to_owned(),
+            file: "more directory entries".to_owned(),
             reason: format!(
-                "at most {MOST_ENTRIES} entries are looked at; pass a pattern such as 'dir/*.room'"
+                "makeroom job reads at most {MOST_ENTRIES} entries; pass a pattern such as 'dir/*.room'"
             ),
         });
     }

@@ -52,8 +52,9 @@ fn read_file(found: &Found, watcher: &dyn Watcher) -> Rows {
     let name = found.path.display().to_string();
     // A bug in a reader must not cost the answer for all other files.
     let read = catch_unwind(AssertUnwindSafe(|| open(found, watcher)));
-    let rows = read
-        .unwrap_or_else(|_| Ok(unread(&name, "makeroom failed on it; please report this bug".to_owned())));
+    let rows = read.unwrap_or_else(|_| {
+        Ok(unread(&name, "makeroom crashed on this file; please report the bug".to_owned()))
+    });
     rows.unwrap_or_else(|error| unread(&name, error.to_string()))
 }
 
@@ -85,7 +86,7 @@ fn archive(name: &str, file: File) -> Result<Rows, Error> {
         members += 1;
         if members > MOST_FILES {
             rows.unread.push(Unread {
-                file: format!("{name}: further members"),
+                file: format!("{name}: more members"),
                 reason: format!("at most {MOST_FILES} are read"),
             });
             return ControlFlow::Break(());

@@ -132,7 +132,7 @@ fn a_device_that_is_named_twice_hides_all() {
     let surroundings = machine("twice", &[("CUDA_VISIBLE_DEVICES", "0,1, 0")], &[]);
     let checks = examine(&Ok(two), &surroundings);
     let check = find(&checks, "visible_devices")[0];
-    assert!(check.found.contains("`0` is repeated, so CUDA shows no GPU"), "{check:?}");
+    assert!(check.found.contains("`0` is listed twice, so CUDA finds no GPU"), "{check:?}");
     assert_eq!(check.fix.as_deref(), Some("export CUDA_VISIBLE_DEVICES=0,1"));
 }
 
@@ -151,7 +151,7 @@ fn values_that_pytorch_does_not_take() {
         let found = complaints(&machine("values", &[("PYTORCH_CUDA_ALLOC_CONF", setting)], &[]), survey());
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].1, Verdict::Problem);
-        let words = format!("PYTORCH_CUDA_ALLOC_CONF: `{setting}`: {reason}; PyTorch fails on it");
+        let words = format!("PYTORCH_CUDA_ALLOC_CONF: `{setting}`: {reason}; PyTorch stops with an error");
         assert_eq!(found[0].2, words);
     }
     let package = "usr/lib/python3.12/dist-packages/torch-2.9.1+cu128.dist-info/METADATA";

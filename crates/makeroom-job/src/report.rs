@@ -19,7 +19,7 @@ pub struct JobReport {
     pub culprits: Vec<RankFinding>,
     /// Ranks that ended because of another rank, by kind.
     pub consequences: Vec<Consequence>,
-    /// Ranks that caught a failed allocation and went on.
+    /// Ranks that caught a failed allocation and continued.
     pub caught: Vec<String>,
     /// Memory of the GPU that ran out, by rank.
     pub account: Option<Account>,
@@ -35,7 +35,7 @@ pub struct JobReport {
     pub hosts: Vec<HostUse>,
     /// What to do, most effective first.
     pub fixes: Vec<JobFix>,
-    /// Every rank, by rank.
+    /// All ranks, sorted by rank.
     pub ranks: Vec<RankReport>,
     /// What the answer is based on.
     pub used: Used,
@@ -155,8 +155,8 @@ impl ConsequenceKind {
     /// After the names of the ranks.
     pub const fn words(self) -> &'static str {
         match self {
-            Self::SharedGpu => "ran out of memory that another rank on the same GPU holds",
-            Self::Terminated => "ended by the launcher (SIGTERM)",
+            Self::SharedGpu => "ran out of memory because another rank on the same GPU holds it",
+            Self::Terminated => "terminated by the launcher (SIGTERM)",
             Self::CollectiveTimeout => "a collective timed out",
             Self::PeerLost => "lost the connection to another rank",
             Self::Killed => "killed by a signal",

@@ -48,7 +48,7 @@ impl fmt::Display for Stop {
         formatter.write_str(match self {
             Self::Steps => "the step budget was used up",
             Self::Deadline => "the deadline passed",
-            Self::Cancelled => "it was cancelled",
+            Self::Cancelled => "it was canceled",
         })
     }
 }

@@ -41,7 +41,7 @@ impl fmt::Display for Conflict {
         match self.reason {
             Reason::Load { time, bytes } => write!(
                 formatter,
-                "{count} buffers live at time {time} need {bytes} bytes together, more than the capacity of {capacity}"
+                "{count} buffers live at time {time} together need {bytes} bytes, more than the capacity of {capacity}"
             ),
             Reason::Arrangement => {
                 write!(formatter, "{count} buffers cannot be arranged within capacity {capacity}")

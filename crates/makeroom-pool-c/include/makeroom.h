@@ -9,7 +9,7 @@
  * Link with -lmakeroom_pool. No CUDA library is needed: the driver is loaded at run time. The memory works with the
  * driver API and the runtime API.
  *
- * All functions are thread-safe and never end the process. Only makeroom_torch_alloc can throw an exception. Do not
+ * All functions are thread-safe and never terminate the process. Only makeroom_torch_alloc can throw an exception. Do not
  * call any of them from a stream callback. In a forked child of a process that created a pool, they return
  * MAKEROOM_FORKED, because CUDA does not work after a fork.
  */
@@ -42,14 +42,14 @@ enum {
     MAKEROOM_INTERNAL = 8          /* a bug in the library */
 };
 
-/* A pool. It is a number, not a pointer, so an invalid one is an error and not a crash. 0 is not a pool. */
+/* A pool. It is a number, not a pointer, so using an invalid one is an error, not a crash. 0 is not a pool. */
 typedef uint64_t makeroom_pool;
 
 /* A CUstream or cudaStream_t; NULL is the default stream. */
 typedef void *makeroom_stream;
 
-/* Structures start with their size, which the caller sets to sizeof. They can grow without recompiling programs. A field
- * that is 0 has its default value. */
+/* Structures start with their size, which the caller sets to sizeof. New fields can be added without recompiling
+ * programs. A field that is 0 has its default value. */
 typedef struct makeroom_options {
     size_t size;
     uint64_t limit;   /* limit on device memory, in bytes; 0: the device's capacity */
@@ -61,7 +61,7 @@ typedef struct makeroom_options {
 typedef struct makeroom_stats {
     size_t size;
     uint64_t live;          /* requested bytes, from the allocation until the free is complete */
-    uint64_t pending;       /* the part of live that was freed but waits for a stream */
+    uint64_t pending;       /* the part of live that was freed but is waiting for a stream */
     uint64_t rounding;      /* bytes in blocks beyond their requested sizes */
     uint64_t reserved;      /* taken from the device */
     uint64_t cached;        /* reserved, but neither live nor rounding */
@@ -81,7 +81,7 @@ typedef struct makeroom_shortage {
     uint64_t requested;    /* requested size */
     uint64_t device_free;  /* free memory of the device; 0 if the driver did not respond */
     uint64_t device_total; /* total memory of the device; 0 if the driver did not respond */
-    uint64_t largest;      /* largest block that this stream could have had without new memory */
+    uint64_t largest;      /* largest block available to this stream without new memory */
     uint64_t live;         /* live memory of the pool */
     uint64_t reserved;     /* device memory reserved by the pool */
     uint64_t limit;        /* limit on reserved; 0: none */
@@ -92,7 +92,7 @@ typedef struct makeroom_shortage {
 /* The message of the last failure on this thread, with a hint. Valid until the next failure on this thread; never NULL. */
 const char *makeroom_last_error(void);
 
-/* The figures of the last failure on this thread; MAKEROOM_INVALID_ARGUMENT if it was not out of memory. */
+/* The figures of the last failure on this thread; MAKEROOM_INVALID_ARGUMENT if memory did not run out. */
 makeroom_status makeroom_last_shortage(makeroom_shortage *shortage);
 
 /* Creates a pool on a device, in its primary context, which the CUDA runtime uses too. options may be NULL. At most 1024

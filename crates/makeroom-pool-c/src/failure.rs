@@ -122,7 +122,7 @@ pub(crate) fn answer(what: impl FnOnce() -> Result<()>) -> Status {
 
 fn internal(panic: &(dyn Any + Send)) -> Failure {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a text");
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message");
     Failure::new(abi::INTERNAL, format!("a bug in libmakeroom_pool: {text}"))
 }
 

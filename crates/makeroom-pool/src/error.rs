@@ -142,7 +142,7 @@ impl OutOfMemory {
     fn hint(&self) -> &'static str {
         match self.pool.cause {
             Cause::Limit | Cause::Device if self.spilled.is_some() => {
-                "raise the quota of host memory, free live memory, or stream the data in pieces (ChunkedMap)"
+                "raise the host memory quota, free live memory, or stream the data in pieces (ChunkedMap)"
             }
             Cause::Limit => "raise the pool's limit, or spill to host memory (Spill)",
             Cause::TooLarge => "the size is invalid: look for an integer overflow where it is computed",

@@ -54,7 +54,7 @@ impl Watcher for Quiet {
     fn on_file(&self, _path: &Path) {}
 }
 
-/// Explains a job from its folders, files, patterns and archives.
+/// Explains a job from its directories, files, patterns and archives.
 #[pyfunction]
 fn job(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Answer> {
     let name = paths.first().map_or_else(String::new, |path| path.display().to_string());

@@ -69,7 +69,7 @@ impl FitEnd {
     fn remark(self) -> &'static str {
         match self {
             Self::Shown => "",
-            Self::ByItself => "exited by itself",
+            Self::ByItself => "exited on its own",
             Self::OutOfTime => "stopped after its time limit (--seconds)",
             Self::Refused => "out of memory",
         }
@@ -171,7 +171,7 @@ pub fn fit_text(report: &FitReport, columns: usize) -> String {
 fn found(out: &mut String, report: &FitReport, answer: &Answer, columns: usize) {
     let certainty = match report.stop {
         Stop::OutOfRuns { ran, .. } => {
-            format!("predicted; {ran} was confirmed, and the number of runs was used up (--runs)")
+            format!("predicted; {ran} was confirmed, and no runs were left (--runs)")
         }
         Stop::Predicted(_) => "predicted; this GPU is too small to confirm it".to_owned(),
         _ => "confirmed by a run".to_owned(),
@@ -192,7 +192,7 @@ fn found(out: &mut String, report: &FitReport, answer: &Answer, columns: usize) 
         parts.overhead, answer.margin
     );
     if parts.varies {
-        text.push_str(" Steps differ: steps longer than those observed would need more.");
+        text.push_str(" Steps differ: longer steps than those observed would need more memory.");
     }
     if parts.exact_share < 0.98 {
         let _ = write!(

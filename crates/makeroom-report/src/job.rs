@@ -150,7 +150,7 @@ fn groups(out: &mut String, report: &JobReport, columns: usize, detail: Detail) 
     if report.groups.len() < 2 && !has_outliers {
         return;
     }
-    let _ = writeln!(out, "\n{MARGIN}{TITLE}Ranks by what they hold{TITLE:#}");
+    let _ = writeln!(out, "\n{MARGIN}{TITLE}Ranks by memory{TITLE:#}");
     let shown = &report.groups[..report.groups.len().min(detail.groups)];
     let width = shown.iter().map(|group| group.words.chars().count()).max().unwrap_or(0).clamp(8, 36);
     for group in shown {

@@ -153,10 +153,10 @@ fn why_impossible(report: &PlanReport, conflict: &Conflict) -> String {
     let listed = listed.join(", ");
     match conflict.reason {
         Reason::Load { time, bytes } if count == 1 => {
-            format!("One buffer is larger, with {}: {listed} (at time {time}).", short_size(bytes))
+            format!("One buffer alone needs {}: {listed} (at time {time}).", short_size(bytes))
         }
         Reason::Load { time, bytes } => format!(
-            "At time {time}, {count} of the live buffers need {} together: {listed}.",
+            "At time {time}, {count} of the live buffers together need {}: {listed}.",
             short_size(bytes)
         ),
         Reason::Arrangement => format!(
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(json["conflict"]["reason"], "load");
         assert_eq!((&json["peak_bytes"], &json["lower_bound_bytes"]), (&Value::Null, &json!(1200)));
         let (text, _) = report_of(&[2000], Some(1000));
-        assert!(text.contains("One buffer is larger, with 1.95 KiB: b0"), "{text}");
+        assert!(text.contains("One buffer alone needs 1.95 KiB: b0"), "{text}");
     }
 
     #[test]

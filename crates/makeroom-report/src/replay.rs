@@ -134,7 +134,7 @@ fn check_text(out: &mut String, check: &Check, columns: usize) {
     if check.older_blocks > 0 && !check.lacks_segment_events {
         let _ = writeln!(
             out,
-            "{MARGIN}{} blocks are older than the recording; the sizes of {} of them are assumed",
+            "{MARGIN}{} blocks were allocated before the recording started; the sizes of {} of them are assumed",
             check.older_blocks, check.assumed_blocks
         );
     }

@@ -60,7 +60,7 @@ fn with_expandable_segments(torch: &ExpandableSummary, has_several: bool) -> Str
     let reserved = reserved(torch, has_several);
     let Some(native) = native_reserved else {
         return format!(
-            "{reserved}; savings of expandable segments are unknown: a replay does not reproduce this run"
+            "{reserved}; the savings from expandable segments are unknown: replaying does not reproduce this run"
         );
     };
     let most = peak_live.get().saturating_add(peak_live.get() / LEAST_WASTE);
@@ -215,7 +215,7 @@ mod tests {
         let text = with_expandable_segments(&torch(5120, None), false);
         assert_eq!(
             text,
-            "PyTorch reserved 5.00 GiB at its peak (4.90 GiB live); savings of expandable segments are unknown: a replay does not reproduce this run"
+            "PyTorch reserved 5.00 GiB at its peak (4.90 GiB live); the savings from expandable segments are unknown: replaying does not reproduce this run"
         );
         for peak_live in [Bytes::ZERO, Bytes::gib(300)] {
             let torn = ExpandableSummary { peak_live, ..torch(5120, None) };

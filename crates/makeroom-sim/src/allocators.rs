@@ -45,7 +45,7 @@ pub enum AllocatorError {
         name: String,
     },
     /// The allocator has no options, but some were given.
-    #[error("`{name}` has no options, but got `{options}`")]
+    #[error("`{name}` takes no options, but got `{options}`")]
     NoOptions {
         /// The allocator.
         name: String,
@@ -252,7 +252,7 @@ mod tests {
             ("bfc:fraction=2", "allocator option `fraction`: `2` is not a number above 0 and at most 1"),
             ("bfc:preallocate", "allocator option `preallocate`: missing value"),
             ("rmm-pool:initial=lots", "allocator option `initial`: `lots` is not a size"),
-            ("ideal:fast", "`ideal` has no options, but got `fast`"),
+            ("ideal:fast", "`ideal` takes no options, but got `fast`"),
         ] {
             let error = parse(name).unwrap_err().to_string();
             assert!(error.contains(message), "{name}: {error}");

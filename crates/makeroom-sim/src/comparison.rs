@@ -199,7 +199,7 @@ impl Workload {
         let older = self.program.older;
         if older > 0 {
             notes.push(format!(
-                "{older} allocations are older than the recording; under other settings they are replayed first, in the order of their addresses, which is an assumption"
+                "{older} allocations were made before the recording started; under other settings, they are replayed first, in address order, which may differ from the real order"
             ));
         }
         if self.program.lost > 0 {

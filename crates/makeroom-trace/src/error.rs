@@ -146,7 +146,7 @@ impl Error {
         let hint = match self {
             Self::Directory { path } => {
                 return Some(format!(
-                    "pass a file in it, or the recordings of one job: makeroom job {}",
+                    "pass a file in it, or explain all recordings of a job: makeroom job {}",
                     path.display()
                 ));
             }
@@ -163,7 +163,7 @@ impl Error {
             }
             Self::OtherFormat { hint, .. } => hint,
             Self::Archive { .. } => {
-                "check the archive with `tar -tf FILE` or `unzip -t FILE`, or unpack it and pass the folder"
+                "check the archive with `tar -tf FILE` or `unzip -t FILE`, or unpack it and pass the directory"
             }
             Self::Unrecognised { .. } => {
                 "makeroom reads .room recordings, PyTorch memory snapshots (pickle), RMM logs (CSV) and text that contains an error, \

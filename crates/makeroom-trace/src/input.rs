@@ -194,7 +194,7 @@ const OTHER_FORMATS: [(&[u8], &str, &str); 13] = [
         "a program or library (ELF)",
         "pass the output of the program: PROGRAM 2>&1 | makeroom why -",
     ),
-    (b"\x89PNG", "a picture (PNG)", NOT_A_RECORDING),
+    (b"\x89PNG", "an image (PNG)", NOT_A_RECORDING),
     (b"\xfd7zXZ\0", "xz-compressed", "decompress it first: xz -dc FILE | makeroom why -"),
     (b"BZh", "bzip2-compressed", "decompress it first: bzip2 -dc FILE | makeroom why -"),
     (b"\x04\x22\x4d\x18", "lz4-compressed", "decompress it first: lz4 -dc FILE | makeroom why -"),

@@ -76,7 +76,7 @@ fn what_is_neither_is_named() {
             "this is a program or library (ELF), not a recording or a log",
             "PROGRAM 2>&1 | makeroom why -",
         ),
-        (b"\x89PNG\r\n", "this is a picture (PNG), not a recording or a log", "snapshot"),
+        (b"\x89PNG\r\n", "this is an image (PNG), not a recording or a log", "snapshot"),
         (b"\xfd7zXZ\0\0", "this is xz-compressed, not a recording or a log", "xz -dc FILE | makeroom why -"),
         (
             b"ROOM\x01\x00\x00\x00\xff",

@@ -582,7 +582,7 @@ fn other_failures_and_undefined_stacks_are_noted() {
         trace.notes,
         [
             "events whose stack is missing from the file: 1",
-            "calls that failed for a reason other than memory: 1; the first: device_alloc with error 201",
+            "calls that failed for reasons other than memory: 1; the first: device_alloc with error 201",
         ]
     );
 }

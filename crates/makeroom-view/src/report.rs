@@ -277,7 +277,7 @@ fn packed_size(answer: &[u8]) -> Result<usize, Refusal> {
 }
 
 fn unpackable(error: &std::io::Error) -> Refusal {
-    Refusal::new(500, format!("could not compress the data: {error}"), "report this")
+    Refusal::new(500, format!("could not compress the data: {error}"), "please report this bug")
 }
 
 #[cfg(test)]

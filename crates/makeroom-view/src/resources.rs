@@ -221,6 +221,7 @@ fn wanted(query: &str) -> Result<Wanted, Refusal> {
 }
 
 fn written(value: &impl Serialize) -> Result<Vec<u8>, Refusal> {
-    serde_json::to_vec(value)
-        .map_err(|error| Refusal::new(500, format!("could not write the response: {error}"), "report this"))
+    serde_json::to_vec(value).map_err(|error| {
+        Refusal::new(500, format!("could not write the response: {error}"), "please report this bug")
+    })
 }

@@ -67,8 +67,8 @@ pub(crate) enum Command {
 
 /// Run a program and record its GPU memory
 ///
-/// Records every allocation of device and pinned memory, with its call stack. The program runs unchanged: its output,
-/// signals and exit status are its own. Each process that uses CUDA writes its own recording. If an allocation fails, the
+/// Records every allocation of device and pinned memory, with its call stack. The program runs unchanged, with its own
+/// output, signals and exit status. Each process that uses CUDA writes its own recording. If an allocation fails, the
 /// cause is printed immediately; at the end, makeroom prints the peak and the memory that was never freed.
 ///
 /// Set MAKEROOM=off in the environment to turn the recorder off.
@@ -139,7 +139,8 @@ pub(crate) const MOST_BATCH: u64 = u32::MAX as u64;
 ///
 /// Runs the program for a few steps with two or three small batch sizes and learns how the size of every allocation
 /// depends on the batch. Other batch sizes are then replayed exactly under the program's allocator, and one more run
-/// confirms the result. {} in the command is replaced by the batch size; any number that memory use grows with will do.
+/// confirms the result. {} in the command is replaced by the batch size; any parameter that increases memory use
+/// works.
 ///
 /// The program is started several times, gets no standard input, and is stopped after a few steps.
 #[derive(Debug, Args)]
@@ -174,7 +175,7 @@ pub(crate) struct Fit {
 
     /// Memory to keep free, as a percentage of the GPU [default: 0.5 to 2]
     ///
-    /// The default depends on how exact the prediction is, and is at least 64 MiB.
+    /// The default depends on the accuracy of the prediction and is at least 64 MiB.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(crate) margin: Option<f64>,
 
@@ -186,7 +187,7 @@ pub(crate) struct Fit {
 
     /// Steps to observe per run
     ///
-    /// Four times as many are observed if steps differ or no optimizer is found.
+    /// Observes four times as many if steps differ or no optimizer is found.
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = steps)]
     pub(crate) steps: usize,
 
@@ -228,7 +229,7 @@ fn at_least(text: &str, least: usize) -> Result<usize, String> {
 /// Run out of GPU memory in nine ways; no GPU needed
 ///
 /// Runs nine small programs, records each one as `makeroom run` does, and explains it as `makeroom why` does. Without a
-/// GPU they run on a software GPU that makeroom ships; on a real GPU they use at most 2 GiB.
+/// GPU, they run on a software GPU that ships with makeroom; on a real GPU they use at most 2 GiB.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -312,9 +313,9 @@ pub(crate) struct RecordingOptions {
 
 /// Replay a recording under other allocators
 ///
-/// For each allocator, prints the peak of reserved memory, the number of driver calls and their time, whether it runs out
-/// of memory, and the least memory the run needs. PyTorch's allocator is simulated exactly; `--check`
-/// verifies this on your recording.
+/// For each allocator, prints the peak reserved memory, the number of driver calls and their time, whether it runs out
+/// of memory, and the least memory the run needs. PyTorch's allocator is simulated exactly; `--check` verifies this on
+/// your recording.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -330,7 +331,7 @@ Allocators:
   bfc, cupy, rmm-pool     JAX and TensorFlow; CuPy; RMM
   makeroom                makeroom's pool
   planned                 an offline plan that knows all lifetimes
-  ideal                   the peak of live bytes")]
+  ideal                   the peak of live memory")]
 pub(crate) struct Replay {
     #[command(flatten)]
     pub(crate) recording: Recording,
@@ -350,8 +351,8 @@ pub(crate) struct Replay {
 
 /// Find the best PyTorch allocator settings for a recording
 ///
-/// Replays the recording under every setting of PyTorch's allocator that could make a difference. Prints the line to
-/// paste, the memory it saves and the driver time it costs.
+/// Replays the recording under every setting of PyTorch's allocator that could make a difference. Prints the setting
+/// to use, the memory it saves and the driver time it costs.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -382,7 +383,7 @@ Exit status: 0 on success, 1 if an input could not be read.")]
 pub(crate) struct Why {
     /// Files to explain, `-` for standard input [default: standard input]
     ///
-    /// A folder, or files of several ranks, are explained as one job: see `makeroom job`.
+    /// A directory, or the files of several ranks, is explained as one job: see `makeroom job`.
     #[arg(value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
 

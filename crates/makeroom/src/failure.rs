@@ -26,7 +26,7 @@ pub(crate) enum Failure {
         error: makeroom_trace::Error,
     },
     /// The files are unrelated.
-    #[error("none of the {count} files says which rank it is, so they cannot be explained as one job")]
+    #[error("none of the {count} files identifies its rank, so they cannot be explained as one job")]
     NotOneJob {
         /// Number of files.
         count: usize,
@@ -308,7 +308,7 @@ impl Failure {
         match self {
             Self::Input { error, .. } | Self::Open(error) => error.hint(),
             Self::NoRecordings { .. } => Some(
-                "files in folders are recognized by their names: .room, .pickle, .pkl, .log, .txt, .out, .err, .csv, .tar, .zip; pass others by name"
+                "files in directories are recognized by their names: .room, .pickle, .pkl, .log, .txt, .out, .err, .csv, .tar, .zip; pass others by name"
                     .to_owned(),
             ),
             Self::NotOneJob { first, .. } => Some(format!(
@@ -336,7 +336,7 @@ impl Failure {
             Self::NoTerminal => Some("for scripts and files: makeroom ps --json".to_owned()),
             Self::Listen { .. } => Some("try another address: makeroom serve --listen 127.0.0.1:9402".to_owned()),
             #[cfg(not(feature = "tls"))]
-            Self::NoTls => Some("build it with: cargo install makeroom --features tls".to_owned()),
+            Self::NoTls => Some("build it with: cargo install --path crates/makeroom --features tls".to_owned()),
             #[cfg(feature = "tls")]
             Self::WebConfig { .. } => Some(
                 "makeroom reads tls_server_config (cert_file, key_file) and basic_auth_users (name: bcrypt hash)".to_owned(),
@@ -386,7 +386,7 @@ impl Failure {
                 "check the limits on processes and open files and the space for temporary files: ulimit -a; df -h /tmp".to_owned(),
             ),
             Self::Library(_) => Some(
-                "export XDG_RUNTIME_DIR=DIR, a directory of yours that is not mounted noexec".to_owned(),
+                "export XDG_RUNTIME_DIR=DIR, with a directory that you own and that is not mounted noexec".to_owned(),
             ),
             Self::NoProgram => Some("for example: makeroom run -- python train.py".to_owned()),
             Self::NoRecording { .. } => Some("to check whether programs can be recorded here: makeroom doctor".to_owned()),

@@ -171,7 +171,7 @@ fn a_beginning_that_is_far_off_is_survived_and_what_was_not_run_is_not_called_th
     assert!(told <= truth && told * 100 >= truth * 95, "{told} of {truth}: {answer:#}");
     let said = machine.fit(&["--runs", "2", "--", "./train", "plain", "{}"]).stdout;
     let said = String::from_utf8(said).unwrap();
-    assert!(said.contains(" was confirmed, and the number of runs was used up (--runs)"), "{said}");
+    assert!(said.contains(" was confirmed, and no runs were left (--runs)"), "{said}");
 }
 
 /// The verdict must agree with the table below it, and the table with how the runs ended.
@@ -183,7 +183,7 @@ fn more_of_the_same_is_not_called_the_same_memory() {
     assert!(!output.status.success() && said.contains("NO MODEL FOUND"), "{said}");
     assert!(said.contains("The live peak was 36.00 MiB with 4 and 2.25 GiB with 256"), "{said}");
     assert!(!said.contains("DOES NOT DEPEND") && !said.contains("was stopped once"), "{said}");
-    assert_eq!(said.matches("exited by itself").count(), 2, "{said}");
+    assert_eq!(said.matches("exited on its own").count(), 2, "{said}");
     let answer = machine.answer(&["--", "./train", "pile", "{}"]);
     assert_eq!((&answer["reason"], &answer["runs"][0]["end"]), (&"no_law".into(), &"by_itself".into()));
 }

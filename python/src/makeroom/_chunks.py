@@ -290,7 +290,7 @@ def _backend(name: str | None, array: Any, device: int) -> Backend:
 
         return TorchBackend(device, _bytes_of(array))
     if is_tensor:
-        raise UsageError(f"backend {name!r} does not take tensors\n\nhint: use backend='torch', or pass tensor.numpy()")
+        raise UsageError(f"backend {name!r} does not accept tensors\n\nhint: use backend='torch', or pass tensor.numpy()")
     if name == "cupy":
         from ._chunks_cupy import CupyBackend
 

@@ -51,7 +51,7 @@ class CupyBackend:
             self._device = cupy.cuda.Device(device)
             self._device.use()
         except cupy.cuda.runtime.CUDARuntimeError as error:
-            raise UsageError(f"CuPy found no device {device}: {error}\n\nhint: makeroom doctor") from error
+            raise UsageError(f"CuPy found no device {device}: {error}\n\nhint: run makeroom doctor") from error
         self._wire = CupyWire(cupy, self._device)
         self._copier = Copier(self._wire, total)
 

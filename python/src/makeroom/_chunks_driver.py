@@ -81,7 +81,7 @@ class Driver:
         try:
             self.library = ctypes.CDLL("libcuda.so.1")
         except OSError as error:
-            raise UsageError(f"CUDA driver not found: {error}\n\nhint: makeroom doctor") from error
+            raise UsageError(f"CUDA driver not found: {error}\n\nhint: run makeroom doctor") from error
 
     def call(self, name: str, *arguments: Any) -> None:
         status = getattr(self.library, name)(*arguments)

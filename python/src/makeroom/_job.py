@@ -12,7 +12,7 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 class Line(NamedTuple):
-    """A line of code that holds more on one rank than on the ranks like it."""
+    """A line of code that holds more memory on one rank than on comparable ranks."""
 
     place: str
     bytes: int
@@ -20,7 +20,7 @@ class Line(NamedTuple):
 
 
 class Culprit(NamedTuple):
-    """A rank to blame, with the lines in which it differs from the ranks like it."""
+    """A rank to blame, with the lines in which it differs from comparable ranks."""
 
     label: str
     rank: int | None
@@ -35,7 +35,7 @@ class Culprit(NamedTuple):
 
 
 class Rank(NamedTuple):
-    """One rank: how it fared (`ran_out`, `terminated`, …), and its memory."""
+    """One rank: its outcome (`ran_out`, `terminated`, …) and its memory."""
 
     label: str
     rank: int | None
@@ -48,7 +48,7 @@ class Rank(NamedTuple):
 
 
 class Job(Verdict):
-    """The answer for a job: one cause, the ranks to blame, and how every rank fared."""
+    """The answer for a job: one cause, the ranks to blame, and the outcome of every rank."""
 
     @property
     def culprits(self) -> list[Culprit]:
@@ -57,7 +57,7 @@ class Job(Verdict):
 
     @property
     def ranks(self) -> list[Rank]:
-        """Every rank, by rank."""
+        """All ranks, sorted by rank."""
         return [Rank(**{name: entry[name] for name in Rank._fields}) for entry in self._json["ranks"]]
 
     @property
@@ -70,7 +70,7 @@ def job(*paths: Path) -> Job:
     """Explain a job from the files of all its ranks.
 
     Args:
-        paths: Folders, files, patterns and archives (tar, zip) with recordings, snapshots and logs.
+        paths: Directories, files, patterns and archives (tar, zip) with recordings, snapshots and logs.
 
     Returns:
         The answer; `print` it for the text of `makeroom job`.

@@ -23,4 +23,4 @@ def why_not() -> str:
     built = getattr(getattr(torch, "version", None), "cuda", None)
     if built is None:
         return "this PyTorch build has no CUDA support\n\nhint: install a CUDA build: https://pytorch.org/get-started"
-    return f"PyTorch (for CUDA {built}) found no GPU\n\nhint: makeroom doctor"
+    return f"PyTorch (for CUDA {built}) found no GPU\n\nhint: run makeroom doctor"

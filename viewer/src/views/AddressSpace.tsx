@@ -144,7 +144,7 @@ export function AddressSpace({ pane }: { pane: Pane }) {
             ? "loading …"
             : error.message
           : summary(moment, cursor.toUpperCase(), device?.has_segments ?? false)}
-        {answer?.nearest ? " This report has no moment closer than this one." : ""}
+        {answer?.nearest ? " This is the closest moment in this report." : ""}
       </p>
       <canvas
         ref={canvas}
@@ -152,7 +152,7 @@ export function AddressSpace({ pane }: { pane: Pane }) {
         tabIndex={0}
         role="application"
         aria-roledescription="memory map"
-        aria-label={`${count(segments.length)} segments; arrow keys select blocks and segments, Enter opens one`}
+        aria-label={`${count(segments.length)} segments; arrow keys select blocks and segments, Enter opens the selected one`}
         data-testid="map"
         data-segments={segments.length}
         data-sites={sites.length}
@@ -171,7 +171,7 @@ export function AddressSpace({ pane }: { pane: Pane }) {
       />
       <p class="quiet status" role="status">
         {text === ""
-          ? `1 px = ${bytes(drawn.bytesPerPixel)}; each box is a segment; empty is free, hatched is freed and waiting for a stream`
+          ? `1 px = ${bytes(drawn.bytesPerPixel)}; each box is a segment; empty parts are free, hatched parts are freed but waiting for a stream`
           : text}
       </p>
       {tip !== null && text !== "" && (

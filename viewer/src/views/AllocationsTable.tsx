@@ -56,7 +56,7 @@ export function AllocationsTable({ pane }: { pane: Pane }) {
       <p class="quiet" data-testid="allocations-total">
         {count(total)} allocations{state.filter === "" ? "" : " match"}, {bytes(all)} in total, live at{" "}
         {event === b ? "B" : "A"} (event {count(event)})
-        {kept ? "; this report has the 500 largest at some moments, and this is the closest one" : ""}
+        {kept ? "; this report contains the 500 largest at selected moments, and this is the closest moment" : ""}
       </p>
       <Table
         label="allocations"

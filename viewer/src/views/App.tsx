@@ -142,7 +142,7 @@ function PaneView({ pane }: { pane: Pane }) {
               <Readout pane={pane} />
             </div>
             {device.history === "none" ? (
-              <p class="empty">This input is a single moment without a history.</p>
+              <p class="empty">This input shows a single moment and has no history.</p>
             ) : (
               <Timeline pane={pane} />
             )}
@@ -228,7 +228,7 @@ function Readout({ pane }: { pane: Pane }) {
           <span class="quiet">A to B: live</span> {signed(momentB.live - momentA.live)}
         </span>
       )}
-      {b === null && <span class="quiet">Shift-click or b sets B</span>}
+      {b === null && <span class="quiet">Shift-click or press b to place cursor B</span>}
     </div>
   );
 }

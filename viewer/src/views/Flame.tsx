@@ -190,7 +190,7 @@ export function Flame({ pane }: { pane: Pane }) {
           tabIndex={0}
           role="application"
           aria-roledescription="flame graph"
-          aria-label="flame graph; arrow keys select frames, Enter zooms in to one, Backspace shows all"
+          aria-label="flame graph; arrow keys select frames, Enter zooms in, Backspace shows all"
           data-testid="flame"
           data-boxes={boxes.length}
           onKeyDown={press}

@@ -4,8 +4,8 @@ import { KEYS } from "../keys";
 import type { Model } from "../model";
 
 const POINTER: [string, string][] = [
-  ["wheel", "zoom, over the timeline and over a segment"],
-  ["drag", "move the view; on a cursor: move it; in the strip below: select a range"],
+  ["wheel", "zoom the timeline or a segment"],
+  ["drag", "move the view or a cursor; in the strip below the timeline: select a range"],
   ["click", "place the active cursor; with Shift: cursor B; with Ctrl: highlight the site under the pointer"],
 ];
 

@@ -25,9 +25,9 @@ export function Whole({ model, text, most = SHOWN }: { model: Model; text: strin
       type="button"
       class="plain more"
       data-testid="whole"
-      title={`all ${text.length} characters`}
+      title={`show all ${text.length} characters`}
       onClick={() => {
-        model.details.value = { title: "the full name", text };
+        model.details.value = { title: "full name", text };
       }}
     >
       whole

@@ -18,7 +18,7 @@ export function Pager(properties: {
           onPage(page - 1);
         }}
       >
-        before
+        previous
       </button>{" "}
       {children}{" "}
       <button

@@ -110,7 +110,7 @@ export function SegmentStrip({ pane, event, segment }: { pane: Pane; event: numb
         tabIndex={0}
         role="application"
         aria-roledescription="segment"
-        aria-label="one segment; left and right select its blocks, plus and minus zoom"
+        aria-label="one segment; the left and right arrows select its blocks, plus and minus zoom"
         data-testid="strip"
         data-view={view.join(" ")}
         onKeyDown={press}

@@ -110,7 +110,7 @@ export function SitesTable({ pane }: { pane: Pane }) {
           show all {count(rows.length)}
         </button>
       )}
-      {rows.length === 0 && <p class="empty">no site matches</p>}
+      {rows.length === 0 && <p class="empty">no matching sites</p>}
     </>
   );
 }

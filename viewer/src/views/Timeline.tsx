@@ -240,15 +240,17 @@ export function Timeline({ pane }: { pane: Pane }) {
       <Overview pane={pane} width={chart} />
       <p class="quiet note">
         {columns !== null && columns.grain > 1
-          ? `Each step is ${count(columns.grain)} events and shows their highest live memory; the dotted line is the lowest. `
+          ? `Each step covers ${count(columns.grain)} events and shows their highest live memory; the dotted line is the lowest. `
           : "Each step is one event. "}
         {columns !== null && !columns.exact && pane.model.source.embedded
-          ? "This report has no finer steps here. "
+          ? "This report has no more detail here. "
           : ""}
         {bound !== null && bound > (shown.current?.top ?? 0)
-          ? `The ${device.limit === null ? "GPU has" : "limit is"} ${bytes(bound)}, above this range (press y to show it). `
+          ? `The ${device.limit === null ? "GPU has" : "limit is"} ${bytes(bound)}, which is above the visible range (press y to show it). `
           : ""}
-        {device.history === "partial" ? "The recording started late: hatched memory was allocated before it. " : ""}
+        {device.history === "partial"
+          ? "The recording started late: hatched memory was allocated before it started. "
+          : ""}
       </p>
     </div>
   );

@@ -25,7 +25,7 @@ pub(crate) fn run(card: &Card, output: &mut dyn Write) -> Outcome {
             Err(error) => {
                 writeln!(
                     output,
-                    "request {number}: {error}; before it {answered} succeeded and {failed} were invalid"
+                    "request {number}: {error}; before that, {answered} succeeded and {failed} were invalid"
                 )?;
                 break;
             }

@@ -26,7 +26,7 @@ pub(crate) fn run(card: &Card, output: &mut dyn Write) -> Outcome {
             return Ok(());
         }
     };
-    writeln!(output, "the first framework finished and caches {}", first.reserved())?;
+    writeln!(output, "the first framework finished but still caches {}", first.reserved())?;
     match workspace_of_the_second(card, card.percent(40)) {
         Ok(workspace) => workspace.free()?,
         Err(error) => writeln!(output, "the second framework: {error}")?,

@@ -39,7 +39,7 @@ pub(super) fn explain(launch: &FailedLaunch, places: Places<'_>) -> LaunchFailur
             ("the GPU had no memory left for the kernel's stacks or the device heap".to_owned(), true, false)
         }
         COOPERATIVE_TOO_LARGE => ("it has more blocks than can run at the same time".to_owned(), true, true),
-        _ => ("not because of memory".to_owned(), false, false),
+        _ => ("the cause is not memory".to_owned(), false, false),
     };
     let kernel = launch.kernel.as_deref().or_else(|| places.kernel(launch.stack));
     LaunchFailure {

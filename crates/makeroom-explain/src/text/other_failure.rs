@@ -119,7 +119,7 @@ const KNOWN: &[Known] = &[
     },
     Known {
         words: r"(?i)\bNo device available for decoder\b|\bDevice (?:setup|creation) failed(?: for (?:de|en)coder\b.{0,60})?\W{1,4}(?:-12|Cannot allocate memory)|\bNo VA display found\b|Failed to initiali[sz]e VAAPI|\bvaInitialize\b.{0,40}\b(?:fail|error)",
-        what: "FFmpeg found no usable device for hardware decoding, for which it also returns -12 (Cannot allocate memory),",
+        what: "FFmpeg found no usable device for hardware decoding (it reports this as -12, Cannot allocate memory)",
         action: "use the decoder of this machine's GPU: VAAPI is for Intel and AMD, CUDA for NVIDIA",
         command: Some("vainfo; ffmpeg -hwaccels; ffmpeg -hwaccel cuda -i INPUT …"),
     },

@@ -158,7 +158,7 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
         let variable = if situation.environment.maker == Maker::Amd { "HIP" } else { "CUDA" };
         let lead = if fixes.is_empty() { "run" } else { "or run" };
         fixes.push(
-            Fix::new(format!("{lead} it on the CPU, if it can"))
+            Fix::new(format!("{lead} it on the CPU, if the program supports this"))
                 .command(situation.environment.export(&format!("{variable}_VISIBLE_DEVICES=-1"))),
         );
         return fixes;

@@ -96,7 +96,7 @@ fn settings(name: &str, value: &str, version: Version) -> Vec<Check> {
     let get = |key: &str| pairs.iter().find(|(known, _)| *known == key).map(|(_, value)| *value);
     for (key, setting) in &pairs {
         if !SETTINGS.contains(key) {
-            let found = format!("{name}: PyTorch does not know `{key}` and fails on it");
+            let found = format!("{name}: PyTorch does not recognize `{key}` and stops with an error");
             checks.push(
                 Check::new("allocators", Verdict::Problem, found).fix(format!("remove `{key}` from {name}")),
             );
@@ -106,7 +106,7 @@ fn settings(name: &str, value: &str, version: Version) -> Vec<Check> {
         } else if !NOT_MODELLED.contains(key)
             && let Err(refused) = taken.set(key, setting)
         {
-            let found = format!("{name}: `{key}:{setting}`: {}; PyTorch fails on it", refused.reason);
+            let found = format!("{name}: `{key}:{setting}`: {}; PyTorch stops with an error", refused.reason);
             let fix = format!("remove `{key}` from {name}, or set a valid value");
             checks.push(Check::new("allocators", Verdict::Problem, found).fix(fix));
         }

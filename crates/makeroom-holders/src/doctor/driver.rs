@@ -51,7 +51,8 @@ fn loaded_module(survey: &Survey, surroundings: &Surroundings) -> Option<Check> 
     if loaded == survey.driver || survey.driver.is_empty() {
         return None;
     }
-    let found = format!("the loaded kernel module is {loaded}, but the library is {}", survey.driver);
+    let found =
+        format!("the loaded kernel module is version {loaded}, but the library is version {}", survey.driver);
     Some(
         Check::new("driver", Verdict::Warning, found)
             .fix("reboot, or reload the module: rmmod nvidia_uvm nvidia && modprobe nvidia"),
@@ -70,7 +71,8 @@ fn pair(survey: &Survey, packages: &Packages) -> Option<Check> {
     let (_, oldest) = OLDEST_DRIVERS.iter().find(|(served, _)| *served == major)?;
     let name = format!("PyTorch {} for CUDA {major}.{minor}", torch.version);
     if driver < *oldest {
-        let found = format!("{name} needs driver {oldest} or later; this is {}", survey.driver);
+        let found =
+            format!("{name} needs driver {oldest} or later; the installed driver is {}", survey.driver);
         let fix =
             format!("update the driver, or install a build for CUDA {} or older", newest_served(driver));
         return Some(Check::new("versions", Verdict::Problem, found).fix(fix));
@@ -225,7 +227,7 @@ fn repeated(survey: &Survey, value: &str) -> Option<Check> {
             names.push((name, &card.uuid));
         }
     }
-    let found = format!("CUDA_VISIBLE_DEVICES={value}: `{}` is repeated, so CUDA shows no GPU", again?);
+    let found = format!("CUDA_VISIBLE_DEVICES={value}: `{}` is listed twice, so CUDA finds no GPU", again?);
     let once: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
     let fix = format!("export CUDA_VISIBLE_DEVICES={}", once.join(","));
     Some(Check::new("visible_devices", Verdict::Problem, found).fix(fix))
@@ -256,7 +258,7 @@ fn service(surroundings: &Surroundings) -> Vec<Check> {
     }
     if let Some(limit) = surroundings.variable("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT") {
         let found = format!(
-            "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT={limit}: under MPS, each client's allocations fail beyond that"
+            "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT={limit}: under MPS, a client's allocations fail beyond this limit"
         );
         checks.push(Check::new("mps", Verdict::Note, found));
     }

@@ -43,7 +43,7 @@ fn group(surroundings: &Surroundings) -> Option<Check> {
     let found = format!(
         "this cgroup is limited to {limit} of host memory, including pinned memory: beyond that, the OOM killer kills the process without a CUDA error"
     );
-    let fix = "raise the limit (docker run --memory, resources.limits.memory, sbatch --mem), or pin less: fewer workers, a smaller prefetch_factor";
+    let fix = "raise the limit (docker run --memory, resources.limits.memory, sbatch --mem), or pin less memory: fewer workers, a smaller prefetch_factor";
     Some(Check::new("host_memory", Verdict::Note, found).fix(fix))
 }
 

@@ -12,14 +12,14 @@ pub(super) fn check(surroundings: &Surroundings) -> Option<Check> {
     let is_called = |name: &str| directory.trim_end_matches('/').rsplit('/').any(|part| part == name);
     if is_called("stubs") {
         let found = format!(
-            "LD_LIBRARY_PATH finds libcuda.so.1 in {directory}: that is the stub for linking, and CUDA fails with `stub library` (34)"
+            "LD_LIBRARY_PATH selects libcuda.so.1 in {directory}: this is only a stub for linking, and CUDA fails with `stub library` (34)"
         );
         let fix = "remove the directory from LD_LIBRARY_PATH; pass it to the linker with -L";
         return Some(Check::new("libraries", Verdict::Problem, found).fix(fix));
     }
     if is_called("compat") {
         let found = format!(
-            "LD_LIBRARY_PATH finds libcuda.so.1 in {directory}: forward compatibility works only on data-center GPUs (else error 804) and not with a newer driver (error 803)"
+            "LD_LIBRARY_PATH selects libcuda.so.1 in {directory}: forward compatibility works only on data-center GPUs (else error 804) and not with a newer driver (error 803)"
         );
         let fix = "remove the directory from LD_LIBRARY_PATH if the driver supports this CUDA version";
         return Some(Check::new("libraries", Verdict::Warning, found).fix(fix));

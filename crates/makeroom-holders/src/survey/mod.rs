@@ -134,7 +134,7 @@ impl Problem {
             ProblemKind::NeedsReset => format!("nvidia-smi --gpu-reset -i {card}"),
             ProblemKind::NoPermission => "run as root: sudo makeroom ps".to_owned(),
             ProblemKind::Other => {
-                "check whether nvidia-smi reports the same, and look for NVRM lines in dmesg".to_owned()
+                "check whether nvidia-smi reports the same error, and look for NVRM lines in dmesg".to_owned()
             }
         }
     }

@@ -80,7 +80,9 @@ impl SurveyError {
             Self::Mismatch => {
                 "the driver was updated while the system was running: reboot, or stop every process that uses a GPU and reload the module (rmmod nvidia_uvm nvidia && modprobe nvidia)"
             }
-            Self::Refused(_) => "check whether nvidia-smi reports the same, and look for NVRM lines in dmesg",
+            Self::Refused(_) => {
+                "check whether nvidia-smi reports the same error, and look for NVRM lines in dmesg"
+            }
             Self::Hangs { .. } => {
                 "look for NVRM or Xid lines in dmesg; processes in state D cannot be killed, so reset the GPU or reboot"
             }
@@ -190,7 +192,7 @@ fn farewell(child: &mut Child, deadline: Duration) -> Option<ExitStatus> {
 fn ended(mut child: Child) -> SurveyError {
     let status = farewell(&mut child, LONGEST_FAREWELL);
     let status = status.map_or("unknown status".to_owned(), |status| status.to_string());
-    SurveyError::Asker(io::Error::other(format!("the process that queries NVML ended: {status}")))
+    SurveyError::Asker(io::Error::other(format!("the process that queries NVML exited: {status}")))
 }
 
 fn hang(child: &Child, waited: Duration) -> SurveyError {

@@ -116,9 +116,9 @@ impl Case<'_, '_> {
             "cudaSetDevice(atoi(getenv(\"LOCAL_RANK\")));"
         };
         vec![
-            run("select one GPU per rank before the first CUDA call of the program", command),
+            run("select one GPU per rank before the program's first CUDA call", command),
             run(
-                "or show each rank only its own GPU, in the command that starts it",
+                "or make only its own GPU visible to each rank when you start it",
                 "CUDA_VISIBLE_DEVICES=$LOCAL_RANK    # under Slurm: $SLURM_LOCALID",
             ),
         ]
@@ -129,7 +129,7 @@ impl Case<'_, '_> {
         let on =
             culprit.and_then(|row| row.host.as_deref()).map_or(String::new(), |host| format!(" on {host}"));
         let mut fixes = vec![run(
-            format!("check{on} whether the kernel killed it for host memory"),
+            format!("check{on} whether the kernel's OOM killer ended it"),
             "dmesg -T | grep -i -E 'killed process|oom'",
         )];
         if let Some(job) = culprit
@@ -141,7 +141,7 @@ impl Case<'_, '_> {
                 format!("sacct -j {job} --format=JobID,State,ExitCode,MaxRSS,ReqMem"),
             ));
         }
-        fixes.push(fix("if it was host memory: fewer data loader workers, less pinned memory, or a higher memory request for the job"));
+        fixes.push(fix("if host memory ran out: use fewer data loader workers, pin less memory, or request more memory for the job"));
         fixes
     }
 
@@ -149,11 +149,11 @@ impl Case<'_, '_> {
         let job = self.selected.job.as_deref().filter(|job| job.bytes().all(|byte| byte.is_ascii_digit()));
         match job {
             Some(job) => vec![run(
-                "ask the scheduler why it ended the job",
+                "find out why the scheduler ended the job",
                 format!("sacct -j {job} --format=JobID,State,ExitCode,Elapsed,Timelimit"),
             )],
             None => vec![fix(
-                "ask the scheduler why it ended the job: its time limit, a preemption or a failed node",
+                "find out why the scheduler ended the job: its time limit, a preemption or a failed node",
             )],
         }
     }

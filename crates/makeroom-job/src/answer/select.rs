@@ -165,7 +165,7 @@ fn name(key: &Key<'_>) -> String {
     let mut name = match (key.job, key.run) {
         (Some(job), _) => format!("job {job}"),
         (None, Some(run)) => format!("run {}", run.get(..8).unwrap_or(run)),
-        (None, None) => "recordings without a job".to_owned(),
+        (None, None) => "recordings without a job ID".to_owned(),
     };
     if let Some(replica) = key.replica {
         name += &format!(", replica {replica}");

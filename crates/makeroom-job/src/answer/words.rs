@@ -31,7 +31,7 @@ impl Case<'_, '_> {
             JobCause::None => ("NOTHING FAILED".to_owned(), self.nothing()),
             JobCause::Caught => (
                 "NOTHING FAILED: OUT-OF-MEMORY ERRORS WERE CAUGHT".to_owned(),
-                format!("{} caught a failed allocation and went on. {}", capital(&self.caught()), self.nothing()),
+                format!("{} caught a failed allocation and continued. {}", capital(&self.caught()), self.nothing()),
             ),
             JobCause::RankHoldsMore => self.holds_more(),
             JobCause::GroupHoldsMore => {
@@ -52,14 +52,14 @@ impl Case<'_, '_> {
             }
             JobCause::AllKilled => (
                 "ALL RANKS WERE KILLED".to_owned(),
-                format!("None of the {count} recordings has an end: the node failed, or the scheduler killed the job (SIGKILL)."),
+                format!("All {count} recordings stop abruptly: the node failed, or the scheduler killed the job (SIGKILL)."),
             ),
             JobCause::Terminated => (
-                "THE JOB WAS ENDED FROM OUTSIDE".to_owned(),
-                "No rank ran out of memory or failed: they were asked to end (SIGTERM), as by a time limit, a preemption or a cancellation.".to_owned(),
+                "THE JOB WAS STOPPED FROM OUTSIDE".to_owned(),
+                "No rank failed or ran out of memory: they received SIGTERM, which schedulers send at a time limit, a preemption or a cancellation.".to_owned(),
             ),
             JobCause::OtherFailure => (
-                format!("{} FAILED, BUT NOT FOR MEMORY", who.to_uppercase()),
+                format!("{} FAILED, BUT DID NOT RUN OUT OF MEMORY", who.to_uppercase()),
                 format!("No allocation failed on any rank. {} exited with an error; {} log shows why.", capital(&who), if many { "their" } else { "its" }),
             ),
             JobCause::Undetermined => ("UNDETERMINED".to_owned(), self.undetermined()),
@@ -223,27 +223,25 @@ impl Case<'_, '_> {
         let reason = match (cgroup, resident) {
             (Some((used, limit)), _) if used as f64 >= limit as f64 * FULL_CGROUP => {
                 format!(
-                    "Its cgroup used {} of {}, so the kernel most likely killed it for host memory.",
+                    "Its cgroup used {} of {}, so the kernel's OOM killer most likely ended it.",
                     size(used),
                     size(limit)
                 )
             }
             (_, Some(resident)) => format!(
-                "It had {} of host memory. The kernel kills processes when host memory runs out; a scheduler or a user may have done it too.",
+                "It used {} of host memory. When host memory runs out, the kernel kills processes without notice; a scheduler or a user may also have killed it.",
                 size(resident)
             ),
-            _ => "The kernel kills processes when host memory runs out; a scheduler or a user may have done it too."
+            _ => "When host memory runs out, the kernel kills processes without notice; a scheduler or a user may also have killed it."
                 .to_owned(),
         };
         let verb = if many { "recordings stop" } else { "recording stops" };
-        format!(
-            "The {verb} of {who}{on} without an end, as after SIGKILL; no allocation of GPU memory failed. {reason}"
-        )
+        format!("The {verb} of {who}{on} abruptly, as after SIGKILL; no GPU allocation failed. {reason}")
     }
 
     fn undetermined(&self) -> String {
         let missing = &self.selected.used.missing_ranks;
-        let found = "The recordings show only consequences of a failure: lost connections, collectives that timed out, or ranks that were ended.";
+        let found = "The recordings show only consequences of a failure: lost connections, collectives that timed out, or ranks that were terminated.";
         if missing.is_empty() {
             return format!("{found} None of them shows what failed first.");
         }
@@ -315,7 +313,7 @@ impl Case<'_, '_> {
             .collect();
         if !skewed.is_empty() {
             notes.push(format!(
-                "clocks differ or ranks started late on {}; the answer does not depend on it",
+                "clocks differ or ranks started late on {}; this does not affect the answer",
                 abridged(&skewed)
             ));
         }

@@ -47,7 +47,7 @@ impl Options {
                 ("preallocate", value) => options.preallocate = options::boolean("preallocate", value)?,
                 ("fraction", value) => options.fraction = options::share("fraction", value)?,
                 (name, _) => {
-                    return Err(OptionError::unknown(name, "`bfc` has `preallocate` and `fraction`"));
+                    return Err(OptionError::unknown(name, "`bfc` accepts `preallocate` and `fraction`"));
                 }
             }
         }

@@ -39,7 +39,7 @@ impl Options {
                 ("initial", value) => options.initial = Some(options::size("initial", value)?),
                 ("maximum", value) => options.maximum = Some(options::size("maximum", value)?),
                 (name, _) => {
-                    return Err(OptionError::unknown(name, "`rmm-pool` has `initial` and `maximum`"));
+                    return Err(OptionError::unknown(name, "`rmm-pool` accepts `initial` and `maximum`"));
                 }
             }
         }

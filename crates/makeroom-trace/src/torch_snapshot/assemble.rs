@@ -303,7 +303,7 @@ impl SnapshotHeap {
         }
         if let Some(once) = once {
             let count = once.repeated;
-            notes.push(format!("trace entries that are listed more than once and count once: {count}"));
+            notes.push(format!("trace entries listed more than once, counted once: {count}"));
         }
     }
 

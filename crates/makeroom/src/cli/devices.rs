@@ -98,8 +98,8 @@ pub(crate) struct Doctor {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  makeroom serve                               at 127.0.0.1:9401/metrics
-  makeroom serve --listen 0.0.0.0:9401         also for other machines
+  makeroom serve                               serve 127.0.0.1:9401/metrics
+  makeroom serve --listen 0.0.0.0:9401         reachable from other machines
   makeroom serve --otlp http://127.0.0.1:4318  also send to OpenTelemetry")]
 pub(crate) struct Serve {
     /// Address to listen on
@@ -112,7 +112,7 @@ pub(crate) struct Serve {
     #[arg(long, alias = "web.config.file", value_name = "FILE")]
     pub(crate) web_config: Option<PathBuf>,
 
-    /// OpenTelemetry collector to send to
+    /// OpenTelemetry collector to send metrics to
     #[arg(long, value_name = "URL")]
     pub(crate) otlp: Option<Collector>,
 

@@ -8,11 +8,11 @@ use makeroom_core::Bytes;
 /// The smallest ring: below this, the live memory of most programs does not fit.
 const LEAST_RING: Bytes = Bytes::mib(1);
 
-/// Print variables that record every program
+/// Print variables that turn on recording in every program
 ///
-/// For clusters where the launch command cannot be changed. Prints export lines for sh; every program started with these
-/// variables that uses CUDA writes a recording to DIR, with its rank and job. The recorder is copied to DIR, which must be
-/// visible on all nodes.
+/// For clusters where the launch command cannot be changed. Prints export lines for sh; every program that uses CUDA
+/// and is started with these variables writes a recording to DIR, with its rank and job. The recorder is copied to DIR,
+/// which must be visible on all nodes.
 ///
 /// In DIR, %j stands for the job ID, %r for the rank, %a for the attempt, %h for the host and %p for the PID.
 #[derive(Debug, Args)]
@@ -28,8 +28,8 @@ pub(crate) struct Env {
 
     /// Recordings to keep: all, failed, or last=N
     ///
-    /// failed removes the recording of a process that exits with status 0 and had no failed allocation; a process that was
-    /// killed keeps it. last=N keeps the newest N recordings of the directory.
+    /// failed removes the recording of a process that exits with status 0 and had no failed allocation; the recording
+    /// of a killed process is kept. last=N keeps the newest N recordings in the directory.
     #[arg(long, value_name = "WHICH", default_value = "all", value_parser = keep)]
     pub(crate) keep: String,
 

@@ -55,31 +55,31 @@ pub(crate) struct View {
 
 /// Explain a job of many ranks: which rank failed, and why
 ///
-/// Reads all recordings, PyTorch snapshots and logs of a job and gives one verdict: the rank whose failure the others
-/// cannot explain. Names ranks that hold more than the ranks like them, ranks that share a GPU by mistake, and ranks
-/// that ended only because another one failed. Ranks, hosts and jobs are recognized from the recordings, or from the
-/// names of files and folders.
+/// Reads all recordings, PyTorch snapshots and logs of a job and gives one verdict: which rank caused the failure, and
+/// why. Also lists ranks that hold more memory than comparable ranks, ranks that share a GPU by mistake, and ranks that
+/// stopped only because another one failed. Ranks, hosts and jobs are recognized from the recordings, or from the names
+/// of files and directories.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  makeroom job recordings/                    one folder, with a file per rank
+  makeroom job recordings/                    a directory with one file per rank
   makeroom job '/shared/dumps/*.pickle'       snapshots of all ranks
   makeroom job logs/ dumps.tar.gz             logs and an archive
-  makeroom job recordings/ -o job.html        with a page to browse
+  makeroom job recordings/ -o job.html        also write an HTML page
 
 Exit status: 0 on success, 1 if nothing could be read.")]
 pub(crate) struct Job {
-    /// Folders, files, patterns and archives (tar, zip) of one job
+    /// Directories, files, patterns and archives (tar, zip) of one job
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
 
-    /// Write a page with a row per rank
+    /// Write an HTML page with one row per rank
     ///
-    /// The pages of the most important ranks are written to a folder next to it.
+    /// The pages of the most important ranks are written to a directory next to it.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
-    /// Number of ranks that get a page of their own
+    /// Number of ranks that get their own page
     #[arg(long, value_name = "COUNT", default_value_t = 8, requires = "output")]
     pub(crate) pages: usize,
 

@@ -42,7 +42,7 @@ fn injection() -> Check {
             Verdict::Warning,
             format!("could not test the recorder of makeroom run: {error}"),
         )
-        .fix("export XDG_RUNTIME_DIR=DIR, a directory of yours that is not mounted noexec"),
+        .fix("export XDG_RUNTIME_DIR=DIR, with a directory that you own and that is not mounted noexec"),
     }
 }
 

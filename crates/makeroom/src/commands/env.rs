@@ -1,7 +1,7 @@
 //! `makeroom env`: prints the variables that record every program, for launchers that cannot be wrapped.
 //!
 //! The recorder goes to a private folder in the recordings' directory, because every node must see it. If that
-//! directory is mounted noexec or belongs to someone else, it goes to the user's own, which may not be visible on other
+//! directory is mounted noexec or belongs to another user, it goes to the user's own, which may not be visible on other
 //! nodes; then a note says so.
 
 use std::fmt::Write as _;
@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &Env) -> Result<(), Failure> {
         Err(reason) => {
             let library = library::place().map_err(Failure::Library)?;
             output::remark(&format!(
-                "makeroom: the recorder is in {}, which other nodes may not see, because it cannot be in {}: {reason}\n",
+                "makeroom: the recorder was copied to {}, which other nodes may not see, because it could not be copied to {}: {reason}\n",
                 library.display(),
                 fixed.display()
             ));
@@ -58,7 +58,7 @@ fn place_in(directory: &Path) -> io::Result<PathBuf> {
     let found = fs::symlink_metadata(&folder)?;
     let is_private = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
     if !is_private || found.mode() & 0o022 != 0 {
-        return Err(io::Error::other(format!("{} belongs to someone else", folder.display())));
+        return Err(io::Error::other(format!("{} belongs to another user", folder.display())));
     }
     library::place_in(&folder)
 }

@@ -333,7 +333,7 @@ fn figures_that_make_no_sense() {
     assert_closes(&device);
     let (cause, certainty, evidence) = first_cause(&device);
     assert_eq!((cause.as_str(), certainty.as_str()), ("version_mismatch", "likely"));
-    assert!(evidence.contains("process 77 holds more than the GPU has"), "{evidence}");
+    assert!(evidence.contains("process 77 holds more memory than the GPU has"), "{evidence}");
 }
 
 /// A command as an unprivileged user, with a directory of that user's; `None` if that is not possible here.

@@ -192,7 +192,7 @@ fn a_build_without_tls_says_so() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
         said.contains("has no TLS")
-            && said.contains("hint: build it with: cargo install makeroom --features tls"),
+            && said.contains("hint: build it with: cargo install --path crates/makeroom --features tls"),
         "{said}"
     );
 }

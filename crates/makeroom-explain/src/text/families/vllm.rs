@@ -220,7 +220,7 @@ fn read_no_cache(mut facts: Facts, budget: &Budget) -> Facts {
         return facts;
     }
     let cache = budget.cache.filter(|&cache| cache < 0.0).map_or(String::new(), |cache| {
-        format!(" The KV cache is {} short.", Bytes::from_units(-cache, 1 << 30))
+        format!(" The limit is exceeded by {}.", Bytes::from_units(-cache, 1 << 30))
     });
     if budget.is_at_largest() {
         facts.lead(

@@ -120,7 +120,8 @@ pub(super) fn other_processes(account: &Account<'_>) -> Option<Finding> {
             ),
             many => format!("{} other processes hold {listed}", many.len()),
         };
-        let summary = format!("The request is {missing} short; {who} of this GPU's {total}.");
+        let summary =
+            format!("The request needs {missing} more than is available; {who} of this GPU's {total}.");
         // Where this program holds more than the others, freeing memory on either side helps.
         let is_own_larger = account.reserved.is_some_and(|reserved| reserved > listed);
         let certainty =
@@ -141,7 +142,7 @@ pub(super) fn other_processes(account: &Account<'_>) -> Option<Finding> {
     let certainty =
         if facts.allocator == Allocator::TorchAsync { Certainty::Possible } else { Certainty::Likely };
     let summary = format!(
-        "{unlisted} of this GPU's {total} is held outside this process's allocator, more than one context needs; the request is {missing} short."
+        "{unlisted} of this GPU's {total} is held outside this process's allocator, more than one context needs; the request needs {missing} more than is available."
     );
     Some(Finding::new(Cause::OtherProcesses, certainty, summary).bytes(unlisted))
 }
@@ -273,7 +274,7 @@ pub(super) fn non_framework_overhead(account: &Account<'_>) -> Option<Finding> {
     let unlisted = account.unlisted()?;
     if unlisted <= CONTEXT_CEILING && unlisted.share_of(total) > 1.0 / 3.0 && unlisted >= missing {
         let summary = format!(
-            "The CUDA context and code take {unlisted} of this GPU's {total}; the request is {missing} short."
+            "The CUDA context and code take {unlisted} of this GPU's {total}; the request needs {missing} more than is available."
         );
         return Some(Finding::new(Cause::NonFrameworkOverhead, Certainty::Likely, summary).bytes(unlisted));
     }

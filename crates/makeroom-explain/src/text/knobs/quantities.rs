@@ -178,7 +178,7 @@ pub(super) const QUANTITIES: &[Quantity] = &[
         least: 128,
     },
     Quantity {
-        action: "keep fewer elements per sample",
+        action: "use fewer elements per sample",
         words: &[
             &["points"],
             &["npoints"],

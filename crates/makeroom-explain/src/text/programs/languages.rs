@@ -202,15 +202,13 @@ pub(crate) fn one_gpu_per_rank(situation: &Situation<'_>) -> Option<Fix> {
         && says(&["mpi", "rank", "srun", "gpu-bind", "ntasks"])
     {
         return Some(
-            Fix::new(
-                "give each rank a GPU of its own: ranks that are bound to the same one share its memory",
-            )
-            .command("srun --ntasks-per-node=4 --gpus-per-task=1 --gpu-bind=single:1 …"),
+            Fix::new("give each rank its own GPU: ranks that are bound to the same one share its memory")
+                .command("srun --ntasks-per-node=4 --gpus-per-task=1 --gpu-bind=single:1 …"),
         );
     }
     let variable = if is_amd { "ROCR_VISIBLE_DEVICES" } else { "CUDA_VISIBLE_DEVICES" };
     says(&["mpirun", "mpiexec", "openmpi", "MPI_", "MPI rank", "mpich"]).then(|| {
-        Fix::new("give each rank a GPU of its own: ranks without a binding all use GPU 0")
+        Fix::new("give each rank its own GPU: ranks without a binding all use GPU 0")
             .command(format!("mpirun … bash -c '{variable}=$OMPI_COMM_WORLD_LOCAL_RANK exec ./program'"))
     })
 }

@@ -67,7 +67,7 @@ impl Scene<'_> {
         let evidence = imports.iter().map(|(holder, imported)| {
             let count = if *imported == 1 { "1 allocation".to_owned() } else { format!("{imported} allocations") };
             format!(
-                "{} has {count} of other processes open, according to its recording: memory shared this way stays in use after its owner exits",
+                "{} has {count} from other processes open, according to its recording: shared memory stays in use after its owner exits",
                 holder.pid
             )
         });
@@ -124,7 +124,7 @@ impl Scene<'_> {
             .map(|holder| holder.pid)
             .collect();
         let evidence =
-            vec![format!("the driver reports that {} holds more than the GPU has", numbers(&absurd))];
+            vec![format!("the driver reports that {} holds more memory than the GPU has", numbers(&absurd))];
         let fix = "use the libnvidia-ml.so.1 of the installed driver; in a container, mount it from the host";
         (!absurd.is_empty()).then(|| found(Cause::Mismatch, Certainty::Likely, evidence, absurd.clone(), fix))
     }

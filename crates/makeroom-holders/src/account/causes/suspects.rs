@@ -29,7 +29,7 @@ impl Scene<'_> {
                 processes.known.get(&stat.parent).is_some_and(|parent| super::uses(parent, self.card))
             }) {
                 evidence.push(format!(
-                    "{} ({}) has exited, and its parent {} has not collected it",
+                    "{} ({}) has exited, and its parent {} has not reaped it",
                     zombie.pid, zombie.name, zombie.parent
                 ));
                 pids.push(zombie.pid);
@@ -41,10 +41,7 @@ impl Scene<'_> {
         if pids.is_empty() {
             return None;
         }
-        let fix = format!(
-            "a zombie cannot be killed; stop the parent that has not collected it: kill {}",
-            words(&parents)
-        );
+        let fix = format!("a zombie cannot be killed; stop its parent instead: kill {}", words(&parents));
         Some(found(Cause::Zombie, certainty, evidence, pids, fix))
     }
 

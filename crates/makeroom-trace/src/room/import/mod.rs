@@ -90,8 +90,8 @@ fn notes(collected: &Collected, process: &makeroom_core::ProcessRecord) -> Vec<S
     if let Some(left_out) = process.compacted {
         let failures = match left_out.failures {
             0 => String::new(),
-            1 => ", 1 failed request among them".to_owned(),
-            many => format!(", {many} failed requests among them"),
+            1 => ", including 1 failed request".to_owned(),
+            many => format!(", including {many} failed requests"),
         };
         notes.push(format!(
             "ring recording: {} older events were left out{failures}; live memory is complete, earlier peaks are not",
@@ -108,7 +108,7 @@ fn notes(collected: &Collected, process: &makeroom_core::ProcessRecord) -> Vec<S
     count("records of a later version of makeroom, skipped", collected.unknown);
     if let Some((kind, error)) = collected.first_failed {
         notes.push(format!(
-            "calls that failed for a reason other than memory: {}; the first: {} with error {error}",
+            "calls that failed for reasons other than memory: {}; the first: {} with error {error}",
             collected.failed,
             kind.name()
         ));

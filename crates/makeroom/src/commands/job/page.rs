@@ -41,8 +41,9 @@ pub(super) fn write(path: &Path, report: &JobReport, rows: &Rows, most: usize) -
             Err(failure) => output::remark(&format!("makeroom: no page for {}: {failure}\n", rank.label)),
         }
     }
-    let html = job_page(report, rows, &pages)
-        .ok_or_else(|| Failure::View(Refusal::new(500, "the page has no place for data", "report this")))?;
+    let html = job_page(report, rows, &pages).ok_or_else(|| {
+        Failure::View(Refusal::new(500, "the page has no place for data", "please report this bug"))
+    })?;
     place::write(path, Kind::JobPage, |file| {
         file.write_all(html.as_bytes()).map_err(|error| failed(path, error))
     })?;

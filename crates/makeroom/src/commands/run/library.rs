@@ -30,7 +30,7 @@ static MANAGEMENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libmakeroom
 /// The path of the recorder: the link.
 pub(crate) fn place() -> io::Result<PathBuf> {
     if CONTENT.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::Unsupported, "the recorder works on Linux only"));
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "the recorder works only on Linux"));
     }
     folders::first(place_in)
 }
@@ -43,7 +43,7 @@ pub(crate) fn folder() -> io::Result<PathBuf> {
 /// The directory of the software GPU: its two libraries, under the names by which programs load a driver.
 pub(crate) fn place_software_gpu() -> io::Result<PathBuf> {
     if DRIVER.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::Unsupported, "the software GPU works on Linux only"));
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "the software GPU works only on Linux"));
     }
     let name = format!("software-gpu-{:016x}", hash(DRIVER) ^ hash(MANAGEMENT).rotate_left(1));
     folders::first(|folder| {

@@ -53,7 +53,8 @@ pub(crate) async fn serve<Securing, Stream, Admitting>(
 
 async fn answer(request: &Request<Incoming>, sampler: &Arc<Sampler>) -> Response<Full<Bytes>> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut refused = response(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "only GET and HEAD\n".to_owned());
+        let mut refused =
+            response(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "only GET and HEAD are supported\n".to_owned());
         refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return refused;
     }

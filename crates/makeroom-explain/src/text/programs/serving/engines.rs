@@ -130,7 +130,7 @@ fn mlc(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     let needed = share * (weights + buffer + MLC_LEAST_CACHE) / available.max(1.0);
     let larger = (needed <= MLC_LARGEST_SHARE).then(|| {
         let to = (needed * 100.0).ceil() / 100.0;
-        Fix::new(format!("raise MLC's share of GPU memory from {share}: it is {:.0} MB short", weights + buffer - available))
+        Fix::new(format!("raise MLC's share of GPU memory from {share}: it is {:.0} MB too small", weights + buffer - available))
             .command(format!("mlc_llm serve … --overrides \"gpu_memory_utilization={to:.2}\"   (Python: EngineConfig(gpu_memory_utilization={to:.2}))"))
     });
     // Weights alone beyond the budget: neither the share nor the buffer is the lever.

@@ -139,7 +139,7 @@ impl Switches {
         }
         if !merged.dropped.is_empty() {
             self.notes.push(format!(
-                "--spill drops PyTorch settings that the cudaMallocAsync backend does not have: {}",
+                "--spill drops PyTorch settings that the cudaMallocAsync backend does not support: {}",
                 merged.dropped.join(", ")
             ));
         }
