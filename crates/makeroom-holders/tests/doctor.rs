@@ -64,7 +64,7 @@ fn pairs_that_do_not_work_together() {
     let old = Survey { driver: "550.90.07".into(), cuda: Some(12040), ..survey() };
     let found = complaints(&surroundings, old);
     assert_eq!((found[0].0, found[0].1), ("versions", Verdict::Problem));
-    assert!(found[0].2.contains("needs driver 580 or later; this is 550.90.07"));
+    assert!(found[0].2.contains("needs driver 580 or later; the installed driver is 550.90.07"));
     let checks = examine(&Ok(survey()), &surroundings);
     assert_eq!(find(&checks, "versions")[0].verdict, Verdict::Good);
     let package = "venv/lib/python3.12/site-packages/torch-2.8.0+cu129.dist-info/METADATA";
@@ -81,7 +81,9 @@ fn a_module_of_another_version_than_the_library() {
     let surroundings = machine("module", &[], &[("proc/driver/nvidia/version", line)]);
     let found = complaints(&surroundings, survey());
     assert!(
-        found[0].2.contains("the loaded kernel module is 570.86.10, but the library is 580.159.03"),
+        found[0]
+            .2
+            .contains("the loaded kernel module is version 570.86.10, but the library is version 580.159.03"),
         "{found:?}"
     );
 }
@@ -203,7 +205,7 @@ fn settings_that_contradict_or_are_not_read() {
         (
             &[("PYTORCH_CUDA_ALLOC_CONF", "expandable_segment:True")],
             Verdict::Problem,
-            "does not know `expandable_segment`",
+            "PyTorch does not recognize `expandable_segment`",
         ),
         (
             &[("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:true")],

@@ -168,7 +168,7 @@ fn too_much_alive_at_once_names_the_fewest_buffers() {
     assert_eq!(conflict.reason, Reason::Load { time: 3, bytes: 17 });
     assert_eq!(
         conflict.to_string(),
-        "2 buffers live at time 3 need 17 bytes together, more than the capacity of 16"
+        "2 buffers live at time 3 together need 17 bytes, more than the capacity of 16"
     );
 }
 

@@ -229,7 +229,8 @@ mod tests {
         let (text, json) = report_of(&[100; 12], Some(1000));
         let about = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
-            about.contains("The buffers do not fit in 1000 B At time 0, 11 of the live buffers need"),
+            about
+                .contains("The buffers do not fit in 1000 B At time 0, 11 of the live buffers together need"),
             "{text}"
         );
         assert!(about.contains("b6, b7, and 3 more."), "{text}");

@@ -48,7 +48,7 @@ fn the_kernel_module_is_read_below_proc() {
     std::fs::write(proc.join("driver/nvidia/version"), version).unwrap();
     let arguments = ["doctor", "--proc", proc.to_str().unwrap()];
     let said = text(&machine.makeroom("", &arguments).output().unwrap().stdout);
-    assert!(said.contains("the loaded kernel module is 450.80.02"), "{said}");
+    assert!(said.contains("the loaded kernel module is version 450.80.02"), "{said}");
 }
 
 #[test]

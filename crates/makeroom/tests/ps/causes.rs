@@ -116,7 +116,7 @@ fn memory_that_another_process_keeps_open() {
     let device = with_orphan(&machine, "");
     let (cause, certainty, evidence) = first_cause(&device);
     assert_eq!((cause.as_str(), certainty.as_str()), ("imported_memory", "likely"), "{device:#}");
-    assert!(evidence.contains("1 allocation of other processes open"), "{evidence}");
+    assert!(evidence.contains("1 allocation from other processes open"), "{evidence}");
 }
 
 #[test]

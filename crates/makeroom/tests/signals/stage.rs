@@ -155,6 +155,16 @@ pub(crate) fn send(process: i32, signal: i32) {
     assert!(status.unwrap().success(), "kill -{signal} {process}");
 }
 
+/// The child of a process that has this command line.
+pub(crate) fn child_called(process: i32, name: &str) -> i32 {
+    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap();
+    let is_it = |child: &&str| {
+        fs::read_to_string(format!("/proc/{child}/cmdline"))
+            .is_ok_and(|line| line.trim_end_matches('\0') == name)
+    };
+    children.split_whitespace().find(is_it).expect("the child").parse().unwrap()
+}
+
 /// The state of a process: the letter in `/proc/PID/stat`.
 pub(crate) fn state(process: i32) -> Option<char> {
     let status = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;

@@ -1,6 +1,6 @@
 //! Keys, and signals while the program is on a terminal.
 
-use crate::stage::{Stage, send, state, wait_until_stopped};
+use crate::stage::{Stage, child_called, send, state, wait_until_stopped};
 
 #[test]
 fn a_key_of_the_terminal_arrives_once() {
@@ -85,6 +85,28 @@ fn a_stopped_program_stops_the_job_and_goes_on_with_it() {
     let got = stage.counts(parent, 6);
     assert!(run.wait().unwrap().success());
     assert_eq!(got, ["10:3", "18:3"]);
+}
+
+/// A witness that did not run between Ctrl-Z and `fg` never sees the key: SIGCONT discards it.
+#[test]
+fn a_stop_key_is_not_repeated_when_the_job_resumes() {
+    let stage = Stage::new("late-witness");
+    let mut run = stage.on_terminal("shell", "terminal", &["./ears", "stop"]).spawn().unwrap();
+    let (parent, own) = stage.ready();
+    let leader: i32 = stage.wait_for("leader").parse().unwrap();
+    let witness = child_called(parent, "signal-witness");
+    send(witness, 19);
+    wait_until_stopped(witness, true);
+    stage.write("type", b"\x1a");
+    stage.wait_for("stopped");
+    wait_until_stopped(own, true);
+    wait_until_stopped(parent, true);
+    send(leader, 10);
+    stage.hears(1);
+    send(parent, 10);
+    let got = stage.counts(parent, 2);
+    assert!(run.wait().unwrap().success());
+    assert_eq!(got, ["10:1", "18:1"]);
 }
 
 /// A program that ignores Ctrl-Z keeps its terminal.

@@ -2,8 +2,7 @@
 //!
 //! A handler writes every signal it receives to a pipe, with its origin; a thread reads them and decides. The program
 //! shares this command's process group, so it also receives signals to the group (Ctrl-C, `kill -- -PGID`, `timeout`).
-//! The witness detects these (see [`Witness`]). Without a witness, signals from the terminal are assumed to go to the
-//! group.
+//! Signals that the kernel sends for the terminal go to the group; the witness detects the others (see [`Witness`]).
 //!
 //! Signals sent by this process or by the program, and faults of this process, are not forwarded either.
 
@@ -179,9 +178,9 @@ impl Origin {
         let is_own = is_from_kernel && OF_THIS_PROCESS.contains(&received.signal);
         let sender = if is_from_kernel { 0 } else { received.sender };
         let is_back = sender == getpid().as_raw_nonzero().get() || sender == self.child;
-        !is_own
-            && !is_back
-            && !reached_group.unwrap_or_else(|| is_from_kernel && is_of_terminal(received.signal))
+        // The witness does not decide about the terminal's signals: SIGCONT discards a SIGTSTP that is still pending for it.
+        let is_of_terminal = is_from_kernel && is_of_terminal(received.signal);
+        !is_own && !is_back && !is_of_terminal && reached_group != Some(true)
     }
 }
 
@@ -215,7 +214,6 @@ mod tests {
         assert_eq!(Received::from_bytes(received.to_bytes()), received);
     }
 
-    /// Without a witness, the origin decides.
     #[test]
     fn a_terminals_signal_is_not_repeated() {
         let mut origin = Origin { child: 4711, witness: None };
