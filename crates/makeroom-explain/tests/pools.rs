@@ -41,7 +41,7 @@ fn the_pools_own_limit_is_named() {
     let explanation = refused(Bytes::mib(512), Bytes::mib(50), Bytes::gib(139), Room::Unknown);
     assert_eq!(causes(&explanation)[..2], [Cause::ArtificialLimit, Cause::RequestExceedsDevice]);
     assert_eq!(explanation.verdict.certainty, Certainty::Certain);
-    let summary = "600.00 MiB exceeded the pool's limit of 512.00 MiB, of which 200.00 MiB was already taken; the GPU had 139.00 GiB free.";
+    let summary = "600.00 MiB exceeded the pool's limit of 512.00 MiB, of which 200.00 MiB was already in use; the GPU had 139.00 GiB free.";
     assert_eq!(explanation.verdict.summary, summary);
     let command = explanation.causes[0].fixes[0].command.as_deref();
     assert_eq!(command, Some("makeroom_pool_set_limit(pool, 800ull << 20);"));

@@ -1,4 +1,4 @@
-/* makeroom.h: makeroom's pool of GPU memory for C and C++.
+/* makeroom.h: makeroom's GPU memory pool for C and C++.
  *
  *     makeroom_pool pool;
  *     void *memory;
@@ -35,7 +35,7 @@ enum {
     MAKEROOM_OUT_OF_MEMORY = 1,    /* out of memory; makeroom_last_shortage() has the details */
     MAKEROOM_INVALID_ARGUMENT = 2, /* an argument is null or has an invalid value */
     MAKEROOM_NO_SUCH_POOL = 3,     /* the pool does not exist or was destroyed */
-    MAKEROOM_WRONG_ADDRESS = 4,    /* not live in this pool: a double free, inside a block, or foreign */
+    MAKEROOM_WRONG_ADDRESS = 4,    /* not the start of a live block in this pool: a double free or a foreign pointer */
     MAKEROOM_DRIVER = 5,           /* no driver, or a driver call failed for a reason other than memory */
     MAKEROOM_FORKED = 6,           /* the process was forked from the one that created the pool */
     MAKEROOM_FILE = 7,             /* a file could not be written */

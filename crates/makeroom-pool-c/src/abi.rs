@@ -13,7 +13,7 @@ pub(crate) const OUT_OF_MEMORY: Status = 1;
 pub(crate) const INVALID_ARGUMENT: Status = 2;
 /// Not the number of a pool, or that of a destroyed one.
 pub(crate) const NO_SUCH_POOL: Status = 3;
-/// The address is not live here: already freed, inside a block, or foreign.
+/// The address is not the start of a live block in this pool: a double free or a foreign pointer.
 pub(crate) const WRONG_ADDRESS: Status = 4;
 /// The driver is missing, or failed with an error other than out of memory.
 pub(crate) const DRIVER: Status = 5;

@@ -1,4 +1,4 @@
-//! A pool of GPU memory that does not fragment.
+//! A GPU memory pool that does not fragment.
 //!
 //! The policy (`makeroom_place::pool`) is the one that the simulator runs; this crate gives it real memory, threads,
 //! events and types. Memory is freed on every path, in stream order:

@@ -185,7 +185,7 @@ fn groups(out: &mut String, report: &JobReport, columns: usize, detail: Detail) 
 fn rest(out: &mut String, group: &Group, detail: Detail) {
     let hidden = group.outliers.len().saturating_sub(detail.groups.min(4));
     if hidden > 0 {
-        let _ = writeln!(out, "{MARGIN}     {DIM}and {hidden} more that hold more than the group{DIM:#}");
+        let _ = writeln!(out, "{MARGIN}     {DIM}and {hidden} more above the group's typical memory{DIM:#}");
     }
 }
 

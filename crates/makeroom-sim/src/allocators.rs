@@ -88,7 +88,7 @@ pub fn require_pytorch(trace: &Trace, purpose: &'static str) -> Result<(), NoPyt
         TraceKind::Room if trace.process.as_ref().is_some_and(|process| process.sees_tensors) => {
             return Ok(());
         }
-        TraceKind::Room => "contains only driver calls, not PyTorch's allocator",
+        TraceKind::Room => "contains only driver calls, not PyTorch's allocations",
         TraceKind::RmmLog => "is an RMM log and does not contain PyTorch's allocator",
     };
     Err(NoPytorch { what, purpose })

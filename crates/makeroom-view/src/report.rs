@@ -40,7 +40,7 @@ pub struct Report {
 /// Writes all data of a viewer into one file.
 pub fn report(viewer: &Viewer, with_what_if: bool) -> Result<Report, Refusal> {
     let empty = page::with_data("")
-        .ok_or_else(|| Refusal::new(500, "the page has no place for data", "rebuild viewer/"))?;
+        .ok_or_else(|| Refusal::new(500, "the page has no placeholder for the data", "rebuild viewer/"))?;
     let mut book = Book { viewer, entries: Vec::new(), paths: HashSet::new(), left: 0, is_full: false };
     book.left = ((MOST_BYTES - empty.len().min(MOST_BYTES)) / 4 * 3).saturating_sub(SPARE);
     let mut setting =

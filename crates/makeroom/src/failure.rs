@@ -329,7 +329,7 @@ impl Failure {
                     .to_owned(),
             ),
             Self::ProbeFailed { .. } => Some(
-                "run the command without makeroom first; here it has no input and no terminal".to_owned(),
+                "check that the command works without makeroom; `makeroom fit` runs it without standard input or a terminal".to_owned(),
             ),
             Self::NoCuda { seconds: Some(_), .. } => Some("to wait longer: --seconds 600".to_owned()),
             Self::NoCuda { .. } => Some("to check that the recorder works with it: makeroom run -- COMMAND".to_owned()),
@@ -359,7 +359,7 @@ impl Failure {
             Self::NotARecording { name } => Some(format!("to explain an error message: makeroom why {name}")),
             Self::NoSuchDevice { .. } => Some("omit --device to have makeroom choose".to_owned()),
             Self::EmptyRecording { .. } => Some(
-                "this happens when a program allocates no GPU memory; for the file's other contents: makeroom why FILE".to_owned(),
+                "this happens when a program allocates no GPU memory; to see what else the file contains: makeroom why FILE".to_owned(),
             ),
             Self::NoPytorch { name, .. } => {
                 let name = if name == STANDARD_INPUT { "-" } else { name };

@@ -105,7 +105,7 @@ def chunks(
         wrong = "reduce returns one result" if reduce is not None else f"it has {_rows_of(out)} rows, not {total}"
         raise UsageError(f"out cannot be used: {wrong}\n\nhint: omit out, and chunks() returns a new result")
     if rows is not None and rows < 1:
-        raise UsageError(f"rows={rows}: a piece has at least one row\n\nhint: omit rows to fill the GPU")
+        raise UsageError(f"rows={rows}: a piece must have at least one row\n\nhint: omit rows to fill the GPU")
     engine = _backend(backend, array, device)
     gather = _Gather(total, out, reduce)
     run = _Run(engine, array, function, gather, total)

@@ -164,8 +164,7 @@ pub(crate) fn find(log: &Log) -> Option<(usize, Facts)> {
         } else {
             facts.lead(Cause::HostMemory, format!("{summary}."));
         }
-        let summary =
-            "Something from every step may stay alive, in the program or in its data-loader workers.";
+        let summary = "Each step may leave memory allocated, in the program or in its data-loader workers.";
         facts.state(Cause::Leak, Certainty::Possible, summary);
     } else if ended {
         let summary =

@@ -106,7 +106,7 @@ fn leak_elsewhere(situation: &Situation<'_>) -> Option<Vec<Fix>> {
     if situation.program.is_open_mmlab() {
         let is_engine = says(&["mmengine"]);
         return Some(vec![
-            Fix::new("until the tensors that stay alive are found, restart from the last checkpoint before the GPU is full")
+            Fix::new("until you find the tensors that stay alive, restart from the last checkpoint before the GPU fills up")
                 .command(if is_engine {
                     "tools/train.py CONFIG --resume"
                 } else {

@@ -147,7 +147,7 @@ impl Refusal<'_> {
         let free = self.event.device_free().filter(|&free| free >= request)?;
         let held = self.held();
         let summary = format!(
-            "{request} exceeded the pool's limit of {limit}, of which {held} was already taken; the GPU had {free} free."
+            "{request} exceeded the pool's limit of {limit}, of which {held} was already in use; the GPU had {free} free."
         );
         (held + request > limit)
             .then(|| self.finding(Cause::ArtificialLimit, Certainty::Certain, free, summary))

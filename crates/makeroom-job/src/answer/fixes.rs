@@ -129,7 +129,7 @@ impl Case<'_, '_> {
         let on =
             culprit.and_then(|row| row.host.as_deref()).map_or(String::new(), |host| format!(" on {host}"));
         let mut fixes = vec![run(
-            format!("check{on} whether the kernel's OOM killer ended it"),
+            format!("check{on} whether the kernel's OOM killer killed it"),
             "dmesg -T | grep -i -E 'killed process|oom'",
         )];
         if let Some(job) = culprit
@@ -149,11 +149,11 @@ impl Case<'_, '_> {
         let job = self.selected.job.as_deref().filter(|job| job.bytes().all(|byte| byte.is_ascii_digit()));
         match job {
             Some(job) => vec![run(
-                "find out why the scheduler ended the job",
+                "find out why the scheduler stopped the job",
                 format!("sacct -j {job} --format=JobID,State,ExitCode,Elapsed,Timelimit"),
             )],
             None => vec![fix(
-                "find out why the scheduler ended the job: its time limit, a preemption or a failed node",
+                "find out why the scheduler stopped the job: its time limit, a preemption or a failed node",
             )],
         }
     }

@@ -223,7 +223,7 @@ impl Case<'_, '_> {
         let reason = match (cgroup, resident) {
             (Some((used, limit)), _) if used as f64 >= limit as f64 * FULL_CGROUP => {
                 format!(
-                    "Its cgroup used {} of {}, so the kernel's OOM killer most likely ended it.",
+                    "Its cgroup used {} of {}, so the kernel's OOM killer most likely killed it.",
                     size(used),
                     size(limit)
                 )
@@ -235,8 +235,10 @@ impl Case<'_, '_> {
             _ => "When host memory runs out, the kernel kills processes without notice; a scheduler or a user may also have killed it."
                 .to_owned(),
         };
-        let verb = if many { "recordings stop" } else { "recording stops" };
-        format!("The {verb} of {who}{on} abruptly, as after SIGKILL; no GPU allocation failed. {reason}")
+        let (subject, verb) = if many { ("recordings", "stop") } else { ("recording", "stops") };
+        format!(
+            "The {subject} of {who}{on} {verb} abruptly, as after SIGKILL; no GPU allocation failed. {reason}"
+        )
     }
 
     fn undetermined(&self) -> String {

@@ -115,7 +115,7 @@ const FAIRSEQ: Program = Program {
 
 const FAIRSEQ_LEVERS: &[Lever] = &[
     Lever::lower(
-        "put fewer tokens in a batch{from}, and accumulate gradients",
+        "use fewer tokens per batch{from}, and accumulate gradients",
         "--max-tokens {to} --update-freq 2",
         &["--max-tokens", "max_tokens"],
         2048,
@@ -128,7 +128,7 @@ const FAIRSEQ_LEVERS: &[Lever] = &[
         &["--checkpoint-activations", "checkpoint_activations"],
     ),
     Lever::lower(
-        "validate with fewer tokens in a batch",
+        "use fewer tokens per validation batch",
         "--max-tokens-valid {to}",
         &["--max-tokens-valid"],
         1024,
@@ -153,7 +153,7 @@ const ESPNET: Program = Program {
 
 const ESPNET_LEVERS: &[Lever] = &[
     Lever::lower(
-        "put fewer elements in a batch{from}, and accumulate gradients (in the config)",
+        "use fewer elements per batch{from}, and accumulate gradients (in the config)",
         "batch_bins: {to}\naccum_grad: 2",
         &["batch_bins", "--batch_bins"],
         2_000_000,
@@ -242,13 +242,13 @@ const RETURNN: Program = Program {
 
 const RETURNN_LEVERS: &[Lever] = &[
     Lever::lower(
-        "put fewer frames in a batch{from}, and accumulate gradients",
+        "use fewer frames per batch{from}, and accumulate gradients",
         "batch_size = {to}\naccum_grad_multiple_step = 2",
         &["batch_size"],
         1_200_000,
     )
     .at_least(1000, 1000),
-    Lever::lower("limit the sequences in a batch{from}", "max_seqs = {to}", &["max_seqs"], 32),
+    Lever::lower("use fewer sequences per batch{from}", "max_seqs = {to}", &["max_seqs"], 32),
     Lever::new("train in 16-bit precision", "torch_amp = \"bfloat16\"").unless_said(&["torch_amp"]),
     Lever::new("leave memory for NCCL: release the cache every epoch", "reset_dev_memory_caches = True")
         .unless_said(&["reset_dev_memory_caches"])

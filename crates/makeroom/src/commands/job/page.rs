@@ -42,7 +42,7 @@ pub(super) fn write(path: &Path, report: &JobReport, rows: &Rows, most: usize) -
         }
     }
     let html = job_page(report, rows, &pages).ok_or_else(|| {
-        Failure::View(Refusal::new(500, "the page has no place for data", "please report this bug"))
+        Failure::View(Refusal::new(500, "the page has no placeholder for the data", "please report this bug"))
     })?;
     place::write(path, Kind::JobPage, |file| {
         file.write_all(html.as_bytes()).map_err(|error| failed(path, error))

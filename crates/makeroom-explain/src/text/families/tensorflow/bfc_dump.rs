@@ -142,7 +142,7 @@ fn state_regions(passage: &Passage<'_>, facts: &mut Facts) {
     if pool < request && pool < SMALLEST_CARD {
         facts.lead(
             Cause::Preallocation,
-            format!("TensorFlow's whole pool is {pool}, less than the {request} requested: the GPU's memory was already taken when it started, often by another TensorFlow process that preallocated it."),
+            format!("TensorFlow's whole pool is {pool}, less than the {request} requested: the GPU's memory was already in use when it started, often by another TensorFlow process that preallocated it."),
         );
     }
 }
