@@ -221,9 +221,9 @@ fn headline(run: &RunSummary) -> String {
     };
     // Contexts belong to the driver: `nvidia-smi` counts them.
     let contexts = match run.limit {
-        Some(limit) => format!(" (without CUDA contexts; --limit {limit} includes them)"),
+        Some(limit) => format!(" (excluding CUDA contexts; --limit {limit} includes them)"),
         None if run.peaks.is_empty() => String::new(),
-        None => " (without CUDA contexts)".to_owned(),
+        None => " (excluding CUDA contexts)".to_owned(),
     };
     format!("{} (PID {}{}) used up to {peaks}{contexts}{pinned}", run.program, run.pid, rank(run))
 }

@@ -211,13 +211,13 @@ fn what_fits(out: &mut String, explanation: &Explanation) {
     for alternative in &explanation.alternatives {
         let setting = alternative.settings.unwrap_or("same settings");
         let fits = match alternative.fits {
-            Some(true) => "fits",
-            Some(false) => "does not fit either",
-            None => "with no limit",
+            Some(true) => ": fits",
+            Some(false) => ": does not fit either",
+            None => ", without a limit",
         };
         let about = if alternative.is_exact { "" } else { "about " };
         let needs = format!("{about}{}", alternative.needs);
-        let _ = writeln!(out, "{MARGIN}{needs:>18}  {setting}: {fits}");
+        let _ = writeln!(out, "{MARGIN}{needs:>18}  {setting}{fits}");
     }
 }
 

@@ -97,7 +97,7 @@ class Driver:
 
 
 class DriverWire:
-    """Copies with the driver, on one stream for each direction."""
+    """Copy through the driver, with one stream for each direction."""
 
     def __init__(self, driver: Driver, pool: Pool, device: int) -> None:
         self._driver, self._pool, self._device = driver, pool, device

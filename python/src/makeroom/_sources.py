@@ -59,7 +59,7 @@ def choose(name: str | None, lines: bool | None) -> Source:
             raise WatchError(_nothing())
     if name == "recorder":
         if not _recorder.is_there():
-            raise WatchError("this process is not recorded\n\nhint: start it with: makeroom run -- python …")
+            raise WatchError("this process is not being recorded\n\nhint: start it with: makeroom run -- python …")
         return RecorderSource()
     if name == "pool":
         pool = _pool.current()

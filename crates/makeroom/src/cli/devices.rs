@@ -108,7 +108,7 @@ pub(crate) struct Serve {
 
     /// TLS certificates and users, in the format of Prometheus exporters
     ///
-    /// Needs a build with the feature `tls`.
+    /// Needs a build with the `tls` feature.
     #[arg(long, alias = "web.config.file", value_name = "FILE")]
     pub(crate) web_config: Option<PathBuf>,
 

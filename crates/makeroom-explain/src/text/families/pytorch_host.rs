@@ -58,21 +58,19 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     }
     let request = REQUEST.captures(line).and_then(|found| captured_size(&found, 1));
     facts.request = request;
-    let asked = request.map_or("memory".to_owned(), |bytes| bytes.to_string());
+    let wanted = request.map_or("host memory".to_owned(), |bytes| format!("{bytes} of host memory"));
     let absurd = request.is_some_and(|bytes| bytes >= Bytes::gib(1 << 30));
     let statement = if absurd {
         Statement::new(
             Cause::IntegerOrShapeBug,
             Certainty::Likely,
-            format!(
-                "{asked} of host memory was requested. No machine has that much: a shape or an index is wrong."
-            ),
+            format!("{wanted} was requested. No machine has that much: a shape or an index is wrong."),
         )
     } else {
         Statement::new(
             Cause::HostMemory,
             Certainty::Certain,
-            format!("{asked} of host memory failed: the tensor is on the CPU. The GPU is not involved."),
+            format!("Allocating {wanted} failed: the tensor is on the CPU. The GPU is not involved."),
         )
     };
     facts.statements.push(statement);

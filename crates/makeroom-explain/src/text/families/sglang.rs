@@ -159,10 +159,10 @@ fn read_unbalanced(facts: &mut Facts, text: &str) {
     let summary = match (gigabytes(&LEAST), gigabytes(&LOCAL)) {
         (Some(least), Some(local)) => {
             format!(
-                "Another GPU has only {least} free, while this one has {local}: another process runs on that GPU."
+                "Another GPU has only {least} free, while this one has {local}: another process is using that GPU."
             )
         }
-        _ => "One of the GPUs has less free memory than the others: another process runs on it.".to_owned(),
+        _ => "One of the GPUs has less free memory than the others: another process is using it.".to_owned(),
     };
     facts.state(Cause::OtherProcesses, Certainty::Likely, summary);
 }

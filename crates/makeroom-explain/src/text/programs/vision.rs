@@ -121,7 +121,7 @@ const MARKER_LEVERS: &[Lever] = &[
     Lever::new("recognize fewer lines at a time", "RECOGNITION_BATCH_SIZE=16")
         .unless_said(&["RECOGNITION_BATCH_SIZE"])
         .variable(),
-    Lever::new("find lines on fewer pages at a time", "DETECTOR_BATCH_SIZE=2")
+    Lever::new("detect lines on fewer pages at a time", "DETECTOR_BATCH_SIZE=2")
         .unless_said(&["DETECTOR_BATCH_SIZE"])
         .variable(),
     Lever::new("convert fewer files at once: each worker loads the models", "marker DIRECTORY --workers 1")

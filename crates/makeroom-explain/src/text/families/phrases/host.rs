@@ -385,7 +385,7 @@ pub(super) const ROWS: &[Phrase] = &[
     .unless(GPU_WORDS)
     .certain(HostMemory, "The machine ran out of memory, or the process reached its limit. The GPU is not involved."),
     Phrase::host(Framework::Host, &["Pin memory thread exited"], r"Pin memory thread exited unexpectedly")
-        .leads(HostMemory, "The thread that pins host memory for the data loader ended, usually because pinned memory or RAM ran out."),
+        .leads(HostMemory, "The thread that pins host memory for the data loader exited, usually because pinned memory or RAM ran out."),
     Phrase::host(Framework::Host, &["killed as a result of limit of"], r"killed as a result of limit of /")
         .certain(HostMemory, "The container or job reached its memory limit, and the kernel killed a process. The GPU is not involved."),
     Phrase::host(

@@ -244,7 +244,7 @@ impl Dump {
                 Cause::ArtificialLimit,
                 Certainty::Likely,
                 format!(
-                    "The framework may use {limit}, far less than a GPU has, and {in_use} of it is in use."
+                    "The framework may use at most {limit}, far less than a GPU has, and {in_use} of that is in use."
                 ),
             );
         } else if let Some(taken) = self
@@ -254,7 +254,7 @@ impl Dump {
             facts.state(
                 Cause::OtherProcesses,
                 Certainty::Likely,
-                format!("The framework may use {limit} and holds {taken}; {request} more failed, so another process took the rest after the framework started."),
+                format!("The framework may use up to {limit} and holds {taken}; {request} more failed, so another process took the rest after the framework started."),
             );
         } else if request > limit {
             facts.state(

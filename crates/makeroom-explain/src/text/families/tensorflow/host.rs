@@ -43,15 +43,15 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let (certainty, summary) = match code.as_deref() {
         Some("CUDA_ERROR_OUT_OF_MEMORY" | "HIP_ERROR_OutOfMemory" | "hipErrorOutOfMemory") => (
             Certainty::Certain,
-            format!("{asked} of pinned host memory failed. The GPU's memory is not involved."),
+            format!("Allocating {asked} of pinned host memory failed. The GPU's memory is not involved."),
         ),
         Some(code) => (
             Certainty::Possible,
             format!(
-                "{asked} of pinned host memory failed with {code}, which can have causes other than a lack of memory."
+                "Allocating {asked} of pinned host memory failed with {code}, which can have causes other than a lack of memory."
             ),
         ),
-        None => (Certainty::Likely, format!("{asked} of pinned host memory failed.")),
+        None => (Certainty::Likely, format!("Allocating {asked} of pinned host memory failed.")),
     };
     facts.state(Cause::HostMemory, certainty, summary);
     Some(facts)

@@ -116,7 +116,7 @@ fn state_share(start: Start, facts: &mut Facts) {
         facts.state(
             Cause::RequestExceedsDevice,
             Certainty::Likely,
-            format!("The tensor alone needs {request}; TensorFlow may use {share} of the GPU."),
+            format!("The tensor alone needs {request}; TensorFlow may use at most {share} of the GPU."),
         );
     }
 }
