@@ -44,6 +44,12 @@ pub(crate) fn not_ignored(signals: &[i32]) -> Vec<i32> {
     signals.iter().copied().filter(|&signal| !is_in(&IGNORED, signal)).collect()
 }
 
+/// Makes a write beyond the file size limit fail instead of ending this process, which would leave a partial file.
+pub(crate) fn outlive_file_limit() {
+    // SAFETY: an ignored signal calls no code of this process.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// Restores the inherited dispositions and mask. For use between fork and exec: exec resets handlers to default
 /// actions itself.
 pub(crate) fn pass_on_inherited() {
@@ -51,6 +57,10 @@ pub(crate) fn pass_on_inherited() {
     unsafe {
         for signal in (1..=LAST_SIGNAL).filter(|&signal| is_in(&IGNORED, signal)) {
             libc::signal(signal, libc::SIG_IGN);
+        }
+        // See `outlive_file_limit`.
+        if !is_in(&IGNORED, libc::SIGXFSZ) {
+            libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
         }
         let mut mask = MaybeUninit::uninit();
         libc::sigemptyset(mask.as_mut_ptr());
@@ -61,9 +71,10 @@ pub(crate) fn pass_on_inherited() {
     }
 }
 
-/// Stops handling a signal: ignores it if the caller does, otherwise restores its default action.
+/// Stops handling a signal: ignores it if the caller does, otherwise restores its default action. SIGXFSZ stays ignored:
+/// see [`outlive_file_limit`].
 pub(crate) fn restore_inherited(signal: i32) {
-    if is_in(&IGNORED, signal) {
+    if is_in(&IGNORED, signal) || signal == libc::SIGXFSZ {
         // SAFETY: an ignored signal calls no code of this process.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     } else {

@@ -8,13 +8,14 @@ use makeroom_export::{ExportError, Form, TableKind, export};
 use crate::cli::{Export, ExportForm, ExportTable};
 use crate::commands::{Kind, place, recording};
 use crate::failure::Failure;
-use crate::output;
+use crate::{output, signals};
 
 /// Runs `makeroom export`.
 pub(crate) fn run(arguments: &Export) -> Result<(), Failure> {
     let form = form(arguments);
     let path = arguments.output.as_deref().filter(|path| *path != Path::new("-"));
     if let Some(path) = path {
+        signals::outlive_file_limit();
         place::check(path, Kind::Export, std::slice::from_ref(&arguments.input))?;
     }
     let trace = recording::read_trace(&arguments.input)?;

@@ -57,6 +57,18 @@ fn a_thread_that_closes_and_opens_all_the_time_keeps_its_file() {
     assert_eq!(fs::metadata(stage.path("data")).unwrap().len(), 0);
 }
 
+/// The caller's limit applies to this command too.
+#[test]
+fn a_limit_of_the_caller_on_descriptors_does_not_keep_the_program_from_running() {
+    let stage = Stage::new("few-for-all");
+    for limit in [64, 24] {
+        let shell = ["bash", "-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\"")];
+        let output =
+            stage.under(&shell, &["run", "--no-status", "--", "sh", "-c", "exit 5"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(5), "{limit}: {}", text(&output.stderr));
+    }
+}
+
 #[test]
 fn a_limit_on_descriptors_leaves_the_recording_whole() {
     is_recorded("few", "alloc 5 sleep 300 nofile 4 alloc 5 sleep 300 fill exit 8", REFUSED);

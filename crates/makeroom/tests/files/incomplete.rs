@@ -1,6 +1,7 @@
 //! A recording that stops before its program does: its summary must not claim that nothing failed.
 
 use std::fs;
+use std::path::Path;
 
 use crate::stage::{Stage, mount, text, unmount};
 
@@ -51,6 +52,27 @@ fn a_full_disk_does_not_mean_that_nothing_failed() {
     let incomplete = &told[0]["incomplete"];
     assert!(incomplete["reason"].as_str().unwrap().contains("No space left on device"), "{told}");
     assert_eq!(incomplete["refused"], 1, "{told}");
+}
+
+/// The caller's limit applies to this command too: it must not end the program, and leaves no partial file.
+#[test]
+fn a_limit_of_the_caller_on_file_sizes_ends_nothing() {
+    let stage = Stage::new("file-limit-of-all");
+    let (home, temporary) = (stage.path("home"), stage.path("temporary"));
+    fs::create_dir(&temporary).unwrap();
+    let shell = ["bash", "-c", "ulimit -f 8; exec \"$0\" \"$@\""];
+    let mut command =
+        stage.under(&shell, &["run", "--no-status", "--summary", "s.json", "--", "sh", "-c", "exit 5"]);
+    let output = command.env("HOME", home).env("TMPDIR", &temporary).output().unwrap();
+    assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
+    let left = |folder: &Path| -> Vec<String> {
+        let names = fs::read_dir(folder).into_iter().flatten().flatten();
+        names
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .filter(|name| name.ends_with(".part"))
+            .collect()
+    };
+    assert!(left(&temporary).is_empty() && left(&stage.path("own")).is_empty(), "{:?}", left(&temporary));
 }
 
 #[test]

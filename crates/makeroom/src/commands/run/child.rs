@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, waitid};
 use signal_hook::consts::SIGCHLD;
 
-use super::forward::Receiver;
+use super::forward::{Forwarder, Receiver};
 use super::status::Screen;
 use super::witness::Witness;
 use crate::signals::{die_of, pass_on_inherited, restore_default};
@@ -27,8 +27,9 @@ pub(crate) enum End {
 pub(crate) fn run(command: &mut Command, screen: &Screen) -> io::Result<End> {
     // If SIGCHLD is ignored, the kernel reaps children itself and their status is lost.
     restore_default(SIGCHLD);
-    let receiver = Receiver::new()?;
-    let witness = Witness::start();
+    // Without free descriptors, the program runs all the same; it then gets only the signals to the process group.
+    let receiver = Receiver::new().ok();
+    let witness = receiver.as_ref().and_then(|_| Witness::start());
     let restore = || {
         pass_on_inherited();
         Ok(())
@@ -38,15 +39,17 @@ pub(crate) fn run(command: &mut Command, screen: &Screen) -> io::Result<End> {
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
-            receiver.give_up();
+            if let Some(receiver) = receiver {
+                receiver.give_up();
+            }
             return Err(error);
         }
     };
     let pid = child.id().cast_signed();
-    let forwarder = receiver.forward_to(pid, witness);
+    let forwarder = receiver.map(|receiver| receiver.forward_to(pid, witness));
     wait_for_end(pid, screen);
     screen.pause();
-    let late = forwarder.end();
+    let late = forwarder.and_then(Forwarder::end);
     let end = end_of(child.wait()?);
     if let Some(signal) = late.and_then(Signal::from_named_raw) {
         let _ = kill_process(getpid(), signal);

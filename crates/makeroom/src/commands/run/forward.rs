@@ -75,7 +75,8 @@ impl Received {
 pub(crate) struct Receiver {
     signals: Vec<i32>,
     reader: PipeReader,
-    writer: PipeWriter,
+    /// One descriptor for all handlers: the limit on descriptors may be low.
+    writer: Arc<PipeWriter>,
     /// Whether this command knows that the program has ended.
     is_over: Arc<AtomicBool>,
 }
@@ -86,12 +87,13 @@ impl Receiver {
         let (reader, writer) = pipe()?;
         // A handler must not block; the pipe holds thousands of signals.
         fcntl_setfl(&writer, OFlags::NONBLOCK)?;
+        let writer = Arc::new(writer);
         let uncaught = [SIGKILL, SIGSTOP, SIGCHLD, OF_C_LIBRARY[0], OF_C_LIBRARY[1]];
         // Including signals that are ignored here: the program may handle them, and otherwise ignores them too.
         let signals: Vec<i32> = (1..=LAST_SIGNAL).filter(|signal| !uncaught.contains(signal)).collect();
         let is_over = Arc::new(AtomicBool::new(false));
         for &signal in &signals {
-            let (to_thread, is_over) = (writer.try_clone()?, Arc::clone(&is_over));
+            let (to_thread, is_over) = (Arc::clone(&writer), Arc::clone(&is_over));
             let action = move |info: &libc::siginfo_t| {
                 // SAFETY: for every kind of signal, these fields are within the structure; they are used only if the
                 // code indicates that they were set.
@@ -101,7 +103,7 @@ impl Receiver {
                 // before the wait there returns.
                 let is_late = is_over.load(Ordering::Relaxed);
                 let received = Received { signal, code: info.si_code, sender, value, is_late };
-                let _ = rustix::io::write(&to_thread, &received.to_bytes());
+                let _ = rustix::io::write(&*to_thread, &received.to_bytes());
             };
             // SAFETY: the action only reads its argument and an atomic, and makes one nonblocking system call. A fault
             // that returns from it happens again, then with the default action, which Rust's own handler has restored by
@@ -143,7 +145,7 @@ impl Receiver {
 /// Forwards signals until it is dropped.
 pub(crate) struct Forwarder {
     signals: Vec<i32>,
-    writer: PipeWriter,
+    writer: Arc<PipeWriter>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<Option<i32>>>,
 }
@@ -154,7 +156,7 @@ impl Forwarder {
     pub(crate) fn end(mut self) -> Option<i32> {
         self.is_over.store(true, Ordering::Relaxed);
         self.signals.iter().copied().for_each(restore_inherited);
-        let is_told = self.writer.write_all(&Received::OVER.to_bytes()).is_ok();
+        let is_told = (&*self.writer).write_all(&Received::OVER.to_bytes()).is_ok();
         // A panic in the thread does not affect the program.
         self.thread.take().filter(|_| is_told)?.join().ok().flatten()
     }

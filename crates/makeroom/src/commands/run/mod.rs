@@ -27,7 +27,7 @@ use makeroom_report::{process_unrecorded_text, sanitized_child_text, sanitized_t
 use crate::cli::Run;
 use crate::commands::{Kind, place};
 use crate::failure::Failure;
-use crate::output;
+use crate::{output, signals};
 use destination::Destination;
 pub(crate) use destination::make_way;
 use listener::Listener;
@@ -56,6 +56,7 @@ struct Recorder {
 /// Runs `makeroom run`.
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let (program, words) = arguments.command.split_first().ok_or(Failure::NoProgram)?;
+    signals::outlive_file_limit();
     if let Some(path) = &arguments.summary {
         let program = obstacle::search(program);
         let files: Vec<PathBuf> = program.into_iter().chain(words.iter().map(PathBuf::from)).collect();

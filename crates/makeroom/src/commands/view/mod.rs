@@ -29,12 +29,14 @@ use crate::commands::accept::{self, Ends, Limits};
 use crate::commands::{Kind, place};
 use crate::failure::Failure;
 use crate::output;
+use crate::signals;
 use files::Files;
 use launch::Launch;
 
 /// Runs `makeroom view`: writes the file, or serves until SIGTERM or SIGINT.
 pub(crate) fn run(arguments: &View) -> Result<(), Failure> {
     if let Some(path) = &arguments.output {
+        signals::outlive_file_limit();
         place::check(path, Kind::Page, &arguments.inputs)?;
     }
     let files = Files::open(arguments)?;
