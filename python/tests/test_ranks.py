@@ -126,6 +126,8 @@ def test_the_rank_comes_from_the_process_group_if_there_is_one(monkeypatch):
 def test_directories_are_named_by_job_and_attempt(monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "47/11")
     assert _ranks.resolve("/shared/%j/%a") == Path("/shared/47_11/0")
+    monkeypatch.delenv("SLURM_JOB_ID")
+    assert _ranks.resolve("oom/%j") == Path("oom/0"), "as the recorder names it"
 
 
 def snapshots(torch, traces):  # noqa: F811

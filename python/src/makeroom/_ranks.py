@@ -54,7 +54,7 @@ def current() -> Rank | None:
 def resolve(directory: str | os.PathLike[str]) -> Path:
     """Replace the placeholders of `makeroom env` that differ between jobs: `%j`, `%a` and `%h`."""
     fields = _fields()
-    values = {"%j": fields.get("job_id", "job"), "%a": fields.get("attempt", "0"), "%h": socket.gethostname()}
+    values = {"%j": fields.get("job_id", "0"), "%a": fields.get("attempt", "0"), "%h": socket.gethostname()}
     text = os.fspath(directory)
     for placeholder, value in values.items():
         text = text.replace(placeholder, value.replace("/", "_"))
