@@ -104,7 +104,7 @@ pub struct RecordingRow {
     pub job: Option<String>,
     /// How often the job was restarted before.
     pub attempt: Option<u32>,
-    /// Replica or array index, where several jobs share an ID.
+    /// `replica 1` or, in an array of jobs, `task 7`: where several jobs share an ID.
     pub replica: Option<String>,
     /// ID of the `makeroom run` that recorded it.
     pub run: Option<String>,

@@ -132,6 +132,38 @@ fn other_jobs_attempts_duplicates_missing_and_unread_files_are_named() {
     );
 }
 
+/// torchrun imports PyTorch, which loads the driver, so it has a recording too.
+#[test]
+fn the_launcher_is_not_a_rank() {
+    let mut rows = heavy();
+    let mut launcher = recording(0, End::Exited(1));
+    (launcher.recording, launcher.pid) = ("launcher.room".to_owned(), Some(1));
+    (launcher.rank, launcher.local_rank, launcher.world_size) = (None, None, None);
+    launcher.devices[0].is_used = false;
+    rows.recordings.iter_mut().chain([&mut launcher]).for_each(|row| row.run = Some("r".to_owned()));
+    rows.recordings.push(launcher.clone());
+    let report = answer(&rows);
+    assert_eq!(report.used.recordings, 16);
+    assert!(report.used.other_jobs.is_empty(), "{:?}", report.used.other_jobs);
+    // One that holds memory is part of the job, whoever started it.
+    launcher.devices[0].is_used = true;
+    launcher.recording = "main.room".to_owned();
+    rows.recordings.push(launcher);
+    assert_eq!(answer(&rows).used.recordings, 17);
+}
+
+#[test]
+fn tasks_of_an_array_are_named_as_such() {
+    let mut rows = heavy();
+    for (number, task) in [(0, "task 1"), (1, "task 0")] {
+        let mut other = recording(number, End::Exited(0));
+        (other.recording, other.replica) = (format!("{task}.room"), Some(task.to_owned()));
+        rows.recordings.push(other);
+    }
+    let others = answer(&rows).used.other_jobs;
+    assert_eq!(others, ["job 77, task 0 (1 recordings)", "job 77, task 1 (1 recordings)"]);
+}
+
 #[test]
 fn the_newest_attempt_that_failed_is_answered() {
     let mut rows = Rows::default();

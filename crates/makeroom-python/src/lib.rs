@@ -12,8 +12,10 @@ mod failure;
 mod recording;
 mod table;
 
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
+use makeroom_core::identity::JobIdentity;
 use makeroom_core::{Bytes, Trace};
 use makeroom_explain::explain_text;
 use makeroom_gather::Watcher;
@@ -72,6 +74,13 @@ fn job(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Answer> {
     Ok(py.detach(|| Answer::job(makeroom_job::answer(&rows))))
 }
 
+/// The place of a process in a job, from its environment: the fields that are known, as text.
+#[pyfunction]
+fn job_identity(variables: HashMap<String, String>) -> BTreeMap<&'static str, String> {
+    let identity = JobIdentity::from_environment(|name| variables.get(name).cloned());
+    identity.fields().map(|(field, value)| (field.name(), value)).collect()
+}
+
 /// Explains an error text.
 #[pyfunction]
 fn explain(py: Python<'_>, text: &str) -> Answer {
@@ -102,6 +111,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(read, module)?)?;
     module.add_function(wrap_pyfunction!(explain, module)?)?;
     module.add_function(wrap_pyfunction!(job, module)?)?;
+    module.add_function(wrap_pyfunction!(job_identity, module)?)?;
     module.add_function(wrap_pyfunction!(parse_size, module)?)?;
     module.add_function(wrap_pyfunction!(format_size, module)?)
 }

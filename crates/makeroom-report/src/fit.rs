@@ -10,6 +10,9 @@ use crate::table::{Column, TableRow, table};
 use crate::text::{DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::wrap;
 
+/// Ranks whose peaks differ by at most this part of the higher one hold the same.
+const LEVEL_SHARE: u64 = 50;
+
 /// One run of the program.
 #[derive(Clone, Debug)]
 pub struct FitRun {
@@ -25,9 +28,25 @@ pub struct FitRun {
     pub refusals: u64,
     /// How it ended.
     pub end: FitEnd,
+    /// The ranks, if a launcher started several: the one that the run was judged by first, then the others by peak.
+    pub ranks: Vec<FitRank>,
+}
+
+/// One rank of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FitRank {
+    /// Its number.
+    pub rank: u32,
+    /// Its peak of live memory, with the request that failed if one did.
+    pub peak_live: Bytes,
 }
 
 impl FitRun {
+    /// The rank that limits the batch in this run.
+    fn limiting_rank(&self) -> Option<u32> {
+        self.ranks.first().map(|first| first.rank)
+    }
+
     /// A remark on the run, if there is anything to report.
     fn remark(&self) -> String {
         let times = match self.refusals {
@@ -96,6 +115,11 @@ impl FitReport {
         matches!(self.stop, Stop::Found(_))
     }
 
+    /// The run with the largest batch size that did not run out of memory.
+    fn largest_run(&self) -> Option<&FitRun> {
+        self.runs.iter().filter(|run| run.end != FitEnd::Refused).max_by_key(|run| run.batch)
+    }
+
     /// The smallest batch size that was tried.
     fn smallest(&self) -> u64 {
         self.runs.iter().map(|run| run.batch).min().unwrap_or(0)
@@ -124,6 +148,7 @@ pub fn fit_json(report: &FitReport) -> Value {
             "place": site.place,
             "per_unit_bytes": site.per_unit.get(),
         })).collect::<Vec<_>>()),
+        "limiting_rank": report.largest_run().and_then(FitRun::limiting_rank),
         "alternatives": answer.map(|answer| answer.alternatives.iter().map(|other| json!({
             "name": other.name,
             "how": other.how,
@@ -138,6 +163,10 @@ pub fn fit_json(report: &FitReport) -> Value {
             "refusals_survived": run.refusals,
             "end": run.end.word(),
             "peak_live_bytes": run.peak_live.map(Bytes::get),
+            "ranks": run.ranks.iter().map(|rank| json!({
+                "rank": rank.rank,
+                "peak_live_bytes": rank.peak_live.get(),
+            })).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
     })
 }
@@ -201,6 +230,9 @@ fn found(out: &mut String, report: &FitReport, answer: &Answer, columns: usize) 
             parts.exact_share * 100.0
         );
     }
+    if let Some(words) = report.largest_run().and_then(limit) {
+        let _ = write!(text, " {words}");
+    }
     for line in wrap(&text, columns - 2) {
         let _ = writeln!(out, "{MARGIN}{line}");
     }
@@ -222,6 +254,21 @@ fn found(out: &mut String, report: &FitReport, answer: &Answer, columns: usize) 
         let rows: Vec<TableRow> = answer.alternatives.iter().map(row).collect();
         table(out, &[Column::text("change"), Column::number("batch")], &rows, columns);
     }
+}
+
+/// Which of several ranks limits the batch, and by how much.
+fn limit(run: &FitRun) -> Option<String> {
+    let (first, others) = run.ranks.split_first()?;
+    let (next, count) = (others.iter().map(|other| other.peak_live).max()?, run.ranks.len());
+    let is_level = first.peak_live.get().saturating_sub(next.get()) <= first.peak_live.get() / LEVEL_SHARE;
+    Some(if is_level {
+        format!("Rank {} of {count} limits it; another rank holds about the same.", first.rank)
+    } else {
+        format!(
+            "Rank {} of {count} limits it: with {}, it peaked at {}, the other ranks at {} or less.",
+            first.rank, run.batch, first.peak_live, next
+        )
+    })
 }
 
 fn row(alternative: &Alternative) -> TableRow {
@@ -276,16 +323,23 @@ fn no_law(runs: &[FitRun]) -> String {
 }
 
 fn runs(out: &mut String, runs: &[FitRun], columns: usize) {
-    let headings = ["run", "steps", "peak live", "time"].map(Column::number);
+    let mut headings = ["run", "steps", "peak live", "time"].map(Column::number).to_vec();
+    let has_ranks = runs.iter().any(|run| !run.ranks.is_empty());
+    if has_ranks {
+        headings.insert(3, Column::number("rank"));
+    }
     let rows: Vec<TableRow> = runs
         .iter()
         .map(|run| {
-            let cells = vec![
+            let mut cells = vec![
                 run.batch.to_string(),
                 run.steps.map_or(String::new(), |steps| steps.to_string()),
                 run.peak_live.map_or(String::new(), |live| live.to_string()),
                 format!("{:.0} s", run.seconds.max(1.0)),
             ];
+            if has_ranks {
+                cells.insert(3, run.limiting_rank().map_or(String::new(), |rank| rank.to_string()));
+            }
             TableRow { cells, remark: run.remark() }
         })
         .collect();

@@ -45,7 +45,7 @@ mod wrap;
 
 #[cfg(target_os = "linux")]
 pub use doctor::{doctor_json, doctor_text};
-pub use fit::{FitEnd, FitReport, FitRun, fit_json, fit_text};
+pub use fit::{FitEnd, FitRank, FitReport, FitRun, fit_json, fit_text};
 pub use incomplete::{EarlyStop, lost_recording_text, missing_reason};
 pub use job::{job_json, job_text};
 pub use json::explanation_json;

@@ -1,4 +1,5 @@
-//! `docs/environment.md` lists every `MAKEROOM*` variable that the code reads, and no other.
+//! `docs/environment.md` lists every `MAKEROOM*` variable that the code reads, and no other, and every variable from which
+//! a process's place in a job is read.
 //!
 //! A variable is a string literal that is nothing but its name. Tests and examples are left out, and so are the few
 //! variables that only tests read.
@@ -32,6 +33,23 @@ fn the_page_lists_the_variables_that_the_code_reads() {
         .collect();
     assert!(read.contains("MAKEROOM_FILE"), "the scan finds nothing: {read:?}");
     assert_eq!(listed, read, "left: listed in docs/environment.md; right: read by the code");
+}
+
+#[test]
+fn the_page_lists_the_variables_of_launchers() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join("docs/environment.md")).unwrap();
+    let (_, section) = page.split_once("## Launchers and schedulers").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    // Every second piece is between backticks.
+    let listed: BTreeSet<&str> =
+        section.split('`').skip(1).step_by(2).filter(|name| is_upper_case(name)).collect();
+    let read: BTreeSet<&str> = makeroom_core::identity::VARIABLES.iter().copied().collect();
+    assert_eq!(listed, read, "left: listed in docs/environment.md; right: read by the code");
+}
+
+fn is_upper_case(name: &str) -> bool {
+    name.bytes().all(|byte| byte == b'_' || byte.is_ascii_uppercase() || byte.is_ascii_digit())
 }
 
 /// Rust and Python files below `folder` that are neither tests nor examples.

@@ -146,6 +146,31 @@ fn bounds_and_multiples_are_kept_and_workers_are_ended() {
 }
 
 #[test]
+fn of_several_ranks_the_one_that_limits_the_batch_is_named() {
+    let machine = Machine::new("ranks", "devices=4,memory=6GiB,context=400MiB");
+    let answer = machine.answer(&["--multiple", "2", "--", "./train", "ranks", "{}"]);
+    // Rank 2 has half a batch more.
+    let (batch, truth) = (answer["batch"].as_u64().unwrap(), machine.truth() * 2 / 3);
+    assert!(batch <= truth && batch * 100 >= truth * 97, "{batch} of {truth}: {answer:#}");
+    assert_eq!(answer["limiting_rank"], 2, "{answer:#}");
+    for run in answer["runs"].as_array().unwrap() {
+        let ranks = run["ranks"].as_array().unwrap();
+        let peak = |rank: &Value| rank["peak_live_bytes"].as_u64().unwrap();
+        assert_eq!((ranks.len(), &ranks[0]["rank"]), (4, &Value::from(2)), "{run:#}");
+        assert!(peak(&ranks[0]) > peak(&ranks[1]), "{run:#}");
+        assert_eq!(run["peak_live_bytes"], ranks[0]["peak_live_bytes"]);
+    }
+    machine.assert_clean();
+    let said = machine.fit(&["--multiple", "2", "--", "./train", "ranks", "{}"]);
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert!(
+        said.split_whitespace().collect::<Vec<_>>().join(" ").contains("Rank 2 of 4 limits it: with "),
+        "{said}"
+    );
+    assert!(machine.answer(&["--max", "8", "--", "./train", "plain", "{}"])["limiting_rank"].is_null());
+}
+
+#[test]
 fn too_large_a_beginning_is_survived() {
     let machine = Machine::new("beginning", "memory=4GiB,context=400MiB");
     let answer = machine.answer(&["--start", "4096", "--", "./train", "plain", "{}"]);

@@ -1,17 +1,18 @@
 """Print the explanation under the traceback, in programs, threads, IPython and notebooks.
 
 The previous hook prints the traceback first. Errors in this module are ignored, so that the hook never hides a traceback.
-Exceptions that are not about GPU memory are not affected.
+Exceptions that are not about GPU memory are not affected. `_failure` writes and prints the report.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from types import TracebackType
 from typing import Any, Iterator
 
-from . import _show
+from . import _failure
 
 # Classes by name, so that no framework must be imported. For JAX and TensorFlow the text decides.
 _NAMES = {"OutOfMemoryError", "OutOfMemoryException", "ResourceExhaustedError", "CUDARuntimeError", "CudaAPIError"}
@@ -29,6 +30,7 @@ _WORDS = (
 _PLAIN = {"MemoryError", "RuntimeError", "XlaRuntimeError", "JaxRuntimeError", "ValueError", "InternalError"}
 
 _previous: dict[str, Any] = {}
+_settings: dict[str, str | os.PathLike[str]] = {}
 # `threading.__excepthook__` is new in Python 3.10.
 _of_threads = threading.excepthook
 
@@ -38,15 +40,22 @@ def is_about_memory(error: BaseException) -> bool:
     return any(_says_so(each) for each in _chain(error))
 
 
-def install_excepthook() -> None:
+def install_excepthook(directory: str | os.PathLike[str] | None = None) -> None:
     """Print the explanation under the traceback of each uncaught out-of-memory error.
 
-    The explanation goes to stderr; in a notebook, it is displayed as HTML. Calling it again has no effect.
+    The explanation goes to stderr; in a notebook, it is displayed as HTML. In a job of many ranks, the first that fails
+    prints it, and the others print one line. Calling it again changes only the directory.
+
+    Args:
+        directory: Where each rank that runs out of memory writes its traceback and, with PyTorch, a memory snapshot:
+            `rank3.log` and `rank3.pickle`. `%j` is replaced by the job ID, `%a` by the attempt, `%h` by the host.
 
     Example:
         >>> import makeroom
         >>> makeroom.install_excepthook()
     """
+    if directory is not None:
+        _settings["directory"] = directory
     if _previous:
         return
     _previous["sys"] = sys.excepthook
@@ -72,6 +81,7 @@ def uninstall_excepthook() -> None:
     if shell is not None:
         shell.custom_exceptions, shell.CustomTB = _previous["ipython"]
     _previous.clear()
+    _settings.clear()
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -105,13 +115,8 @@ def _thread_hook(arguments: threading.ExceptHookArgs) -> None:
 
 def _print_verdict(error: BaseException) -> None:
     try:
-        if not is_about_memory(error):
-            return
-        from ._explanation import explain
-
-        stream = sys.stderr
-        stream.write(explain(error).text(styled=_show.has_colours(stream)))
-        stream.flush()
+        if is_about_memory(error):
+            _failure.report(error, _settings.get("directory"))
     except Exception:
         # The traceback is already printed. A second error would only distract from it.
         pass

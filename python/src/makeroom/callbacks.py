@@ -4,14 +4,18 @@
     trainer = lightning.Trainer(..., callbacks=[makeroom.callbacks.Lightning()])
 
 A step is an optimizer step, or a batch in Lightning. At the end, the result of `makeroom.watch` is printed to stderr;
-`callback.watch` contains the figures. Each framework is imported on the first use of its callback.
+`callback.watch` contains the figures. Of several ranks, rank 0 prints the result and the others one line. Each framework is
+imported on the first use of its callback.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from . import _failure, _ranks
+from ._excepthook import install_excepthook, is_about_memory
 from ._sizes import Size, parse_optional, show
 from ._sources import WatchError
 from ._watch import Watch, watch
@@ -30,15 +34,26 @@ class Training:
         lines: Passed to `makeroom.watch`.
         limit: Raise `MemoryError` at the end of training if the peak was higher.
         prints: Print the result to stderr.
+        directory: Where each rank that runs out of memory writes its files; passed to `install_excepthook`.
     """
 
-    def __init__(self, *, lines: bool | None = None, limit: Size | None = None, prints: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        lines: bool | None = None,
+        limit: Size | None = None,
+        prints: bool = True,
+        directory: str | os.PathLike[str] | None = None,
+    ) -> None:
         super().__init__()
         self.watch: Watch | None = None
         self._lines, self._limit, self._prints = lines, parse_optional(limit), prints
+        self._directory = directory
         self._is_on = False
 
     def begin(self) -> None:
+        if self._directory is not None:
+            install_excepthook(self._directory)
         try:
             self.watch = watch(lines=self._lines).__enter__()
             self._is_on = True
@@ -54,11 +69,23 @@ class Training:
             return
         self._is_on = False
         self.watch.__exit__(None, None, None)
-        self._say(f"makeroom: {self.watch!r}")
+        rank = _ranks.current()
+        if rank is None or rank.number == 0:
+            self._say(f"makeroom: {self.watch!r}")
+        else:
+            self._say(f"makeroom: {rank}: peak {show(self.watch.peak_bytes)}")
         if self._limit is not None and self.watch.peak_bytes > self._limit:
             raise MemoryError(
                 f"training peaked at {show(self.watch.peak_bytes)} of GPU memory; limit: {show(self._limit)}"
             )
+
+    def fail(self, error: BaseException) -> None:
+        """Report an out-of-memory error of the training. An error of this module must not replace it."""
+        try:
+            if self._directory is not None and is_about_memory(error):
+                _failure.report(error, self._directory)
+        except Exception:
+            pass
 
     def _say(self, text: str) -> None:
         if self._prints:
@@ -122,6 +149,8 @@ def _lightning() -> type:
             self.end()
 
         def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+            # Now, because the trainer then moves the model to the CPU.
+            self.fail(exception)
             self.end()
 
     return Lightning

@@ -8,7 +8,7 @@
 //! launchers are never mixed. Names (job, node, pod) do not contradict each other and come from any launcher, the
 //! scheduler first.
 
-use super::launchers::{FRAMEWORKS, JOB_IDS, NAMES, NO_TORCHRUN_ID, SOURCES, TORCHRUN_ID, VARIABLES};
+use super::launchers::{FRAMEWORKS, JOB_IDS, NAMES, NO_JOB_IDS, SOURCES, VARIABLES};
 use super::{JobField, JobIdentity};
 
 impl JobIdentity {
@@ -94,10 +94,9 @@ fn first_valid(
 }
 
 fn job_id(variable: &impl Fn(&str) -> Option<String>) -> Option<String> {
-    JOB_IDS.iter().find_map(|&name| {
-        let is_missing = |value: &String| name == TORCHRUN_ID && value == NO_TORCHRUN_ID;
-        variable(name).filter(|value| !is_missing(value))
-    })
+    JOB_IDS
+        .iter()
+        .find_map(|&name| variable(name).filter(|value| !NO_JOB_IDS.contains(&(name, value.as_str()))))
 }
 
 /// Restarts of the job or, if the scheduler did not restart it, of the processes in it.
@@ -278,6 +277,8 @@ mod tests {
         ]);
         assert_eq!(forwarded.node, None);
         assert_eq!(read(&[("TORCHELASTIC_RUN_ID", "none")]).job_id, None);
+        assert_eq!(read(&[("RAY_JOB_ID", "ffffffff")]).job_id, None, "a worker that Ray started in advance");
+        assert_eq!(read(&[("RAY_JOB_ID", "01000000")]).job_id.as_deref(), Some("01000000"));
     }
 
     #[test]
@@ -292,6 +293,16 @@ mod tests {
         assert_eq!(read(&[("RANK", "-1"), ("WORLD_SIZE", "4")]).rank, None);
     }
 
+    /// An index of an indexed Job is a rank, or the node of a torchrun in it: its pods are one job.
+    #[test]
+    fn pods_of_an_indexed_job_are_not_tasks_of_an_array() {
+        let pod = [("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("JOB_COMPLETION_INDEX", "1")];
+        assert_eq!((read(&pod).rank, read(&pod).part()), (Some(1), None));
+        let torchrun = [("TORCHELASTIC_RUN_ID", "none"), ("RANK", "8"), ("WORLD_SIZE", "16")];
+        let inside = read(&[&pod[..], &torchrun[..]].concat());
+        assert_eq!((inside.rank, inside.part()), (Some(8), None));
+    }
+
     #[test]
     fn pods_and_arrays_are_named() {
         let pod =
@@ -299,5 +310,7 @@ mod tests {
         assert_eq!((pod.pod.as_deref(), pod.node.as_deref()), (Some("train-0"), Some("gpu-4")));
         let array = read(&[("SLURM_JOB_ID", "9"), ("SLURM_ARRAY_JOB_ID", "7"), ("SLURM_ARRAY_TASK_ID", "2")]);
         assert_eq!((array.job_id.as_deref(), array.task), (Some("7"), Some(2)));
+        assert_eq!(array.part().as_deref(), Some("task 2"));
+        assert_eq!(read(&[("REPLICA_GROUP_ID", "1")]).part().as_deref(), Some("replica 1"));
     }
 }

@@ -126,7 +126,7 @@ pub(super) const SOURCES: &[Source] = &[
 
 /// Variables of names and other single fields; the first that is set and valid counts.
 pub(super) const NAMES: &[(JobField, &[&str])] = &[
-    (JobField::Task, &["SLURM_ARRAY_TASK_ID", "LSB_JOBINDEX", "JOB_COMPLETION_INDEX"]),
+    (JobField::Task, &["SLURM_ARRAY_TASK_ID", "LSB_JOBINDEX"]),
     (JobField::Replica, &["REPLICA_GROUP_ID", "TORCHX_REPLICA_ID", "JOB_INDEX"]),
     (JobField::VisibleDevices, &["CUDA_VISIBLE_DEVICES"]),
 ];
@@ -142,12 +142,11 @@ pub(super) const JOB_IDS: &[&str] = &[
     "JOBSET_NAME",
     "TORCHX_JOB_ID",
     "RAY_JOB_ID",
-    TORCHRUN_ID,
+    "TORCHELASTIC_RUN_ID",
     "PMIX_NAMESPACE",
 ];
-pub(super) const TORCHRUN_ID: &str = "TORCHELASTIC_RUN_ID";
-/// torchrun's ID of a job that was given none.
-pub(super) const NO_TORCHRUN_ID: &str = "none";
+/// Values that mean no job: torchrun's without `--rdzv-id`, and Ray's for a worker that it started in advance.
+pub(super) const NO_JOB_IDS: &[(&str, &str)] = &[("TORCHELASTIC_RUN_ID", "none"), ("RAY_JOB_ID", "ffffffff")];
 
 /// Variables whose presence names the framework.
 pub(super) const FRAMEWORKS: &[(&str, &str)] = &[

@@ -90,6 +90,12 @@ impl JobIdentity {
         }
     }
 
+    /// The part of the job that the process belongs to, if several do the same work: `replica 1`, `task 7`.
+    pub fn part(&self) -> Option<String> {
+        let replica = self.replica.as_ref().map(|replica| format!("replica {replica}"));
+        replica.or_else(|| self.task.map(|task| format!("task {task}")))
+    }
+
     /// Fills in the fields that are missing here from another source about the same process.
     #[must_use]
     pub fn or(mut self, other: &Self) -> Self {

@@ -143,6 +143,7 @@ fn leave_out_unranked(members: &mut Vec<&RecordingRow>, reports: &BTreeSet<&str>
         return;
     }
     let runs: BTreeSet<&str> = ranked.iter().filter_map(|row| row.run.as_deref()).collect();
+    members.retain(|row| row.names_rank() || !is_launcher(row, &ranked));
     let before = members.len();
     members.retain(|row| {
         let is_log = row.kind == RecordingKind::Log && reports.contains(row.recording.as_str());
@@ -151,6 +152,13 @@ fn leave_out_unranked(members: &mut Vec<&RecordingRow>, reports: &BTreeSet<&str>
     if before > members.len() {
         used.other_jobs.push(format!("recordings without a rank ({} recordings)", before - members.len()));
     }
+}
+
+/// Whether a recording is that of the launcher, which started ranks and used no GPU: torchrun imports PyTorch, which
+/// loads the driver. The launcher fails because a rank did.
+fn is_launcher(row: &RecordingRow, ranked: &[&RecordingRow]) -> bool {
+    let is_parent = |rank: &&RecordingRow| rank.parent_pid == row.pid && rank.host == row.host;
+    row.pid.is_some() && !row.devices.iter().any(|device| device.is_used) && ranked.iter().any(is_parent)
 }
 
 fn has_failed(row: &RecordingRow) -> bool {
@@ -168,7 +176,7 @@ fn name(key: &Key<'_>) -> String {
         (None, None) => "recordings without a job ID".to_owned(),
     };
     if let Some(replica) = key.replica {
-        name += &format!(", replica {replica}");
+        name += &format!(", {replica}");
     }
     if let Some(attempt) = key.attempt {
         name += &format!(", attempt {attempt}");

@@ -228,7 +228,7 @@ fn row(
         node_rank: identity.node_rank,
         job: identity.job_id.clone(),
         attempt: identity.attempt,
-        replica: identity.replica.clone(),
+        replica: identity.part(),
         run: None,
         pid: None,
         parent_pid: None,

@@ -105,7 +105,7 @@ fn row(trace: &Trace, source: &Source) -> RecordingRow {
     let last = |figure: fn(&makeroom_core::HostSample) -> Option<Bytes>| {
         samples.iter().rev().find_map(figure).map(Bytes::get)
     };
-    let replica = identity.replica.clone().or_else(|| identity.task.map(|task| task.to_string()));
+    let replica = identity.part();
     RecordingRow {
         recording: source.name.clone(),
         kind: match trace.kind {

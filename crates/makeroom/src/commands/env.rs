@@ -1,6 +1,6 @@
 //! `makeroom env`: prints the variables that record every program, for launchers that cannot be wrapped.
 //!
-//! The recorder goes to a private folder in the recordings' directory, because every node must see it. If that
+//! The recorder goes to a folder of its own in the recordings' directory, because every node must see it. If that
 //! directory is mounted noexec or belongs to another user, it goes to the user's own, which may not be visible on other
 //! nodes; then a note says so.
 
@@ -48,10 +48,10 @@ fn fixed_part(directory: &Path) -> PathBuf {
     directory.components().take_while(|part| !has_placeholder(part.as_os_str())).collect()
 }
 
-/// Copies the recorder to a private folder in a directory.
+/// Copies the recorder to a folder in a directory. Only this user may write to it; the job may run as another one.
 fn place_in(directory: &Path) -> io::Result<PathBuf> {
     let folder = directory.join(LIBRARY);
-    match DirBuilder::new().mode(0o700).create(&folder) {
+    match DirBuilder::new().mode(0o755).create(&folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }

@@ -2,6 +2,7 @@
 //   once     a few steps, then ends               plain    the same, but goes on until it is ended
 //   worker   plain, in a process of its own       quit     takes memory, then dies of something else
 //   deaf     plain, whatever the batch            pile     as many pieces of one size, then ends
+//   ranks    four ranks on a GPU each, as torchrun starts them; rank 2 has half a batch more than the others
 //   greedy   plain, but first asks for more than any card has, and does without
 #include "cuda.h"
 #include <signal.h>
@@ -38,13 +39,17 @@ static void step(size_t batch, int is_first) {
     for (int layer = 0; layer < LAYERS; layer++) cuMemFree_v2(gradients[layer]);
 }
 
-static void train(size_t batch, int steps) {
-    begin();
+static void train_on(size_t batch, int steps) {
     for (int layer = 0; layer < LAYERS; layer++) take_or_say(weights);
     for (int number = 0; steps == 0 || number < steps; number++) {
         step(batch, number == 0);
         if (steps == 0) usleep(2000);
     }
+}
+
+static void train(size_t batch, int steps) {
+    begin();
+    train_on(batch, steps);
 }
 
 int main(int count, char **words) {
@@ -66,6 +71,23 @@ int main(int count, char **words) {
     if (!strcmp(kind, "worker")) {
         if (fork() == 0) train(batch, 0);
         for (;;) pause();
+    }
+    if (!strcmp(kind, "ranks")) {
+        for (int rank = 0; rank < 4; rank++) {
+            if (fork()) continue;
+            char number[16];
+            sprintf(number, "%d", rank);
+            setenv("RANK", number, 1);
+            setenv("WORLD_SIZE", "4", 1);
+            sprintf(number, "%zu", rank == 2 ? batch + batch / 2 : batch);
+            execl("/proc/self/exe", words[0], "rank", number, NULL);
+        }
+        for (;;) pause();
+    }
+    if (!strcmp(kind, "rank")) {
+        Handle context;
+        if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, atoi(getenv("RANK"))) || cuCtxSetCurrent(context)) return 5;
+        train_on(batch, 0);
     }
     if (!strcmp(kind, "quit")) {
         train(batch, 1);

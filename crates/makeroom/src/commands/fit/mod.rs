@@ -47,12 +47,12 @@ pub(crate) fn run(arguments: &Fit) -> Result<ExitCode, Failure> {
         };
         let began = Instant::now();
         let what = if is_answer { "confirming" } else { "trying" };
-        let (ended, end) = probing.run(&command.with(batch), batch, |steps, live| {
+        let (ended, end, ranks) = probing.run(&command.with(batch), batch, |steps, live| {
             spinner.say(&format!("{what} {batch}: step {steps}, {live} live"));
         })?;
         let seconds = began.elapsed().as_secs_f64();
         let (steps, peak_live, refusals) = (ended.steps(), ended.peak_live(), ended.refusals());
-        runs.push(FitRun { batch, seconds, steps, peak_live, refusals, end });
+        runs.push(FitRun { batch, seconds, steps, peak_live, refusals, end, ranks });
         let outcome = match ended {
             Ended::Ran { probe, trace } => {
                 if plan.probes().is_empty() {

@@ -4,6 +4,7 @@
 //! because a run that waits for input tells nothing about memory. Its output goes to a file and is shown only if it
 //! fails.
 
+use std::cmp::Reverse;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use makeroom_core::{Bytes, Trace};
 use makeroom_fit::Probe;
-use makeroom_report::FitEnd;
+use makeroom_report::{FitEnd, FitRank};
 use makeroom_trace::Input;
 use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -111,13 +112,13 @@ impl Probing {
     }
 
     /// Runs the command line for one batch size. Calls `tell` with the number of completed steps and the live memory
-    /// while it runs. Returns the result and how the run ended.
+    /// while it runs. Returns the result, how the run ended, and its ranks.
     pub(crate) fn run(
         &self,
         words: &[OsString],
         batch: u64,
         mut tell: impl FnMut(usize, Bytes),
-    ) -> Result<(Ended, FitEnd), Failure> {
+    ) -> Result<(Ended, FitEnd, Vec<FitRank>), Failure> {
         let folder = self.folder.0.join(batch.to_string());
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir(&folder)?;
@@ -133,7 +134,7 @@ impl Probing {
                 return Err(Failure::Interrupted);
             }
             let looked = Instant::now();
-            let course = match seen(&folder, batch) {
+            let course = match seen(&folder, batch).map(|seen| seen.ended) {
                 Some(Ended::Ran { probe, .. }) => {
                     let live =
                         probe.cycles.peaks.last().copied().unwrap_or_else(|| probe.program.peak_live());
@@ -154,12 +155,13 @@ impl Probing {
             wait(&mut running.0, INTERVAL.max(looked.elapsed() * LOOKING_SHARE), &self.is_interrupted)?;
         };
         running.stop();
-        let ended = seen(&folder, batch);
+        let (ended, ranks) = seen(&folder, batch).map(|seen| (seen.ended, seen.ranks)).unzip();
         let result = self.judge(ended, status, end, &log, words, batch);
         let _ = fs::remove_dir_all(&folder);
+        let ranks = ranks.unwrap_or_default();
         result.map(|ended| match ended {
-            Ended::Refused(_) => (ended, FitEnd::Refused),
-            Ended::Ran { .. } => (ended, end),
+            Ended::Refused(_) => (ended, FitEnd::Refused, ranks),
+            Ended::Ran { .. } => (ended, end, ranks),
         })
     }
 
@@ -227,10 +229,18 @@ fn wait(child: &mut Child, time: Duration, is_interrupted: &AtomicBool) -> io::R
     Ok(())
 }
 
-/// The result so far, from the process that is stuck or, if none is, from the one with the highest peak.
-fn seen(folder: &Path, batch: u64) -> Option<Ended> {
-    let mut most: Option<(Box<Probe>, Box<Trace>)> = None;
-    let weight = |probe: &Probe| (is_stuck(probe), probe.program.peak_live_if_granted());
+/// What the recordings of a run show so far.
+struct Seen {
+    ended: Ended,
+    /// The ranks by weight, if there are several.
+    ranks: Vec<FitRank>,
+}
+
+/// The result so far, from the process that is stuck or, if none is, from the one with the highest peak. Of several
+/// ranks with the same peak, it is the lowest, so that all runs are judged by the same one.
+fn seen(folder: &Path, batch: u64) -> Option<Seen> {
+    let mut most: Option<(Weight, Box<Probe>, Box<Trace>)> = None;
+    let mut weights = Vec::new();
     for entry in fs::read_dir(folder).ok()?.flatten() {
         let path = entry.path();
         if path.extension().is_none_or(|extension| extension != "room") {
@@ -238,17 +248,37 @@ fn seen(folder: &Path, batch: u64) -> Option<Ended> {
         }
         // A file that is not readable yet is skipped.
         let Ok(Input::Trace(trace)) = makeroom_trace::open(&path) else { continue };
-        if trace.process.as_ref().is_some_and(|process| !process.refused_contexts.is_empty()) {
-            return Some(Ended::Refused(None));
+        let process = trace.process.as_ref();
+        if process.is_some_and(|process| !process.refused_contexts.is_empty()) {
+            return Some(Seen { ended: Ended::Refused(None), ranks: Vec::new() });
         }
+        let rank = process.and_then(|process| process.identity.job.rank);
         let Some(device) = trace.device(None) else { continue };
         let probe = Probe::new(batch, &trace, device);
-        let highest = most.as_ref().map_or((false, 0), |(probe, _)| weight(probe));
-        if weight(&probe) > highest {
-            most = Some((Box::new(probe), Box::new(trace)));
+        let weight = (is_stuck(&probe), probe.program.peak_live_if_granted(), Reverse(rank));
+        weights.push(weight);
+        if (weight.0 || weight.1 > 0) && most.as_ref().is_none_or(|(highest, ..)| weight > *highest) {
+            most = Some((weight, Box::new(probe), Box::new(trace)));
         }
     }
-    most.map(|(probe, trace)| Ended::Ran { probe, trace })
+    most.map(|(_, probe, trace)| Seen { ended: Ended::Ran { probe, trace }, ranks: ranks(weights) })
+}
+
+/// How much a process decides about a run: whether it is stuck, its peak, and its rank.
+type Weight = (bool, u64, Reverse<Option<u32>>);
+
+/// The ranks, the most important first; none if a launcher did not start several. Of the processes of a rank, the most
+/// important counts.
+fn ranks(mut weights: Vec<Weight>) -> Vec<FitRank> {
+    weights.sort_unstable_by_key(|&weight| Reverse(weight));
+    let mut ranks: Vec<FitRank> = Vec::new();
+    for (_, peak, Reverse(rank)) in weights {
+        let Some(rank) = rank else { continue };
+        if !ranks.iter().any(|known| known.rank == rank) {
+            ranks.push(FitRank { rank, peak_live: Bytes::new(peak) });
+        }
+    }
+    if ranks.len() < 2 { Vec::new() } else { ranks }
 }
 
 /// A running program, stopped on drop.

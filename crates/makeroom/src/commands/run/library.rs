@@ -69,8 +69,9 @@ fn place_file(path: &Path) -> io::Result<()> {
     if fs::read(path).is_ok_and(|content| content == CONTENT) {
         return Ok(());
     }
-    // Write and rename, so that no process sees a partial file.
-    let (draft, mut file) = new_file::beside(path, 0o700)?;
+    // Readable for all: `makeroom env` places it for jobs that may run as another user. Elsewhere, the directory is
+    // private. Write and rename, so that no process sees a partial file.
+    let (draft, mut file) = new_file::beside(path, 0o755)?;
     let written = file.write_all(CONTENT).and_then(|()| fs::rename(&draft, path));
     if written.is_err() {
         // A leftover file is in the user's private temporary directory.
