@@ -17,7 +17,6 @@ from harness import Figure, build, figure, once, under
 
 OWN = Path(__file__).resolve().parent.parent / "programs"
 PROGRAMS = build.ROOT / "crates" / "makeroom-preload" / "tests" / "programs"
-TARGET = build.ROOT / "target" / "bench-run"
 PYTHON = os.environ.get("PYTHON", sys.executable)
 DRIVER_EVENTS, TENSOR_EVENTS = 31 * 500 * 2, 31 * 1000 * 2
 MALLOCS = 200_000
@@ -28,13 +27,9 @@ def options(parser, quick):
 
 
 def prepare(directory):
-    """The recorder and the software GPU, optimized, and the programs; returns the path of the recorder."""
-    unwind = ["--config", "profile.release.panic='unwind'"]
-    build.cargo("build", "--release", "--quiet", "--target-dir", TARGET, *unwind,
-                "-p", "makeroom-preload", "-p", "makeroom-simgpu", "-p", "makeroom-simnvml")
-    built = TARGET / "release"
+    """The software GPU and the programs; returns the path of the recorder."""
     for name, library in (("libcuda.so.1", "simgpu"), ("libcuda.so", "simgpu"), ("libnvidia-ml.so.1", "simnvml")):
-        os.symlink(built / f"libmakeroom_{library}.so", directory / name)
+        os.symlink(build.library(f"libmakeroom_{library}.so"), directory / name)
     shared, search = ["-shared", "-fPIC"], f"-L{directory}"
     # Not optimized: the compiler would make a loop of the deep stack.
     build.call(["cc", "-w", PROGRAMS / "cost.c", "-o", directory / "cost", search, "-lcuda"])
@@ -45,7 +40,7 @@ def prepare(directory):
     build.call(["c++", "-w", "-O2", *shared, f"-I{PROGRAMS}", PROGRAMS / "tensor_cost.cpp", "-o", directory / "libtensors.so",
                 search, "-lcuda", "-lc10"])
     build.call(["cc", "-O2", *shared, OWN / "mallocs.c", "-o", directory / "mallocs.so"])
-    return built / "libmakeroom_preload.so"
+    return build.library("libmakeroom_preload.so")
 
 
 def least(directory, runs, command, preload=None, stacks=None):

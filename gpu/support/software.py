@@ -13,10 +13,9 @@ LIBRARIES = {"libcuda.so.1": "libmakeroom_simgpu.so", "libnvidia-ml.so.1": "libm
 
 
 def find(makeroom, name):
-    """A library that cargo built: next to makeroom, with the dependencies, or as makeroom embeds it."""
+    """A library that cargo built: next to makeroom, or with the dependencies."""
     built = Path(makeroom).parent
-    places = [built / name, built / "deps" / name, *built.glob(f"build/makeroom-*/out/{name}")]
-    places = [place for place in places if place.exists()]
+    places = [place for place in (built / name, built / "deps" / name) if place.exists()]
     return max(places, key=lambda place: place.stat().st_mtime) if places else None
 
 

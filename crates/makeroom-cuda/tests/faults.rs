@@ -169,7 +169,7 @@ fn fail_in_turn(gpu: &Gpu, function: &'static str) {
     gpu.make_current();
     let before = gpu.driver.memory().unwrap();
     let error = if function.ends_with("Query") { 1 } else { 2 };
-    gpu.fail_next(function, error);
+    gpu.fail_nth(function, 1, error);
     let answer = everything(gpu.driver);
     let Err(Error::Refused(refusal)) = answer else { panic!("{function}: {answer:?}") };
     assert_eq!((refusal.function, refusal.code.0), (function, error));
@@ -192,8 +192,8 @@ fn every_call_is_made_and_every_failure_is_told() {
         fail_in_turn(&gpu, function);
     }
     // Only errors use these two functions, and an error without a name is still an error.
-    gpu.fail_next("cuGetErrorName", 2);
-    gpu.fail_next("cuMemAlloc_v2", 2);
+    gpu.fail_nth("cuGetErrorName", 1, 2);
+    gpu.fail_nth("cuMemAlloc_v2", 1, 2);
     let error = DeviceMemory::allocate(gpu.driver, SIZE).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -202,7 +202,7 @@ fn every_call_is_made_and_every_failure_is_told() {
             gpu.driver.memory().unwrap().free
         )
     );
-    gpu.fail_next("cuGetErrorString", 2);
+    gpu.fail_nth("cuGetErrorString", 1, 2);
     assert_eq!(gpu.driver.describe(makeroom_cuda::Code::NOT_READY), (Some("CUDA_ERROR_NOT_READY"), None));
     let (name, words) = gpu.driver.describe(makeroom_cuda::Code::NOT_READY);
     assert_eq!((name, words), (Some("CUDA_ERROR_NOT_READY"), Some("device not ready")));

@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 use std::mem::{align_of, offset_of, size_of};
 use std::process::Command;
 
-use common::{compile, directory, here, library, said};
+use common::{compile, here, stage};
+use makeroom_simcard::testing::{built, succeeded};
 
 /// The functions that the header declares: names followed by a parenthesis, outside comments.
 fn declared() -> BTreeSet<String> {
@@ -25,11 +26,8 @@ fn declared() -> BTreeSet<String> {
 }
 
 fn exported() -> BTreeSet<String> {
-    let output = Command::new("nm")
-        .args(["-D", "--defined-only"])
-        .arg(library("libmakeroom_pool.so"))
-        .output()
-        .unwrap();
+    let output =
+        Command::new("nm").args(["-D", "--defined-only"]).arg(built("libmakeroom_pool.so")).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     text.lines().map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect()
 }
@@ -76,23 +74,23 @@ fn structures_have_the_same_shape() {
         expected.push_str(&format!("{name} {value}\n"));
         questions.push_str(&format!("printf(\"%s %d\\n\", \"{name}\", {name});\n"));
     }
-    let directory = directory("shapes");
-    let source = directory.join("shapes.c");
+    let stage = stage("shapes");
+    let source = stage.path("shapes.c");
     let code =
         format!("#include <makeroom.h>\n#include <stdio.h>\nint main(void) {{\n{questions}return 0;\n}}\n");
     std::fs::write(&source, code).unwrap();
-    let program = directory.join("shapes");
+    let program = stage.path("shapes");
     compile(&[&source], &program, &["-std=c11", "-Wpedantic"]);
-    assert_eq!(said(&Command::new(&program).output().unwrap()), expected);
+    assert_eq!(succeeded(&Command::new(&program).output().unwrap()), expected);
 }
 
 #[test]
 fn the_header_is_also_c_plus_plus_and_old_c() {
-    let directory = directory("languages");
+    let stage = stage("languages");
     for (name, options) in [("old.c", ["-std=c99", "-Wpedantic"]), ("new.cpp", ["-std=c++11", "-Wpedantic"])]
     {
-        let source = directory.join(name);
+        let source = stage.path(name);
         std::fs::write(&source, "#include <makeroom.h>\nint main(void) { return MAKEROOM_OK; }\n").unwrap();
-        compile(&[&source], &directory.join("program"), &options);
+        compile(&[&source], &stage.path("program"), &options);
     }
 }

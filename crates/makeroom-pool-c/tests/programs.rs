@@ -5,16 +5,25 @@ mod common;
 
 use std::path::Path;
 
-use common::{compile, directory, here, library, link, run, said};
+use common::{compile, here, link};
+use makeroom_simcard::testing::{Stage, built, succeeded};
 use makeroom_trace::Input;
 
 /// One card, and a context without overhead so that figures are exact.
 const MACHINE: &str = "memory=1GiB,context=0,module=0";
 
-fn linked(sources: &[&str], directory: &Path, more: &[&str]) -> std::path::PathBuf {
+fn stage(test: &str) -> Stage {
+    common::stage(test).with_machine(MACHINE)
+}
+
+fn run(program: &Path, stage: &Stage, arguments: &[&str]) -> String {
+    succeeded(&stage.command(program).args(arguments).output().unwrap())
+}
+
+fn linked(sources: &[&str], stage: &Stage, more: &[&str]) -> std::path::PathBuf {
     let sources: Vec<_> = sources.iter().map(|source| here().join("tests/c").join(source)).collect();
     let sources: Vec<&Path> = sources.iter().map(std::path::PathBuf::as_path).collect();
-    let program = directory.join("program");
+    let program = stage.path("program");
     let link = link();
     let options: Vec<&str> =
         link.iter().map(String::as_str).chain(["-ldl", "-lpthread"]).chain(more.iter().copied()).collect();
@@ -30,10 +39,10 @@ fn snapshot_at(path: &Path) -> makeroom_core::Trace {
 
 #[test]
 fn a_pool_from_c() {
-    let directory = directory("pool");
-    let program = linked(&["pool.c"], &directory, &[]);
-    let snapshot = directory.join("snapshot.pickle");
-    assert_eq!(said(&run(&program, &directory, &[snapshot.to_str().unwrap()], MACHINE)), "done\n");
+    let stage = stage("pool");
+    let program = linked(&["pool.c"], &stage, &[]);
+    let snapshot = stage.path("snapshot.pickle");
+    assert_eq!(run(&program, &stage, &[snapshot.to_str().unwrap()]), "done\n");
     let trace = snapshot_at(&snapshot);
     let device = trace.device(None).unwrap();
     let block = device.segments.iter().flat_map(|segment| &segment.blocks);
@@ -48,59 +57,58 @@ fn a_pool_from_c() {
 
 #[test]
 fn the_example_runs() {
-    let directory = directory("example");
-    let program = directory.join("program");
+    let stage = stage("example");
+    let program = stage.path("program");
     let link = link();
     compile(&[&here().join("../../examples/c/pool.c")], &program, &[&link[0], &link[1], "-ldl"]);
-    let text = said(&run(&program, &directory, &[], MACHINE));
+    let text = run(&program, &stage, &[]);
     assert!(text.contains("600 MiB did not fit") && text.contains("400 allocations"), "{text}");
     let peaks: Vec<u64> = text.split(' ').filter_map(|word| word.parse().ok()).collect();
     assert!(peaks.iter().all(|mebibytes| *mebibytes <= 600), "{text}");
-    assert!(snapshot_at(&directory.join("pool.pickle")).event_count() > 1000);
+    assert!(snapshot_at(&stage.path("pool.pickle")).event_count() > 1000);
 }
 
 #[test]
 fn the_static_library_is_the_same() {
-    let directory = directory("static");
-    let program = directory.join("program");
-    let archive = library("libmakeroom_pool.a");
+    let stage = stage("static");
+    let program = stage.path("program");
+    let archive = built("libmakeroom_pool.a");
     let source = here().join("tests/c/pool.c");
     compile(&[&source], &program, &[archive.to_str().unwrap(), "-ldl", "-lpthread", "-lm"]);
-    assert_eq!(said(&run(&program, &directory, &["snapshot.pickle"], MACHINE)), "done\n");
+    assert_eq!(run(&program, &stage, &["snapshot.pickle"]), "done\n");
 }
 
 #[test]
 fn wrong_arguments_and_forked_children_are_answered() {
-    let directory = directory("wrong");
-    let program = linked(&["wrong.c"], &directory, &[]);
-    assert_eq!(said(&run(&program, &directory, &[], MACHINE)), "done\n");
+    let stage = stage("wrong");
+    let program = linked(&["wrong.c"], &stage, &[]);
+    assert_eq!(run(&program, &stage, &[]), "done\n");
 }
 
 #[test]
 fn many_threads_share_a_pool_that_one_destroys() {
-    let directory = directory("threads");
-    let program = linked(&["threads.c"], &directory, &[]);
-    assert_eq!(said(&run(&program, &directory, &[], MACHINE)), "done\n");
+    let stage = stage("threads");
+    let program = linked(&["threads.c"], &stage, &[]);
+    assert_eq!(run(&program, &stage, &[]), "done\n");
 }
 
 #[test]
 fn what_pytorch_calls() {
-    let directory = directory("torch");
-    let library = directory.join("libc10.so");
+    let stage = stage("torch");
+    let library = stage.path("libc10.so");
     compile(&[&here().join("tests/c/c10.cpp")], &library, &["-shared", "-fPIC", "-Wl,-soname,libc10.so"]);
-    let rpath = format!("-Wl,-rpath,{}", directory.display());
-    let program =
-        linked(&["torch.cpp"], &directory, &["-Wl,--no-as-needed", library.to_str().unwrap(), &rpath]);
-    let snapshot = directory.join("snapshot.pickle");
-    assert_eq!(said(&run(&program, &directory, &[snapshot.to_str().unwrap()], MACHINE)), "done\n");
+    let rpath = format!("-Wl,-rpath,{}", stage.directory().display());
+    let program = linked(&["torch.cpp"], &stage, &["-Wl,--no-as-needed", library.to_str().unwrap(), &rpath]);
+    let snapshot = stage.path("snapshot.pickle");
+    assert_eq!(run(&program, &stage, &[snapshot.to_str().unwrap()]), "done\n");
     assert!(snapshot_at(&snapshot).event_count() > 0);
 }
 
 #[test]
 fn without_a_driver_a_pool_says_so() {
-    let directory = directory("no-driver");
-    let program = linked(&["wrong.c"], &directory, &[]);
-    let empty = directory.join("empty");
+    let stage = stage("no-driver");
+    let program = linked(&["wrong.c"], &stage, &[]);
+    let empty = stage.path("empty");
     std::fs::create_dir_all(&empty).unwrap();
     let output = std::process::Command::new(&program).env("LD_LIBRARY_PATH", &empty).output().unwrap();
     if output.status.success() {

@@ -66,6 +66,11 @@
     )
 )]
 
+#[cfg(not(panic = "unwind"))]
+compile_error!(
+    "the recorder catches its panics before they reach the host program: build it with panic = \"unwind\""
+);
+
 mod call;
 mod clock;
 mod config;

@@ -2,7 +2,7 @@
 //!
 //! Cargo builds both libraries under their crates' names, because every program that cargo runs would find a file
 //! called `libcuda.so` in the target directory. A crate whose tests need the simulated GPU lists `makeroom-simgpu`
-//! and `makeroom-simnvml` in its `[dev-dependencies]`, so that cargo builds the libraries, and calls [`beside`]:
+//! and `makeroom-simnvml` in its `[dev-dependencies]`, so that cargo builds the libraries, and calls [`link_next_to`]:
 //!
 //! ```no_run
 //! let directory = std::env::temp_dir().join("simulated");
@@ -47,7 +47,7 @@ pub fn write(directory: &Path, driver: &[u8], management: &[u8]) -> io::Result<(
     Ok(())
 }
 
-fn find(program: &Path, built: &str) -> io::Result<PathBuf> {
+pub(crate) fn find(program: &Path, built: &str) -> io::Result<PathBuf> {
     let directories = program.ancestors().skip(1).take(3);
     let places =
         directories.flat_map(|directory| [directory.join(built), directory.join("deps").join(built)]);
@@ -55,7 +55,7 @@ fn find(program: &Path, built: &str) -> io::Result<PathBuf> {
     let newest = places.filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path))).max();
     newest.map(|(_, path)| path).ok_or_else(|| {
         let message = format!(
-            "{built} is not next to {}\n\nhint: cargo build -p makeroom-simgpu -p makeroom-simnvml",
+            "{built} is not next to {}\n\nhint: list its crate in [dev-dependencies]",
             program.display()
         );
         io::Error::new(ErrorKind::NotFound, message)

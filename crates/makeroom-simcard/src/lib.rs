@@ -7,6 +7,7 @@
 //! description.rs   MAKEROOM_SIMGPU as data            ledger.rs    allocated pages by process, in a shared file
 //! identity.rs      names, UUIDs, bus IDs              process.rs   whether a process is still alive
 //! install.rs       a directory with both libraries    table.rs     the layout of the shared file
+//! testing/         the harness of tests on these GPUs
 //! ```
 //!
 //! # Environment
@@ -22,6 +23,7 @@ pub mod install;
 mod ledger;
 mod process;
 mod table;
+pub mod testing;
 
 pub use description::{Delay, Description, DescriptionError, Fault, parse_size};
 pub use identity::{bus_id, driver_version, name, uuid, uuid_text};

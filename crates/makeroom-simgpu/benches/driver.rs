@@ -3,36 +3,15 @@
 //! The functions are called through `dlsym`, as programs do; a pair is an allocation and its free.
 #![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
 
-use std::ffi::{CString, c_void};
-use std::path::Path;
 use std::sync::LazyLock;
 
 use divan::Bencher;
+use makeroom_simcard::testing::{SoftwareGpu, Stage};
 
 type Allocate = extern "C" fn(*mut u64, u64) -> u32;
 type Free = extern "C" fn(u64) -> u32;
 type AllocateOn = extern "C" fn(*mut u64, u64, u64) -> u32;
 type FreeOn = extern "C" fn(u64, u64) -> u32;
-
-fn open(path: &Path) -> Option<*mut c_void> {
-    let path = CString::new(path.to_str()?).ok()?;
-    // SAFETY: the path is NUL-terminated.
-    let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
-    (!library.is_null()).then_some(library)
-}
-
-/// A function of the library.
-///
-/// # Safety
-///
-/// The type must be the function's.
-unsafe fn function<F: Copy>(library: *mut c_void, name: &str) -> Option<F> {
-    let name = CString::new(name).ok()?;
-    // SAFETY: the library is open, and the name is NUL-terminated.
-    let symbol = unsafe { libc::dlsym(library, name.as_ptr()) };
-    // SAFETY: the caller promises that F is the function's type, which is one pointer wide.
-    (!symbol.is_null()).then(|| unsafe { std::mem::transmute_copy(&symbol) })
-}
 
 /// The driver's functions, in a process with a context, a stream and memory.
 struct Driver {
@@ -45,30 +24,28 @@ struct Driver {
 }
 
 static DRIVER: LazyLock<Driver> = LazyLock::new(|| {
-    let folder = std::env::temp_dir().join(format!("makeroom-simgpu-cost-{}", std::process::id()));
-    makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &folder).unwrap();
+    let stage = Stage::new(std::env::temp_dir(), format!("makeroom-simgpu-cost-{}", std::process::id()));
     // SAFETY: the benchmarks run one after another, and no other thread reads the environment.
-    unsafe { std::env::set_var("MAKEROOM_SIMGPU_DIR", &folder) };
-    let driver = open(&folder.join("libcuda.so.1")).and_then(begin).unwrap();
-    std::fs::remove_dir_all(folder).unwrap();
+    let driver = begin(&unsafe { SoftwareGpu::load(&stage) }).unwrap();
+    std::fs::remove_dir_all(stage.directory()).unwrap();
     driver
 });
 
-fn begin(library: *mut c_void) -> Option<Driver> {
+fn begin(library: &SoftwareGpu) -> Option<Driver> {
     let (mut context, mut stream) = (0_u64, 0_u64);
     // SAFETY: every type is that of the driver's function.
     unsafe {
-        let init: extern "C" fn(u32) -> u32 = function(library, "cuInit")?;
-        let create: extern "C" fn(*mut u64, u32, i32) -> u32 = function(library, "cuCtxCreate_v2")?;
-        let create_stream: extern "C" fn(*mut u64, u32) -> u32 = function(library, "cuStreamCreate")?;
+        let init: extern "C" fn(u32) -> u32 = library.function(c"cuInit");
+        let create: extern "C" fn(*mut u64, u32, i32) -> u32 = library.function(c"cuCtxCreate_v2");
+        let create_stream: extern "C" fn(*mut u64, u32) -> u32 = library.function(c"cuStreamCreate");
         let status = init(0) | create(&raw mut context, 0, 0) | create_stream(&raw mut stream, 1);
         (status == 0).then_some(())?;
         Some(Driver {
-            version: function(library, "cuDriverGetVersion")?,
-            allocate: function(library, "cuMemAlloc_v2")?,
-            free: function(library, "cuMemFree_v2")?,
-            allocate_on: function(library, "cuMemAllocAsync")?,
-            free_on: function(library, "cuMemFreeAsync")?,
+            version: library.function(c"cuDriverGetVersion"),
+            allocate: library.function(c"cuMemAlloc_v2"),
+            free: library.function(c"cuMemFree_v2"),
+            allocate_on: library.function(c"cuMemAllocAsync"),
+            free_on: library.function(c"cuMemFreeAsync"),
             stream,
         })
     }

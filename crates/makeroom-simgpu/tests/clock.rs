@@ -5,32 +5,29 @@ mod common;
 
 use std::ffi::c_char;
 
-use common::{Library, Stage};
+use common::stage;
+use makeroom_simcard::testing::SoftwareGpu;
 
 #[test]
 fn the_clock_and_the_faults_are_in_the_tests_hands() {
-    let stage = Stage::new("clock");
+    let stage = stage("clock").with_machine("memory=1GiB,context=0,fail=cuStreamCreate:2:304");
     // SAFETY: no other test of this process reads or writes the environment; the driver reads it here first.
-    unsafe {
-        std::env::set_var("MAKEROOM_SIMGPU", "memory=1GiB,context=0,fail=cuStreamCreate:2:304");
-        std::env::set_var("MAKEROOM_SIMGPU_DIR", &stage.directory);
-    }
-    let library = Library::open(&stage.library("libcuda.so.1"));
+    let library = unsafe { SoftwareGpu::load(&stage) };
     let (mut context, mut stream, mut other, mut event, mut address) = (0u64, 0u64, 0u64, 0u64, 0u64);
     // SAFETY: the types are those of the functions, and all pointers are valid until the end of the test.
     unsafe {
-        let init: extern "C" fn(u32) -> u32 = library.function("cuInit");
-        let create: extern "C" fn(*mut u64, u32, i32) -> u32 = library.function("cuCtxCreate_v2");
-        let create_stream: extern "C" fn(*mut u64, u32) -> u32 = library.function("cuStreamCreate");
-        let create_event: extern "C" fn(*mut u64, u32) -> u32 = library.function("cuEventCreate");
-        let record: extern "C" fn(u64, u64) -> u32 = library.function("cuEventRecord");
-        let query: extern "C" fn(u64) -> u32 = library.function("cuEventQuery");
-        let allocate: extern "C" fn(*mut u64, u64) -> u32 = library.function("cuMemAlloc_v2");
-        let free: extern "C" fn(u64) -> u32 = library.function("cuMemFree_v2");
-        let work: extern "C" fn(u64, u64) -> u32 = library.function("makeroom_simgpu_enqueue_work");
-        let advance: extern "C" fn(u64) -> u32 = library.function("makeroom_simgpu_advance");
-        let now: extern "C" fn() -> u64 = library.function("makeroom_simgpu_now");
-        let fail: extern "C" fn(*const c_char, u64, u32) -> u32 = library.function("makeroom_simgpu_fail");
+        let init: extern "C" fn(u32) -> u32 = library.function(c"cuInit");
+        let create: extern "C" fn(*mut u64, u32, i32) -> u32 = library.function(c"cuCtxCreate_v2");
+        let create_stream: extern "C" fn(*mut u64, u32) -> u32 = library.function(c"cuStreamCreate");
+        let create_event: extern "C" fn(*mut u64, u32) -> u32 = library.function(c"cuEventCreate");
+        let record: extern "C" fn(u64, u64) -> u32 = library.function(c"cuEventRecord");
+        let query: extern "C" fn(u64) -> u32 = library.function(c"cuEventQuery");
+        let allocate: extern "C" fn(*mut u64, u64) -> u32 = library.function(c"cuMemAlloc_v2");
+        let free: extern "C" fn(u64) -> u32 = library.function(c"cuMemFree_v2");
+        let work: extern "C" fn(u64, u64) -> u32 = library.function(c"makeroom_simgpu_enqueue_work");
+        let advance: extern "C" fn(u64) -> u32 = library.function(c"makeroom_simgpu_advance");
+        let now: extern "C" fn() -> u64 = library.function(c"makeroom_simgpu_now");
+        let fail: extern "C" fn(*const c_char, u64, u32) -> u32 = library.function(c"makeroom_simgpu_fail");
 
         assert_eq!((now(), init(0)), (0, 0));
         assert_eq!(create(&raw mut context, 0, 0), 0);

@@ -9,7 +9,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use common::Stage;
+use common::{command, compile, run, stage};
+use makeroom_simcard::testing::Stage;
 
 const CARD: &str = "memory=1GiB,context=100MiB,reserve=24MiB";
 
@@ -21,8 +22,7 @@ struct Holder {
 
 impl Holder {
     fn start(stage: &Stage, program: &Path, mebibytes: u64) -> Self {
-        let mut child = stage
-            .command(program, CARD)
+        let mut child = command(stage, program, CARD)
             .arg(mebibytes.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -46,8 +46,8 @@ impl Holder {
 
 #[test]
 fn processes_share_a_card_and_the_dead_hold_nothing() {
-    let stage = Stage::new("processes");
-    let holder = stage.compile("holder", &[]);
+    let stage = stage("processes");
+    let holder = compile(&stage, "holder", &[]);
     let first = Holder::start(&stage, &holder, 500);
     assert_eq!(first.said, "context 0 memory 0 free 424 of 1024");
     let second = Holder::start(&stage, &holder, 300);
@@ -70,13 +70,13 @@ fn processes_share_a_card_and_the_dead_hold_nothing() {
 
 #[test]
 fn management_lists_who_holds_what() {
-    let stage = Stage::new("management");
-    let (holder, listing) = (stage.compile("holder", &[]), stage.compile("listing", &[]));
-    let empty = stage.run(&listing, CARD, &[]);
+    let stage = stage("management");
+    let (holder, listing) = (compile(&stage, "holder", &[]), compile(&stage, "listing", &[]));
+    let empty = run(&stage, &listing, CARD);
     assert!(empty.contains("processes 0: 0\nwithout room 0 needs 0\n"), "{empty}");
     let first = Holder::start(&stage, &holder, 200);
     let second = Holder::start(&stage, &holder, 300);
-    let said = stage.run(&listing, CARD, &[]);
+    let said = run(&stage, &listing, CARD);
     let expected = format!(
         "before the start 1\nstart 0\ndevices 1\nhandle 0, not there 2\nname makeroom simulated GPU 0\n\
          uuid GPU-6d616b65-726f-6f6d-2073-696d67707530\nby uuid 0, short buffer 7\n\
@@ -88,16 +88,16 @@ fn management_lists_who_holds_what() {
     );
     assert_eq!(said, expected);
     first.kill();
-    assert!(stage.run(&listing, CARD, &[]).contains("processes 0: 1\n"));
+    assert!(run(&stage, &listing, CARD).contains("processes 0: 1\n"));
     second.end();
 }
 
 #[test]
 fn machines_of_other_sizes_are_other_machines() {
-    let stage = Stage::new("machines");
-    let (holder, listing) = (stage.compile("holder", &[]), stage.compile("listing", &[]));
+    let stage = stage("machines");
+    let (holder, listing) = (compile(&stage, "holder", &[]), compile(&stage, "listing", &[]));
     let held = Holder::start(&stage, &holder, 200);
-    let other = stage.run(&listing, "memory=2GiB", &[]);
+    let other = run(&stage, &listing, "memory=2GiB");
     assert!(other.contains("free 2048"), "{other}");
     held.end();
 }

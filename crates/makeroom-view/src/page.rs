@@ -10,7 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
 /// The page without data.
-const PAGE: &str = include_str!("../../../viewer/dist/index.html");
+// A link to viewer/dist/index.html: a package contains only files of its own directory.
+const PAGE: &str = include_str!("viewer.html");
 
 /// The place for a report's data.
 const DATA: &str = "<script id=\"makeroom-data\" type=\"application/octet-stream\">";

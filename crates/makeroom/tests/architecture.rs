@@ -1,7 +1,7 @@
 //! The table of crates in `ARCHITECTURE.md` is what the `Cargo.toml` files say: every crate has a row, and each row lists
 //! exactly the crates it depends on, all of them in rows above it.
 //!
-//! A row reads `| crate, … | dependency (remark), …; what it embeds | … |`. Names are written without `makeroom-`.
+//! A row reads `| crate, … | dependency (remark), … | … |`. Names are written without `makeroom-`.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,8 +19,7 @@ fn documented() -> Vec<(String, BTreeSet<String>)> {
     let rows = table.take_while(|line| line.starts_with('|')).flat_map(|row| {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         let names: Vec<String> = cells[1].split(", ").map(|name| name.trim_matches('`').to_owned()).collect();
-        let listed = cells[2].split(';').next().unwrap();
-        let dependencies: BTreeSet<String> = without_remarks(listed)
+        let dependencies: BTreeSet<String> = without_remarks(cells[2])
             .split(',')
             .map(str::trim)
             .filter(|name| *name != "nothing")
@@ -87,6 +86,31 @@ fn crates_depend_only_on_rows_above() {
         assert!(missing.is_empty(), "{name} depends on {missing:?}, which are not above it");
         above.insert(name);
     }
+}
+
+/// The embedded libraries export functions of the C library, of CUDA and of NVML. A command that linked one of them
+/// would call these instead of the real ones.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_command_links_no_library_that_it_embeds() {
+    let embedded = [
+        (makeroom_embed::path!(makeroom_preload), "dlsym"),
+        (makeroom_embed::path!(makeroom_simgpu), "cuMemAlloc_v2"),
+        (makeroom_embed::path!(makeroom_simnvml), "nvmlInit_v2"),
+    ];
+    for (library, function) in embedded {
+        assert!(defines(library, function), "{library} does not export {function}");
+        assert!(!defines(env!("CARGO_BIN_EXE_makeroom"), function), "the command contains {function}");
+    }
+}
+
+/// Whether a program or a library contains a function of this name.
+fn defines(path: &str, function: &str) -> bool {
+    use object::{Object as _, ObjectSymbol as _};
+    let content = fs::read(path).unwrap();
+    let file = object::File::parse(&*content).unwrap();
+    let symbols = file.symbols().chain(file.dynamic_symbols());
+    symbols.filter(|symbol| symbol.is_definition()).any(|symbol| symbol.name() == Ok(function))
 }
 
 /// A new cause of failure must not break the programs that use these crates.

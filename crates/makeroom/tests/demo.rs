@@ -1,19 +1,13 @@
 //! `makeroom demo` on the software GPU: every situation is run, recorded and explained, and the explanation is right.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#[path = "support/surroundings.rs"]
-mod surroundings;
-
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use makeroom_simcard::testing::{plain, text};
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// A directory for one test: the program writes its libraries and recordings there.
 fn folder(test: &str) -> PathBuf {
@@ -24,7 +18,7 @@ fn folder(test: &str) -> PathBuf {
 }
 
 fn makeroom(folder: &Path, words: &[&str]) -> Output {
-    surroundings::plain(env!("CARGO_BIN_EXE_makeroom"))
+    plain(env!("CARGO_BIN_EXE_makeroom"))
         .args(words)
         .current_dir(folder)
         .env("XDG_RUNTIME_DIR", folder)

@@ -2,24 +2,15 @@
 //! snapshots: `INSTA_UPDATE=always cargo test -p makeroom --test findings`.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#[path = "support/surroundings.rs"]
-mod surroundings;
-
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
+use makeroom_simcard::testing::{self, text};
 use serde_json::Value;
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 /// A directory with the software GPU and a compiled program.
-struct Stage {
-    folder: PathBuf,
-    card: &'static str,
-}
+struct Stage(testing::Stage);
 
 impl Stage {
     fn new(program: &str) -> Self {
@@ -27,12 +18,14 @@ impl Stage {
     }
 
     fn named(name: &str, program: &str) -> Self {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("findings").join(name);
-        let _ = std::fs::remove_dir_all(&folder);
-        makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &folder).unwrap();
-        let stage = Self { folder, card: "memory=8GiB,context=500MiB" };
+        let stage = testing::Stage::new(env!("CARGO_TARGET_TMPDIR"), Path::new("findings").join(name));
+        let stage = Self(stage.with_machine("memory=8GiB,context=500MiB"));
         stage.compile(program);
         stage
+    }
+
+    fn with_machine(self, description: &str) -> Self {
+        Self(self.0.with_machine(description))
     }
 
     fn compile(&self, program: &str) {
@@ -42,27 +35,12 @@ impl Stage {
     fn compile_with(&self, program: &str, flags: &[&str]) {
         let source =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(format!("{program}.c"));
-        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
-        let built = Command::new(compiler)
-            .args(["-w", "-O0", "-fno-inline", "-rdynamic", "-o", program])
-            .args(flags)
-            .arg(source)
-            .args(["-L.", "-l:libcuda.so.1"])
-            .current_dir(&self.folder)
-            .output()
-            .unwrap();
-        assert!(built.status.success(), "{}", text(&built.stderr));
+        let usual = ["-O0", "-fno-inline", "-rdynamic", "-l:libcuda.so.1"];
+        self.0.compile(source, &[flags, &usual].concat());
     }
 
     fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = surroundings::plain(program);
-        command
-            .current_dir(&self.folder)
-            .env("LD_LIBRARY_PATH", &self.folder)
-            .env("MAKEROOM_SIMGPU", self.card)
-            .env("MAKEROOM_SIMGPU_DIR", &self.folder)
-            .env("XDG_RUNTIME_DIR", &self.folder);
-        command
+        self.0.command(program)
     }
 
     /// Runs the program under `makeroom run`. Returns its messages, without parts that differ from run to run.
@@ -79,7 +57,7 @@ impl Stage {
     }
 
     fn same_everywhere(&self, said: &str) -> String {
-        let said = said.replace(&format!("{}/", self.folder.display()), "");
+        let said = said.replace(&format!("{}/", self.0.directory().display()), "");
         let mut parts = said.split("(PID ");
         let mut same = parts.next().unwrap_or("").to_owned();
         for part in parts {
@@ -101,7 +79,7 @@ impl Stage {
 
     fn summary(&self) -> Value {
         let mut all: Value =
-            serde_json::from_slice(&std::fs::read(self.folder.join("summary.json")).unwrap()).unwrap();
+            serde_json::from_slice(&std::fs::read(self.0.path("summary.json")).unwrap()).unwrap();
         all[0]["explanation"].take()
     }
 }
@@ -179,7 +157,9 @@ fn a_kernel_that_did_not_start_is_the_verdict() {
 #[test]
 fn a_kernel_is_named_by_its_stub() {
     let mut stage = Stage::new("stub");
-    stage.card = "memory=8GiB,context=500MiB,fail=cuFuncGetName:1:400,fail=cuKernelGetName:1:400";
+    stage.0 = stage
+        .0
+        .with_machine("memory=8GiB,context=500MiB,fail=cuFuncGetName:1:400,fail=cuKernelGetName:1:400");
     stage.said(&[], "stub");
     let launch = &stage.summary()["run"]["failed_launches"][0];
     assert_eq!(launch["kernel"], "smooth", "{launch}");
@@ -215,7 +195,7 @@ fn host_memory_that_grows_through_a_long_run_is_told() {
         }
         let mut file = beginning(&Header::default());
         assert!(seal(encoder.bytes(), &mut file));
-        std::fs::write(stage.folder.join("run.room"), file).unwrap();
+        std::fs::write(stage.0.path("run.room"), file).unwrap();
         let said = stage.why();
         assert_eq!(said.contains("host memory: the process grew from"), is_told, "{minutes}: {said}");
     }
@@ -230,7 +210,7 @@ fn memory_that_was_never_freed_is_told_by_place() {
 
 #[test]
 fn pinned_memory_that_was_refused_is_the_verdict() {
-    let stage = Stage { card: "memory=8GiB,host=256MiB", ..Stage::new("pinned") };
+    let stage = Stage::new("pinned").with_machine("memory=8GiB,host=256MiB");
     insta::assert_snapshot!(stage.said(&[], "pinned"));
     assert_eq!(cause(&stage.summary()), "host_memory");
 }
@@ -245,10 +225,10 @@ fn lines_are_told_where_the_program_was_built_with_them() {
     assert!(site.ends_with("leak.c:6 stage"), "{site}");
     assert!(said.contains("leak.c:6 stage"), "{said}");
     // The program does not exist on another machine.
-    std::fs::remove_file(stage.folder.join("leak")).unwrap();
+    std::fs::remove_file(stage.0.path("leak")).unwrap();
     let why = stage.why();
     assert!(why.contains("leak.c:6 stage"), "{why}");
-    assert!(!stage.folder.join("run.room.lines").exists());
+    assert!(!stage.0.path("run.room.lines").exists());
     // A snapshot contains them too.
     let makeroom = || stage.command(env!("CARGO_BIN_EXE_makeroom"));
     let exported = makeroom().args(["export", "--to", "snapshot", "run.room", "-o", "run.pickle"]).output();
@@ -435,7 +415,7 @@ fn a_full_device_is_accounted_for_to_the_byte() {
 
 #[test]
 fn a_limit_of_run_is_named_as_such() {
-    let stage = Stage { card: "memory=12GiB", ..Stage::named("limit", "full") };
+    let stage = Stage::named("limit", "full").with_machine("memory=12GiB");
     insta::assert_snapshot!(stage.said(&["--limit", "6GiB"], "full"));
     let summary = stage.summary();
     assert_eq!(cause(&summary), "live_data_fills_device");
@@ -484,9 +464,9 @@ fn filling_the_card_is_not_called_a_leak() {
 
 /// A loop that keeps 32 MiB per round, on a GPU that is full after this many rounds.
 fn leak_of_rounds(rounds: u64) -> (Stage, String) {
-    let mut stage = Stage::named(&format!("rounds-{rounds}"), "rounds");
+    let stage = Stage::named(&format!("rounds-{rounds}"), "rounds");
     let memory = 500 + 256 + 32 * rounds - 16;
-    stage.card = Box::leak(format!("memory={memory}MiB,context=500MiB,reserve=0").into_boxed_str());
+    let stage = stage.with_machine(&format!("memory={memory}MiB,context=500MiB,reserve=0"));
     let said = stage.said(&["--no-status"], "rounds");
     (stage, said)
 }

@@ -2,55 +2,33 @@
 //! truth, found by running the program itself with every candidate.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#[path = "support/surroundings.rs"]
-mod surroundings;
-
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
+use makeroom_simcard::testing::Stage;
 use serde_json::Value;
 
 /// A directory with the software GPU and the program.
-struct Machine {
-    folder: PathBuf,
-    cards: &'static str,
-}
+struct Machine(Stage);
 
 impl Machine {
     fn new(test: &str, cards: &'static str) -> Self {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fit").join(test);
-        let _ = fs::remove_dir_all(&folder);
-        makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &folder).unwrap();
+        let stage = Stage::new(env!("CARGO_TARGET_TMPDIR"), Path::new("fit").join(test)).with_machine(cards);
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/train.c");
-        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
-        let built = Command::new(compiler)
-            .args(["-g", "-w", "-o"])
-            .arg(folder.join("train"))
-            .arg(source)
-            .arg(format!("-L{}", folder.display()))
-            .arg("-l:libcuda.so.1")
-            .output()
-            .unwrap();
-        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-        Self { folder, cards }
+        stage.compile(source, &["-g", "-l:libcuda.so.1"]);
+        Self(stage)
     }
 
     fn command(&self, program: &str) -> Command {
-        let mut command = surroundings::plain(program);
-        command
-            .current_dir(&self.folder)
-            .env("LD_LIBRARY_PATH", &self.folder)
-            .env("MAKEROOM_SIMGPU", self.cards)
-            .env("MAKEROOM_SIMGPU_DIR", &self.folder)
-            .env("XDG_RUNTIME_DIR", &self.folder)
-            .env("NO_COLOR", "1");
+        let mut command = self.0.command(program);
+        command.env("NO_COLOR", "1");
         command
     }
 
     /// Whether the program completes with a batch size.
     fn runs(&self, batch: u64) -> bool {
-        let path = self.folder.join("train");
+        let path = self.0.path("train");
         self.command(path.to_str().unwrap()).args(["once", &batch.to_string()]).status().unwrap().success()
     }
 
@@ -77,13 +55,13 @@ impl Machine {
 
     /// No process or directory of a run is left behind.
     fn assert_clean(&self) {
-        let train = self.folder.join("train");
+        let train = self.0.path("train");
         let programs = fs::read_dir("/proc").unwrap().flatten();
         let left: Vec<_> = programs
             .filter(|entry| fs::read_link(entry.path().join("exe")).is_ok_and(|program| program == train))
             .collect();
         assert!(left.is_empty(), "{left:?}");
-        let folders = fs::read_dir(self.folder.join("makeroom")).unwrap().flatten();
+        let folders = fs::read_dir(self.0.path("makeroom")).unwrap().flatten();
         let left: Vec<_> =
             folders.filter(|entry| entry.file_name().to_string_lossy().starts_with("fit-")).collect();
         assert!(left.is_empty(), "{left:?}");
@@ -128,7 +106,7 @@ fn another_card_is_answered_by_its_size() {
         (&true.into(), &false.into()),
         "{small:#} {large:#}"
     );
-    let truth = |cards| Machine { folder: machine.folder.clone(), cards }.truth();
+    let truth = |cards| Machine(machine.0.clone().with_machine(cards)).truth();
     for (answer, truth) in
         [(small, truth("memory=6GiB,context=400MiB")), (large, truth("memory=64GiB,context=400MiB"))]
     {

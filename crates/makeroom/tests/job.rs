@@ -2,64 +2,38 @@
 //! another way. Each must get the right verdict for the whole job.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#[path = "support/surroundings.rs"]
-mod surroundings;
-
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::Output;
 
+use makeroom_simcard::testing::{Stage, text};
 use serde_json::Value;
-use surroundings::plain;
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// A folder with the software GPU and the program.
-fn stage(test: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("job").join(test);
-    let _ = fs::remove_dir_all(&folder);
-    makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &folder).unwrap();
+/// A directory with the software GPU and the program.
+fn stage(test: &str) -> Stage {
+    let stage = Stage::new(env!("CARGO_TARGET_TMPDIR"), Path::new("job").join(test));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/ranks.c");
-    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
-    let built = Command::new(compiler)
-        .args(["-w", "-O0", "-rdynamic", "-o", "ranks"])
-        .arg(source)
-        .args(["-L.", "-l:libcuda.so.1"])
-        .current_dir(&folder)
-        .output()
-        .unwrap();
-    assert!(built.status.success(), "{}", text(&built.stderr));
-    fs::create_dir(folder.join("recordings")).unwrap();
-    folder
+    stage.compile(source, &["-O0", "-rdynamic", "-l:libcuda.so.1"]);
+    fs::create_dir(stage.path("recordings")).unwrap();
+    stage.with_machine("devices=8,memory=8GiB,context=64MiB")
 }
 
-fn makeroom(folder: &Path, words: &[&str]) -> Output {
-    plain(env!("CARGO_BIN_EXE_makeroom"))
-        .args(words)
-        .current_dir(folder)
-        .env("LD_LIBRARY_PATH", folder)
-        .env("MAKEROOM_SIMGPU", "devices=8,memory=8GiB,context=64MiB")
-        .env("MAKEROOM_SIMGPU_DIR", folder)
-        .env("XDG_RUNTIME_DIR", folder)
-        .env("NO_COLOR", "1")
-        .output()
-        .unwrap()
+fn makeroom(stage: &Stage, words: &[&str]) -> Output {
+    stage.command(env!("CARGO_BIN_EXE_makeroom")).args(words).env("NO_COLOR", "1").output().unwrap()
 }
 
 /// Records a job of 16 ranks.
-fn recorded(scenario: &str) -> PathBuf {
-    let folder = stage(scenario);
+fn recorded(scenario: &str) -> Stage {
+    let stage = stage(scenario);
     let run =
-        makeroom(&folder, &["run", "--no-status", "-o", "recordings/job.room", "--", "./ranks", scenario]);
-    let found = fs::read_dir(folder.join("recordings")).unwrap().count();
+        makeroom(&stage, &["run", "--no-status", "-o", "recordings/job.room", "--", "./ranks", scenario]);
+    let found = fs::read_dir(stage.path("recordings")).unwrap().count();
     assert_eq!(found, 16, "{scenario}: {}", text(&run.stderr));
-    folder
+    stage
 }
 
-fn answer(folder: &Path) -> Value {
-    let output = makeroom(folder, &["job", "--json", "recordings"]);
+fn answer(stage: &Stage) -> Value {
+    let output = makeroom(stage, &["job", "--json", "recordings"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -77,8 +51,8 @@ fn followed(answer: &Value, kind: &str) -> usize {
 
 #[test]
 fn one_heavy_rank() {
-    let folder = recorded("heavy");
-    let answer = answer(&folder);
+    let stage = recorded("heavy");
+    let answer = answer(&stage);
     assert_eq!(answer["verdict"]["cause"], "rank_holds_more", "{:#}", answer["verdict"]);
     assert_eq!(answer["verdict"]["certainty"], "certain");
     assert_eq!(ranks(&answer["culprits"]), [3]);
@@ -92,17 +66,17 @@ fn one_heavy_rank() {
     let open = account["unaccounted_bytes"].as_i64().unwrap().unsigned_abs();
     assert!(open < 64 << 20, "{account:#}");
     // On one screen, with the verdict first.
-    let shown = text(&makeroom(&folder, &["job", "recordings"]).stdout);
+    let shown = text(&makeroom(&stage, &["job", "recordings"]).stdout);
     assert!(shown.trim_start().starts_with("RANK 3 HOLDS MORE THAN THE OTHERS (certain)"), "{shown}");
     assert!(shown.lines().count() <= 24, "{shown}");
     // `why` on the folder, and on all files, does the same.
-    let why = makeroom(&folder, &["why", "recordings"]);
+    let why = makeroom(&stage, &["why", "recordings"]);
     assert_eq!(text(&why.stdout), shown);
-    let page = makeroom(&folder, &["job", "recordings", "-o", "job.html", "--pages", "2"]);
+    let page = makeroom(&stage, &["job", "recordings", "-o", "job.html", "--pages", "2"]);
     assert!(page.status.success(), "{}", text(&page.stderr));
-    let html = fs::read_to_string(folder.join("job.html")).unwrap();
+    let html = fs::read_to_string(stage.path("job.html")).unwrap();
     assert!(html.contains("job-ranks/rank-3.html") && html.len() < 200_000);
-    assert!(folder.join("job-ranks/rank-3.html").exists());
+    assert!(stage.path("job-ranks/rank-3.html").exists());
 }
 
 #[test]
@@ -150,8 +124,8 @@ fn uneven_experts() {
 
 #[test]
 fn a_victim_that_fails_first_by_a_skewed_clock() {
-    let folder = recorded("skew");
-    let answer = answer(&folder);
+    let stage = recorded("skew");
+    let answer = answer(&stage);
     assert_eq!(answer["verdict"]["cause"], "rank_holds_more", "{:#}", answer["verdict"]);
     assert_eq!(ranks(&answer["culprits"]), [3]);
     assert_eq!(followed(&answer, "shared_gpu"), 1);
@@ -161,8 +135,8 @@ fn a_victim_that_fails_first_by_a_skewed_clock() {
 
 #[test]
 fn bad_files_are_named_and_the_rest_is_answered() {
-    let folder = recorded("caught");
-    let recordings = folder.join("recordings");
+    let stage = recorded("caught");
+    let recordings = stage.path("recordings");
     fs::write(recordings.join("damaged.pickle"), b"\x80\x04\x95garbage").unwrap();
     fs::write(recordings.join("notes.txt"), "remember the milk\n").unwrap();
     let any = fs::read_dir(&recordings)
@@ -170,11 +144,11 @@ fn bad_files_are_named_and_the_rest_is_answered() {
         .flatten()
         .find(|entry| entry.path().extension().is_some_and(|extension| extension == "room"));
     fs::remove_file(any.unwrap().path()).unwrap();
-    let answer = answer(&folder);
+    let answer = answer(&stage);
     assert_eq!(answer["used"]["recordings"], 15);
     assert_eq!(answer["used"]["missing_ranks"].as_array().unwrap().len(), 1);
     assert!(answer["used"]["unread"][0]["file"].as_str().unwrap().ends_with("damaged.pickle"));
-    let nothing = makeroom(&folder, &["job", "recordings/notes.txt", "recordings/nothing"]);
+    let nothing = makeroom(&stage, &["job", "recordings/notes.txt", "recordings/nothing"]);
     assert!(!nothing.status.success());
     assert!(text(&nothing.stderr).contains("cannot open recordings/nothing"), "{}", text(&nothing.stderr));
 }

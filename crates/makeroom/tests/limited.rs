@@ -2,31 +2,26 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::Path;
-use std::process::Command;
 
+use makeroom_simcard::testing::Stage;
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 
 /// Runs a situation's program on a GPU of 8 GiB with contexts of 512 MiB, limited to 2 GiB in total.
 fn limited(name: &str) -> Value {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("limited").join(name);
-    let _ = std::fs::remove_dir_all(&folder);
-    makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &folder).unwrap();
+    let stage = Stage::new(env!("CARGO_TARGET_TMPDIR"), Path::new("limited").join(name))
+        .with_machine("memory=8GiB,context=512MiB");
     let program = env!("CARGO_BIN_EXE_makeroom");
-    let output = Command::new(program)
+    let output = stage
+        .command(program)
         .args(["run", "--limit", "2GiB", "-o", "run.room", "--summary", "run.json", "--", program])
         .args(["demo-program", name])
-        .current_dir(&folder)
-        .env("LD_LIBRARY_PATH", &folder)
-        .env("MAKEROOM_SIMGPU", "memory=8GiB,context=512MiB")
-        .env("MAKEROOM_SIMGPU_DIR", &folder)
         .env("MAKEROOM_STACKS", "native")
-        .env("XDG_RUNTIME_DIR", &folder)
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let summary: Value = serde_json::from_slice(&std::fs::read(folder.join("run.json")).unwrap()).unwrap();
+    let summary: Value = serde_json::from_slice(&std::fs::read(stage.path("run.json")).unwrap()).unwrap();
     summary[0]["explanation"].clone()
 }
 

@@ -2,38 +2,26 @@
 //! measurement is invalid. Needs `python3`, as `gpu/check` does.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use makeroom_simcard::testing::{Stage, text};
 
 /// A directory with the software GPU and the program.
-fn stage(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("measured").join(name);
-    let _ = std::fs::remove_dir_all(&folder);
-    makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &folder).unwrap();
+fn stage(name: &str) -> Stage {
+    let stage = Stage::new(env!("CARGO_TARGET_TMPDIR"), Path::new("measured").join(name));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/measured.c");
-    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
-    let mut build = Command::new(compiler);
-    build.arg(source).args(["-w", "-o", "measured", "-L.", "-l:libcuda.so.1", "-ldl"]).current_dir(&folder);
-    let output = build.output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    folder
+    stage.compile(source, &["-l:libcuda.so.1"]);
+    stage
 }
 
 /// Runs the program and creates the files of `gpu/support/runs.py`: NAME.run.json, .run.err and .replay.json.
-fn record(folder: &Path, name: &str, more: &str, variables: &[(&str, &str)]) {
+fn record(stage: &Stage, name: &str, more: &str, variables: &[(&str, &str)]) {
     let makeroom = env!("CARGO_BIN_EXE_makeroom");
-    let at = |end: &str| folder.join(format!("{name}.{end}"));
-    let run = Command::new(makeroom)
+    let at = |end: &str| stage.path(format!("{name}.{end}"));
+    let run = stage
+        .command(makeroom)
         .args(["run", "-o", &format!("{name}.room"), "--", "./measured", more])
-        .current_dir(folder)
-        .env("LD_LIBRARY_PATH", folder)
-        .env("MAKEROOM_SIMGPU", "memory=8GiB")
-        .env("MAKEROOM_SIMGPU_DIR", folder)
-        .env("XDG_RUNTIME_DIR", folder)
         .env("GPU_CHECK_FIGURES", at("run.json"))
         .envs(variables.iter().copied())
         .output()
@@ -50,10 +38,10 @@ fn record(folder: &Path, name: &str, more: &str, variables: &[(&str, &str)]) {
     }
 }
 
-fn judge(folder: &Path, name: &str) -> Output {
+fn judge(stage: &Stage, name: &str) -> Output {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../gpu/support/cost.py");
     let mut command = Command::new("python3");
-    command.arg(script).arg(folder.join(name));
+    command.arg(script).arg(stage.path(name));
     command.output().unwrap()
 }
 
@@ -62,10 +50,10 @@ fn a_measurement_that_cannot_be_right_is_none() {
     if Command::new("python3").arg("--version").output().is_err() {
         return;
     }
-    let folder = stage("cost");
+    let stage = stage("cost");
     let measure = [("MAKEROOM_MEASURE", "on")];
-    record(&folder, "right", "0", &measure);
-    let answer = judge(&folder, "right");
+    record(&stage, "right", "0", &measure);
+    let answer = judge(&stage, "right");
     assert!(answer.status.success(), "{}", text(&answer.stderr));
     let figures: Vec<f64> =
         text(&answer.stdout).split_whitespace().map(|word| word.parse().unwrap()).collect();
@@ -74,19 +62,19 @@ fn a_measurement_that_cannot_be_right_is_none() {
     assert!(percent > 0.0 && percent < 100.0 && each > 20.0 && seconds > 0.0, "{figures:?}");
 
     let wrong = |name: &str, expected: &str| {
-        let answer = judge(&folder, name);
+        let answer = judge(&stage, name);
         assert!(!answer.status.success(), "{name}: {}", text(&answer.stdout));
         assert!(text(&answer.stderr).contains(expected), "{name}: {}", text(&answer.stderr));
     };
-    record(&folder, "unasked", "0", &[]);
+    record(&stage, "unasked", "0", &[]);
     wrong("unasked", "the recorder measured nothing");
-    record(&folder, "off", "0", &[("MAKEROOM_MEASURE", "on"), ("MAKEROOM", "off")]);
+    record(&stage, "off", "0", &[("MAKEROOM_MEASURE", "on"), ("MAKEROOM", "off")]);
     wrong("off", "the recorder measured nothing");
-    record(&folder, "missed", "1500", &measure);
+    record(&stage, "missed", "1500", &measure);
     wrong("missed", "PyTorch counts 2500 allocations, the recorder saw 2000 events");
 
     // The recording of another run, and one whose hooks claim to take almost no time.
-    let at = |name: &str, end: &str| folder.join(format!("{name}.{end}"));
+    let at = |name: &str, end: &str| stage.path(format!("{name}.{end}"));
     let replay = std::fs::read_to_string(at("right", "replay.json")).unwrap();
     let other =
         replay.replacen("\"done\": 1000", "\"done\": 900", 1).replacen("\"done\":1000", "\"done\":900", 1);

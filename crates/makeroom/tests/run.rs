@@ -1,15 +1,12 @@
 //! `makeroom run` on the software GPU: the program's output and status pass through, everything else goes to stderr.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#[path = "support/surroundings.rs"]
-mod surroundings;
-
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use surroundings::plain;
+use makeroom_simcard::testing::{Stage, text};
 
 /// Allocates more than the GPU has, leaks a block and a context, and exits with a nonzero status.
 const PROGRAM: &str = r#"
@@ -41,40 +38,21 @@ int main(int count, char **words) {
 }
 "#;
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 /// A directory with the software GPU and the program.
-fn stage(test: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run").join(test);
-    let _ = std::fs::remove_dir_all(&folder);
-    makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &folder).unwrap();
-    std::fs::write(folder.join("program.c"), PROGRAM).unwrap();
-    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
-    let built = Command::new(compiler)
-        .args(["-w", "-rdynamic", "-o", "program", "program.c", "-L.", "-l:libcuda.so.1"])
-        .current_dir(&folder)
-        .output()
-        .unwrap();
-    assert!(built.status.success(), "{}", text(&built.stderr));
-    folder
+fn stage(test: &str) -> Stage {
+    let stage = Stage::new(env!("CARGO_TARGET_TMPDIR"), Path::new("run").join(test));
+    stage.compile_text("program", PROGRAM, &["-rdynamic", "-l:libcuda.so.1"]);
+    stage
 }
 
-fn command(folder: &Path, words: &[&str]) -> Command {
-    let mut command = plain(env!("CARGO_BIN_EXE_makeroom"));
-    command
-        .args(words)
-        .current_dir(folder)
-        .env("LD_LIBRARY_PATH", folder)
-        .env("MAKEROOM_SIMGPU", "memory=8GiB")
-        .env("MAKEROOM_SIMGPU_DIR", folder)
-        .env("XDG_RUNTIME_DIR", folder);
+fn command(stage: &Stage, words: &[&str]) -> Command {
+    let mut command = stage.command(env!("CARGO_BIN_EXE_makeroom"));
+    command.args(words);
     command
 }
 
-fn makeroom(folder: &Path, words: &[&str]) -> Output {
-    command(folder, words).output().unwrap()
+fn makeroom(stage: &Stage, words: &[&str]) -> Output {
+    command(stage, words).output().unwrap()
 }
 
 /// Waits for a file that another process creates.
@@ -88,8 +66,8 @@ fn wait_for(path: &Path) {
 
 #[test]
 fn a_refusal_is_explained_and_the_status_is_the_programs() {
-    let folder = stage("refusal");
-    let output = makeroom(&folder, &["run", "-o", "run.room", "--", "./program"]);
+    let stage = stage("refusal");
+    let output = makeroom(&stage, &["run", "-o", "run.room", "--", "./program"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(7), "{said}");
     assert_eq!(text(&output.stdout), "refused: 2\n");
@@ -99,16 +77,16 @@ fn a_refusal_is_explained_and_the_status_is_the_programs() {
     assert!(said.contains("used up to 64.00 MiB of GPU memory"), "{said}");
     assert!(said.contains("1 × keep_block in program"), "{said}");
     assert!(said.contains("never destroyed: 1 context"), "{said}");
-    let why = makeroom(&folder, &["why", "run.room"]);
+    let why = makeroom(&stage, &["why", "run.room"]);
     assert!(text(&why.stdout).contains("REQUEST EXCEEDS THE DEVICE"));
 }
 
 #[test]
 fn a_limit_is_a_smaller_card() {
-    let folder = stage("limit");
+    let stage = stage("limit");
     // The software GPU's context takes 512 MiB.
     for (limit, refused) in [("544MiB", "64.00 MiB"), ("32MiB", "512.00 MiB")] {
-        let output = makeroom(&folder, &["run", "--limit", limit, "-o", "run.room", "--", "./program"]);
+        let output = makeroom(&stage, &["run", "--limit", limit, "-o", "run.room", "--", "./program"]);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(99), "{said}");
         assert!(said.contains(&format!("{refused} failed on GPU 0")), "{said}");
@@ -117,8 +95,8 @@ fn a_limit_is_a_smaller_card() {
 
 #[test]
 fn a_refused_context_is_the_verdict() {
-    let folder = stage("refused-context");
-    let output = makeroom(&folder, &["run", "--limit", "32MiB", "-o", "run.room", "--", "./program"]);
+    let stage = stage("refused-context");
+    let output = makeroom(&stage, &["run", "--limit", "32MiB", "-o", "run.room", "--", "./program"]);
     let said = text(&output.stderr);
     assert!(
         said.contains("Creating a CUDA context on GPU 0 failed at main in program because memory ran out"),
@@ -126,15 +104,8 @@ fn a_refused_context_is_the_verdict() {
     );
     assert!(said.contains("ARTIFICIAL LIMIT (certain)"), "{said}");
     // The same on a GPU that is too small.
-    let why = plain(env!("CARGO_BIN_EXE_makeroom"))
-        .args(["run", "-o", "run.room", "--", "./program"])
-        .current_dir(&folder)
-        .env("LD_LIBRARY_PATH", &folder)
-        .env("MAKEROOM_SIMGPU", "memory=256MiB")
-        .env("MAKEROOM_SIMGPU_DIR", folder.join("small"))
-        .env("XDG_RUNTIME_DIR", &folder)
-        .output()
-        .unwrap();
+    let stage = stage.with_machine("memory=256MiB");
+    let why = makeroom(&stage, &["run", "-o", "run.room", "--", "./program"]);
     let said = text(&why.stderr);
     assert!(
         said.contains("Creating a CUDA context on GPU 0 failed at main in program because memory ran out"),
@@ -145,11 +116,11 @@ fn a_refused_context_is_the_verdict() {
 
 #[test]
 fn a_program_that_a_signal_ends_is_recorded() {
-    let folder = stage("signal");
-    let output = makeroom(&folder, &["run", "-o", "run.room", "--", "./program", "signal"]);
+    let stage = stage("signal");
+    let output = makeroom(&stage, &["run", "-o", "run.room", "--", "./program", "signal"]);
     assert_eq!(output.status.signal(), Some(15));
     assert!(text(&output.stderr).contains("was killed"));
-    let output = makeroom(&folder, &["run", "-o", "run.room", "--", "./program", "raise"]);
+    let output = makeroom(&stage, &["run", "-o", "run.room", "--", "./program", "raise"]);
     assert_eq!(output.status.signal(), Some(15));
     assert!(
         !text(&output.stderr).contains("may be missing"),
@@ -160,13 +131,12 @@ fn a_program_that_a_signal_ends_is_recorded() {
 /// Under `nohup`, a program survives the loss of its terminal, also with `makeroom run`.
 #[test]
 fn a_signal_that_is_ignored_stays_ignored() {
-    let folder = stage("ignored");
+    let stage = stage("ignored");
     let program = "kill -HUP $PPID; kill -INT $PPID; kill -HUP $$; kill -INT $$; echo goes on";
-    let output = Command::new("sh")
+    let output = stage
+        .command("sh")
         .args(["-c", "trap '' HUP INT; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_makeroom")])
         .args(["run", "--", "sh", "-c", program])
-        .current_dir(&folder)
-        .env("XDG_RUNTIME_DIR", &folder)
         .output()
         .unwrap();
     assert_eq!(text(&output.stdout), "goes on\n", "{}", text(&output.stderr));
@@ -175,21 +145,21 @@ fn a_signal_that_is_ignored_stays_ignored() {
 
 #[test]
 fn makeroom_off_and_programs_without_cuda_leave_nothing() {
-    let folder = stage("nothing");
-    let before = std::fs::read_dir(&folder).unwrap().count();
+    let stage = stage("nothing");
+    let before = std::fs::read_dir(stage.directory()).unwrap().count();
     let output =
-        makeroom(&folder, &["run", "-o", "run.room", "--", "sh", "-c", "MAKEROOM=off ./program; exit 3"]);
+        makeroom(&stage, &["run", "-o", "run.room", "--", "sh", "-c", "MAKEROOM=off ./program; exit 3"]);
     assert_eq!(output.status.code(), Some(3));
     assert!(text(&output.stderr).contains("nothing was recorded"));
-    assert!(!folder.join("run.room").exists());
+    assert!(!stage.path("run.room").exists());
     // Only the recorder's own directory is new.
-    assert!(std::fs::read_dir(&folder).unwrap().count() <= before + 2);
+    assert!(std::fs::read_dir(stage.directory()).unwrap().count() <= before + 2);
 }
 
 #[test]
 fn what_was_not_recorded_is_not_called_a_program_without_memory() {
-    let folder = stage("off");
-    let off = command(&folder, &["run", "--", "./program"]).env("MAKEROOM", "off").output().unwrap();
+    let stage = stage("off");
+    let off = command(&stage, &["run", "--", "./program"]).env("MAKEROOM", "off").output().unwrap();
     let said = text(&off.stderr);
     assert_eq!(off.status.code(), Some(7), "{said}");
     assert!(
@@ -198,7 +168,7 @@ fn what_was_not_recorded_is_not_called_a_program_without_memory() {
     );
     assert!(said.contains("hint: unset MAKEROOM") && !said.contains("took no GPU memory"), "{said}");
     for place in ["no-such-folder/run.room", "program.c/run.room", "no-such-folder/%p.room"] {
-        let output = makeroom(&folder, &["run", "-o", place, "--", "./program"]);
+        let output = makeroom(&stage, &["run", "-o", place, "--", "./program"]);
         let said = text(&output.stderr);
         assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), String::new()), "{said}");
         let place = place.replace("%p", "PID");
@@ -209,10 +179,10 @@ fn what_was_not_recorded_is_not_called_a_program_without_memory() {
 /// The directory existed when the program started.
 #[test]
 fn a_recorder_that_could_not_write_is_not_called_a_program_without_memory() {
-    let folder = stage("gone");
-    std::fs::create_dir(folder.join("below")).unwrap();
+    let stage = stage("gone");
+    std::fs::create_dir(stage.path("below")).unwrap();
     let words = ["run", "-o", "below/%p.room", "--", "sh", "-c", "rmdir below; ./program"];
-    let output = makeroom(&folder, &words);
+    let output = makeroom(&stage, &words);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(7), "{said}");
     assert!(said.contains("makeroom: nothing was recorded: ") && said.contains("No such file"), "{said}");
@@ -221,14 +191,14 @@ fn a_recorder_that_could_not_write_is_not_called_a_program_without_memory() {
 
 #[test]
 fn runs_that_name_the_same_file_do_not_take_it_from_each_other() {
-    let folder = stage("same");
-    let mut first = command(&folder, &["run", "-o", "run.room", "--", "./program", "wait"]);
+    let stage = stage("same");
+    let mut first = command(&stage, &["run", "-o", "run.room", "--", "./program", "wait"]);
     let first = first.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    wait_for(&folder.join("run.room"));
-    let second = makeroom(&folder, &["run", "-o", "run.room", "--", "./program"]);
+    wait_for(&stage.path("run.room"));
+    let second = makeroom(&stage, &["run", "-o", "run.room", "--", "./program"]);
     let second = text(&second.stderr);
     assert!(second.contains("run.room; recording to "), "{second}");
-    std::fs::write(folder.join("go"), "").unwrap();
+    std::fs::write(stage.path("go"), "").unwrap();
     let first = text(&first.wait_with_output().unwrap().stderr);
     let process = |said: &str| {
         let (_, after) = said.split_once("program (PID ").expect(said);
@@ -237,56 +207,58 @@ fn runs_that_name_the_same_file_do_not_take_it_from_each_other() {
     let (of_first, of_second) = (process(&first), process(&second));
     assert_ne!(of_first, of_second);
     assert!(
-        second.contains(&format!("makeroom view {}", folder.join(format!("run.{of_second}.room")).display()))
+        second.contains(&format!("makeroom view {}", stage.path(format!("run.{of_second}.room")).display()))
     );
-    assert!(first.contains(&format!("makeroom view {}", folder.join("run.room").display())), "{first}");
+    assert!(first.contains(&format!("makeroom view {}", stage.path("run.room").display())), "{first}");
     for (file, process) in [("run.room".to_owned(), &of_first), (format!("run.{of_second}.room"), &of_second)]
     {
-        let why = text(&makeroom(&folder, &["why", &file]).stdout);
+        let why = text(&makeroom(&stage, &["why", &file]).stdout);
         assert!(why.contains(&format!("program {process}")), "{file}: {why}");
     }
-    assert!(!folder.join(".run.room.lock").exists());
+    assert!(!stage.path(".run.room.lock").exists());
     // The name is free again once they have ended.
-    let third = makeroom(&folder, &["run", "-o", "run.room", "--", "./program"]);
+    let third = makeroom(&stage, &["run", "-o", "run.room", "--", "./program"]);
     assert!(!text(&third.stderr).contains("another run's"), "{}", text(&third.stderr));
 }
 
 /// If a run is killed and its program continues, the next run must not remove the recording.
 #[test]
 fn a_recording_that_is_still_written_is_left_alone() {
-    let folder = stage("orphan");
-    let mut first = command(&folder, &["run", "-o", "run.room", "--", "./program", "wait"]);
+    let stage = stage("orphan");
+    let mut first = command(&stage, &["run", "-o", "run.room", "--", "./program", "wait"]);
     let mut first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    wait_for(&folder.join("run.room"));
+    wait_for(&stage.path("run.room"));
     first.kill().unwrap();
     first.wait().unwrap();
-    let second = makeroom(&folder, &["run", "-o", "run.room", "--", "./program"]);
-    std::fs::write(folder.join("go"), "").unwrap();
+    let second = makeroom(&stage, &["run", "-o", "run.room", "--", "./program"]);
+    std::fs::write(stage.path("go"), "").unwrap();
     assert!(text(&second.stderr).contains("another run is recording to "), "{}", text(&second.stderr));
-    assert!(folder.join("run.room").exists());
+    assert!(stage.path("run.room").exists());
 }
 
 #[test]
 fn refusals_that_are_not_shown_are_mentioned_once() {
-    let folder = stage("many");
-    let output = makeroom(&folder, &["run", "-o", "run.room", "--", "./program", "many"]);
+    let stage = stage("many");
+    let output = makeroom(&stage, &["run", "-o", "run.room", "--", "./program", "many"]);
     let said = text(&output.stderr);
     assert_eq!(said.matches("1.00 TiB failed on GPU 0\n").count(), 3, "{said}");
     assert_eq!(said.matches("later failures are not shown;").count(), 1, "{said}");
-    let few = makeroom(&folder, &["run", "-o", "run.room", "--", "./program"]);
+    let few = makeroom(&stage, &["run", "-o", "run.room", "--", "./program"]);
     assert!(!text(&few.stderr).contains("further failures"));
 }
 
 #[test]
 fn a_program_into_which_nothing_can_be_loaded_is_named() {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt, chown};
-    let folder = stage("static");
-    std::fs::write(folder.join("static.c"), "int main(void) { return 5; }").unwrap();
+    let stage = stage("static");
+    std::fs::write(stage.path("static.c"), "int main(void) { return 5; }").unwrap();
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
-    let built =
-        Command::new(compiler).args(["-static", "-o", "static", "static.c"]).current_dir(&folder).output();
+    let built = Command::new(compiler)
+        .args(["-static", "-o", "static", "static.c"])
+        .current_dir(stage.directory())
+        .output();
     if built.unwrap().status.success() {
-        let output = makeroom(&folder, &["run", "--", "./static"]);
+        let output = makeroom(&stage, &["run", "--", "./static"]);
         assert_eq!(output.status.code(), Some(5));
         assert!(text(&output.stderr).starts_with("makeroom: ./static is statically linked, "));
     } else {
@@ -296,9 +268,9 @@ fn a_program_into_which_nothing_can_be_loaded_is_named() {
         eprintln!("skipped: only root can make a program that runs with other rights");
         return;
     }
-    chown(folder.join("program"), Some(65534), None).unwrap();
-    std::fs::set_permissions(folder.join("program"), PermissionsExt::from_mode(0o4755)).unwrap();
-    let output = makeroom(&folder, &["run", "--", "./program"]);
+    chown(stage.path("program"), Some(65534), None).unwrap();
+    std::fs::set_permissions(stage.path("program"), PermissionsExt::from_mode(0o4755)).unwrap();
+    let output = makeroom(&stage, &["run", "--", "./program"]);
     assert!(
         text(&output.stderr).starts_with("makeroom: ./program runs with privileges that you do not have")
     );
@@ -306,12 +278,12 @@ fn a_program_into_which_nothing_can_be_loaded_is_named() {
 
 #[test]
 fn a_program_that_is_not_there_is_an_error() {
-    let folder = stage("missing");
+    let stage = stage("missing");
     // Not in the target directory, which may be writable by a group and would be skipped.
     let session = std::env::temp_dir().join(format!("makeroom-missing-{}", std::process::id()));
     std::fs::create_dir(&session).unwrap();
     std::fs::set_permissions(&session, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
-    let mut run = command(&folder, &["run", "--", "./no-such-program"]);
+    let mut run = command(&stage, &["run", "--", "./no-such-program"]);
     let output = run.env("XDG_RUNTIME_DIR", &session).output().unwrap();
     assert_eq!(output.status.code(), Some(127));
     assert!(text(&output.stderr).starts_with("error: ./no-such-program: "));

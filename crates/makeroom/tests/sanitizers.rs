@@ -2,14 +2,11 @@
 //! not recorded. Sanitizers that the C compiler lacks are skipped.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may panic, and reports what it skips")]
 
-#[path = "support/surroundings.rs"]
-mod surroundings;
-
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use surroundings::plain;
+use makeroom_simcard::testing::{Stage, text};
 
 /// Allocates memory, then ends or triggers a report of its sanitizer.
 const PROGRAM: &str = r#"
@@ -57,29 +54,22 @@ const BUILDS: [(&str, &str, &str, &str); 11] = [
     ("clang", "hwaddress", "-w", "HWAddressSanitizer"),
 ];
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn stage(test: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sanitizers").join(test);
-    let _ = std::fs::remove_dir_all(&folder);
-    makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &folder).unwrap();
-    std::fs::write(folder.join("program.c"), PROGRAM).unwrap();
-    folder
+fn stage(test: &str) -> Stage {
+    let stage = Stage::new(env!("CARGO_TARGET_TMPDIR"), Path::new("sanitizers").join(test));
+    std::fs::write(stage.path("program.c"), PROGRAM).unwrap();
+    stage
 }
 
 /// Compiles the program; `false` if this machine cannot build or run it.
-fn is_built(folder: &Path, compiler: &str, sanitizer: &str, option: &str) -> bool {
+fn is_built(stage: &Stage, compiler: &str, sanitizer: &str, option: &str) -> bool {
     let built = Command::new(compiler)
         .args(["-w", "-g", option, &format!("-fsanitize={sanitizer}"), "-o", "program", "program.c"])
         .args(["-L.", "-l:libcuda.so.1", "-lpthread", &format!("-Wl,-rpath,{}", runtimes(compiler))])
-        .current_dir(folder)
+        .current_dir(stage.directory())
         .output();
-    let runs = |folder| {
-        in_place(Command::new("./program"), folder).output().is_ok_and(|run| run.status.code() == Some(4))
-    };
-    let is_built = built.is_ok_and(|built| built.status.success()) && runs(folder);
+    let runs =
+        |stage: &Stage| stage.command("./program").output().is_ok_and(|run| run.status.code() == Some(4));
+    let is_built = built.is_ok_and(|built| built.status.success()) && runs(stage);
     if !is_built {
         eprintln!("skipped: no {compiler} with {sanitizer} and {option} on this machine");
     }
@@ -91,31 +81,19 @@ fn runtimes(compiler: &str) -> String {
     let name = "-print-file-name=libclang_rt.asan-x86_64.so";
     let printed = Command::new(compiler).arg(name).output().map(|output| text(&output.stdout));
     let path = PathBuf::from(printed.unwrap_or_default());
-    path.parent().map_or_else(String::new, |folder| folder.display().to_string())
+    path.parent().map_or_else(String::new, |directory| directory.display().to_string())
 }
 
-fn in_place(mut command: Command, folder: &Path) -> Command {
-    command
-        .current_dir(folder)
-        .env("LD_LIBRARY_PATH", folder)
-        .env("MAKEROOM_SIMGPU", "memory=8GiB")
-        .env("MAKEROOM_SIMGPU_DIR", folder)
-        .env("XDG_RUNTIME_DIR", folder);
-    command
+fn script(stage: &Stage, name: &str, lines: &str) {
+    std::fs::write(stage.path(name), format!("#!/bin/sh\n{lines}\n")).unwrap();
+    std::fs::set_permissions(stage.path(name), PermissionsExt::from_mode(0o755)).unwrap();
 }
 
-fn script(folder: &Path, name: &str, lines: &str) {
-    std::fs::write(folder.join(name), format!("#!/bin/sh\n{lines}\n")).unwrap();
-    std::fs::set_permissions(folder.join(name), PermissionsExt::from_mode(0o755)).unwrap();
-}
-
-fn run(folder: &Path, options: &[&str], program: &[&str], preload: Option<&str>) -> (Output, Output) {
-    let mut makeroom = plain(env!("CARGO_BIN_EXE_makeroom"));
+fn run(stage: &Stage, options: &[&str], program: &[&str], preload: Option<&str>) -> (Output, Output) {
+    let mut makeroom = stage.command(env!("CARGO_BIN_EXE_makeroom"));
     makeroom.args(["run", "--no-status", "-o", "run.room"]).args(options).arg("--").args(program);
-    let mut makeroom = in_place(makeroom, folder);
-    let mut bare = plain(program[0]);
+    let mut bare = stage.command(program[0]);
     bare.args(&program[1..]);
-    let mut bare = in_place(bare, folder);
     if let Some(preload) = preload {
         makeroom.env("LD_PRELOAD", preload);
         bare.env("LD_PRELOAD", preload);
@@ -135,13 +113,13 @@ fn lines(output: &Output) -> Vec<String> {
 
 #[test]
 fn a_sanitized_program_runs_unharmed_and_one_line_says_that_it_is_not_recorded() {
-    let folder = stage("direct");
+    let stage = stage("direct");
     for (compiler, sanitizer, option, name) in BUILDS {
-        if !is_built(&folder, compiler, sanitizer, option) {
+        if !is_built(&stage, compiler, sanitizer, option) {
             continue;
         }
         for (what, options) in cases(sanitizer) {
-            let (bare, recorded) = run(&folder, options, &["./program", what], None);
+            let (bare, recorded) = run(&stage, options, &["./program", what], None);
             let case = format!("{compiler} {sanitizer} {option} {what}: {}", text(&recorded.stderr));
             assert_eq!(recorded.status, bare.status, "{case}");
             assert_eq!(text(&recorded.stdout), text(&bare.stdout), "{case}");
@@ -155,14 +133,14 @@ fn a_sanitized_program_runs_unharmed_and_one_line_says_that_it_is_not_recorded()
 /// Started by a shell, a script or a test runner, when the recorder is already in the environment.
 #[test]
 fn a_sanitized_child_runs_unharmed() {
-    let folder = stage("child");
-    script(&folder, "script", "./program \"$@\"");
+    let stage = stage("child");
+    script(&stage, "script", "./program \"$@\"");
     for (compiler, sanitizer, option, name) in BUILDS {
-        if !is_built(&folder, compiler, sanitizer, option) {
+        if !is_built(&stage, compiler, sanitizer, option) {
             continue;
         }
         for (what, options) in cases(sanitizer) {
-            let (bare, recorded) = run(&folder, options, &["./script", what], None);
+            let (bare, recorded) = run(&stage, options, &["./script", what], None);
             let case = format!("{compiler} {sanitizer} {option} {what}: {}", text(&recorded.stderr));
             assert_eq!(recorded.status, bare.status, "{case}");
             assert_eq!(text(&recorded.stdout), text(&bare.stdout), "{case}");
@@ -177,24 +155,24 @@ fn a_sanitized_child_runs_unharmed() {
 /// repeat what `run` put into the environment.
 #[test]
 fn a_child_with_options_of_its_own_runs_unharmed() {
-    let folder = stage("options");
+    let stage = stage("options");
     let own = "ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=halt_on_error=0";
-    script(&folder, "own", &format!("{own} ./program \"$@\""));
-    script(&folder, "checked", "exec env ASAN_OPTIONS=verify_asan_link_order=1 ./program \"$@\"");
-    script(&folder, "none", "unset ASAN_OPTIONS TSAN_OPTIONS; ./program \"$@\"");
-    script(&folder, "outer", "./middle \"$@\"; exit $?");
-    script(&folder, "middle", &format!("export {own}; sh -c './program \"$@\"; exit $?' middle \"$@\""));
+    script(&stage, "own", &format!("{own} ./program \"$@\""));
+    script(&stage, "checked", "exec env ASAN_OPTIONS=verify_asan_link_order=1 ./program \"$@\"");
+    script(&stage, "none", "unset ASAN_OPTIONS TSAN_OPTIONS; ./program \"$@\"");
+    script(&stage, "outer", "./middle \"$@\"; exit $?");
+    script(&stage, "middle", &format!("export {own}; sh -c './program \"$@\"; exit $?' middle \"$@\""));
     script(
-        &folder,
+        &stage,
         "few",
         "exec env -i LD_PRELOAD=\"$LD_PRELOAD\" LD_LIBRARY_PATH=. MAKEROOM_SIMGPU_DIR=. ./program \"$@\"",
     );
     for (compiler, sanitizer, option, name) in BUILDS {
-        if !is_built(&folder, compiler, sanitizer, option) {
+        if !is_built(&stage, compiler, sanitizer, option) {
             continue;
         }
         for start in ["./own", "./checked", "./none", "./outer", "./few"] {
-            let (bare, recorded) = run(&folder, &[], &[start, ""], None);
+            let (bare, recorded) = run(&stage, &[], &[start, ""], None);
             let case = format!("{compiler} {sanitizer} {option} {start}: {}", text(&recorded.stderr));
             assert_eq!(recorded.status, bare.status, "{case}");
             assert_eq!(text(&recorded.stdout), text(&bare.stdout), "{case}");
@@ -210,14 +188,14 @@ fn a_child_with_options_of_its_own_runs_unharmed() {
 /// One child is recorded and the other is not, which must not go unnoticed.
 #[test]
 fn a_sanitized_child_beside_a_recorded_one_is_named() {
-    let folder = stage("beside");
-    if !is_built(&folder, "gcc", "undefined", "-w") {
+    let stage = stage("beside");
+    if !is_built(&stage, "gcc", "undefined", "-w") {
         return;
     }
-    std::fs::rename(folder.join("program"), folder.join("recorded")).unwrap();
+    std::fs::rename(stage.path("program"), stage.path("recorded")).unwrap();
     for (compiler, sanitizer, option, name) in BUILDS {
-        if is_built(&folder, compiler, sanitizer, option) {
-            let (_, both) = run(&folder, &[], &["sh", "-c", "./recorded; ./program"], None);
+        if is_built(&stage, compiler, sanitizer, option) {
+            let (_, both) = run(&stage, &[], &["sh", "-c", "./recorded; ./program"], None);
             let said = text(&both.stderr);
             assert_eq!(both.status.code(), Some(4), "{said}");
             let lines = lines(&both);
@@ -231,9 +209,9 @@ fn a_sanitized_child_beside_a_recorded_one_is_named() {
 /// The environment of a recorded program has no options that its user did not set.
 #[test]
 fn the_options_of_sanitizers_are_not_changed() {
-    let folder = stage("environment");
+    let stage = stage("environment");
     let command = ["sh", "-c", "env | grep SAN_OPTIONS; exit 4"];
-    let (bare, recorded) = run(&folder, &[], &command, None);
+    let (bare, recorded) = run(&stage, &[], &command, None);
     assert_eq!(recorded.status, bare.status);
     assert_eq!(text(&recorded.stdout), text(&bare.stdout));
 }
@@ -241,10 +219,10 @@ fn the_options_of_sanitizers_are_not_changed() {
 /// As for an instrumented extension module in an interpreter without instrumentation.
 #[test]
 fn a_preloaded_runtime_stays_first() {
-    let folder = stage("preloaded");
+    let stage = stage("preloaded");
     let built = Command::new("gcc")
         .args(["-w", "-o", "program", "program.c", "-L.", "-l:libcuda.so.1", "-lpthread"])
-        .current_dir(&folder)
+        .current_dir(stage.directory())
         .status();
     let runtime = Command::new("gcc").arg("-print-file-name=libasan.so").output();
     let Ok(runtime) = runtime.map(|output| text(&output.stdout).trim().to_owned()) else { return };
@@ -253,7 +231,7 @@ fn a_preloaded_runtime_stays_first() {
         return;
     }
     for preload in [runtime.clone(), format!("{runtime}:/no-such-library.so"), format!(" {runtime} ")] {
-        let (bare, recorded) = run(&folder, &[], &["./program"], Some(&preload));
+        let (bare, recorded) = run(&stage, &[], &["./program"], Some(&preload));
         assert_eq!(
             (recorded.status, text(&recorded.stdout)),
             (bare.status, text(&bare.stdout)),
@@ -271,10 +249,10 @@ fn a_preloaded_runtime_stays_first() {
 /// The runtimes of these are not affected by the recorder.
 #[test]
 fn other_sanitizers_are_recorded() {
-    let folder = stage("recorded");
+    let stage = stage("recorded");
     for (compiler, sanitizer) in [("gcc", "undefined"), ("gcc", "leak"), ("clang", "undefined")] {
-        if is_built(&folder, compiler, sanitizer, "-w") {
-            let (bare, recorded) = run(&folder, &[], &["./program"], None);
+        if is_built(&stage, compiler, sanitizer, "-w") {
+            let (bare, recorded) = run(&stage, &[], &["./program"], None);
             assert_eq!(
                 (recorded.status, text(&recorded.stdout)),
                 (bare.status, text(&bare.stdout)),

@@ -1,8 +1,10 @@
 //! The status line of `makeroom run` on a terminal: it appears, it is removed, and the program's output is unchanged.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Stdio;
+
+use makeroom_simcard::testing::{Stage, text};
 
 /// Allocates memory and prints a hundred lines, some in two parts, for about three seconds. With "raw", it turns line
 /// mode off.
@@ -35,39 +37,19 @@ int main(int count, char **words) {
 }
 "#;
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn compile(folder: &Path, source: &Path, name: &str, libraries: &[&str]) {
-    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
-    let mut command = Command::new(compiler);
-    command.args(["-w", "-o", name]).arg(source).args(libraries).current_dir(folder);
-    let built = command.output().unwrap();
-    assert!(built.status.success(), "{}", text(&built.stderr));
-}
-
-fn stage(test: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("status").join(test);
-    let _ = std::fs::remove_dir_all(&folder);
-    makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &folder).unwrap();
-    std::fs::write(folder.join("program.c"), PROGRAM).unwrap();
-    compile(&folder, Path::new("program.c"), "program", &["-L.", "-l:libcuda.so.1"]);
-    compile(&folder, &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pty.c"), "pty", &[]);
-    folder
+fn stage(test: &str) -> Stage {
+    let stage = Stage::new(env!("CARGO_TARGET_TMPDIR"), Path::new("status").join(test));
+    stage.compile_text("program", PROGRAM, &["-l:libcuda.so.1"]);
+    stage.compile(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pty.c"), &[]);
+    stage
 }
 
 /// The bytes that the terminal received, and the exit status.
-fn on_terminal(folder: &Path, words: &[&str], variables: &[(&str, &str)]) -> (Vec<u8>, Option<i32>) {
-    let mut command = Command::new(folder.join("pty"));
+fn on_terminal(stage: &Stage, words: &[&str], variables: &[(&str, &str)]) -> (Vec<u8>, Option<i32>) {
+    let mut command = stage.command(stage.path("pty"));
     command.arg(env!("CARGO_BIN_EXE_makeroom")).args(["run", "-o", "run.room"]).args(words);
     command
-        .current_dir(folder)
         .stdin(Stdio::null())
-        .env("LD_LIBRARY_PATH", folder)
-        .env("MAKEROOM_SIMGPU", "memory=8GiB")
-        .env("MAKEROOM_SIMGPU_DIR", folder)
-        .env("XDG_RUNTIME_DIR", folder)
         .env("TERM", "xterm-256color")
         .env_remove("CI")
         .envs(variables.iter().copied());
@@ -90,8 +72,8 @@ const SET_APART: &[u8] = b"\x1b[1;23r";
 
 #[test]
 fn the_line_is_seen_and_goes_and_the_output_stays_whole() {
-    let folder = stage("seen");
-    let (bytes, status) = on_terminal(&folder, &["--", "./program"], &[]);
+    let stage = stage("seen");
+    let (bytes, status) = on_terminal(&stage, &["--", "./program"], &[]);
     assert_eq!(status, Some(7), "{}", text(&bytes));
 
     // At any time: at most one status line, in the last row, and the program's lines above it in order.
@@ -126,7 +108,7 @@ fn the_line_is_seen_and_goes_and_the_output_stays_whole() {
 
 #[test]
 fn nothing_is_drawn_where_it_must_not_be() {
-    let folder = stage("unseen");
+    let stage = stage("unseen");
     let cases = [
         ("--no-status -- ./program", ("TERM", "xterm")),
         ("-- ./program", ("TERM", "dumb")),
@@ -135,7 +117,7 @@ fn nothing_is_drawn_where_it_must_not_be() {
     ];
     for (words, variable) in cases {
         let words: Vec<&str> = words.split(' ').collect();
-        let (bytes, status) = on_terminal(&folder, &words, &[variable]);
+        let (bytes, status) = on_terminal(&stage, &words, &[variable]);
         assert_eq!(status, Some(7), "{}", text(&bytes));
         let is_drawn = bytes.windows(SET_APART.len()).any(|window| window == SET_APART);
         assert!(!is_drawn, "{words:?} {variable:?}: {}", text(&bytes));

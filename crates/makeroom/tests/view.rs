@@ -2,9 +2,6 @@
 //! rejected requests.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#[path = "support/surroundings.rs"]
-mod surroundings;
-
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -13,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use makeroom_simcard::testing;
 use serde_json::Value;
 
 fn trace(name: &str) -> PathBuf {
@@ -27,7 +25,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn makeroom() -> Command {
-    let mut command = surroundings::plain(env!("CARGO_BIN_EXE_makeroom"));
+    let mut command = testing::plain(env!("CARGO_BIN_EXE_makeroom"));
     command
         .env_remove("BROWSER")
         .env_remove("DISPLAY")

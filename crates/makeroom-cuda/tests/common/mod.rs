@@ -1,13 +1,14 @@
-//! Shared test support: the software GPU, loaded once into the test process, with its clock and faults.
+//! Shared test support: the software GPU, loaded once into the test process, with makeroom's wrapper of its driver.
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses part of it, and a test may panic")]
 
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::CStr;
+use std::ops::Deref;
 use std::path::Path;
-use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use makeroom_cuda::{Context, Driver};
+use makeroom_simcard::testing::{SoftwareGpu, Stage};
 
 /// The machine: two cards, and contexts without overhead so that figures are exact.
 const MACHINE: &str = "devices=2,memory=1GiB,context=0,module=0";
@@ -15,8 +16,17 @@ const MACHINE: &str = "devices=2,memory=1GiB,context=0,module=0";
 /// The software GPU's driver, locked for one test at a time.
 pub(crate) struct Gpu {
     pub(crate) driver: &'static Driver,
-    library: libloading::Library,
+    software: SoftwareGpu,
     context: Context,
+}
+
+/// Its clock and its faults.
+impl Deref for Gpu {
+    type Target = SoftwareGpu;
+
+    fn deref(&self) -> &SoftwareGpu {
+        &self.software
+    }
 }
 
 /// Waits for earlier tests, and makes the first card's context current.
@@ -28,21 +38,14 @@ pub(crate) fn gpu(test_file: &str) -> MutexGuard<'static, Gpu> {
 }
 
 fn open(test_file: &str) -> Gpu {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda").join(test_file);
-    let _ = std::fs::remove_dir_all(&directory);
-    makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &directory).unwrap();
+    let stage =
+        Stage::new(env!("CARGO_TARGET_TMPDIR"), Path::new("cuda").join(test_file)).with_machine(MACHINE);
     // SAFETY: every test of the file goes through `gpu` first and waits there, so no thread reads the environment.
-    unsafe {
-        std::env::set_var("MAKEROOM_SIMGPU", MACHINE);
-        std::env::set_var("MAKEROOM_SIMGPU_DIR", &directory);
-    }
-    let path = directory.join("libcuda.so.1");
-    let path = path.to_str().unwrap();
-    let driver: &'static Driver = Box::leak(Box::new(Driver::open(path).unwrap()));
-    // SAFETY: the driver is already loaded.
-    let library = unsafe { libloading::Library::new(path) }.unwrap();
+    let software = unsafe { SoftwareGpu::load(&stage) };
+    let driver = Driver::open(software.path().to_str().unwrap()).unwrap();
+    let driver: &'static Driver = Box::leak(Box::new(driver));
     let context = driver.device(0).unwrap().retain_primary().unwrap();
-    Gpu { driver, library, context }
+    Gpu { driver, software, context }
 }
 
 impl Gpu {
@@ -51,43 +54,10 @@ impl Gpu {
         self.context.make_current().unwrap();
     }
 
-    /// Keeps a stream busy for some simulated time.
-    pub(crate) fn keep_busy(&self, stream: u64, nanoseconds: u64) {
-        type Enqueue = unsafe extern "C" fn(u64, u64) -> u32;
-        // SAFETY: the type matches the function.
-        let enqueue = unsafe { self.library.get::<Enqueue>(c"makeroom_simgpu_enqueue_work") }.unwrap();
-        // SAFETY: numbers only.
-        assert_eq!(unsafe { enqueue(stream, nanoseconds) }, 0);
-    }
-
-    /// Advances the clock.
-    pub(crate) fn advance(&self, nanoseconds: u64) {
-        // SAFETY: the type matches the function.
-        let advance =
-            unsafe { self.library.get::<unsafe extern "C" fn(u64) -> u32>(c"makeroom_simgpu_advance") }
-                .unwrap();
-        // SAFETY: a number only.
-        assert_eq!(unsafe { advance(nanoseconds) }, 0);
-    }
-
     /// The same driver with only some of its functions.
     pub(crate) fn resolve(&self, is_there: impl Fn(&CStr) -> bool) -> &'static Driver {
-        let find = |name: &CStr| {
-            // SAFETY: only the address is taken.
-            let symbol = unsafe { self.library.get::<*mut c_void>(name) }.ok().filter(|_| is_there(name))?;
-            NonNull::new(*symbol)
-        };
+        let find = |name: &CStr| self.symbol(name).filter(|_| is_there(name));
         // SAFETY: the functions are the driver's, which is never unloaded.
         Box::leak(Box::new(unsafe { Driver::resolve(find) }.unwrap()))
-    }
-
-    /// Makes the next call of a function fail.
-    pub(crate) fn fail_next(&self, function: &str, error: u32) {
-        type Fail = unsafe extern "C" fn(*const std::ffi::c_char, u64, u32) -> u32;
-        let name = CString::new(function).unwrap();
-        // SAFETY: the type matches the function.
-        let fail = unsafe { self.library.get::<Fail>(c"makeroom_simgpu_fail") }.unwrap();
-        // SAFETY: the name is NUL-terminated.
-        assert_eq!(unsafe { fail(name.as_ptr(), 1, error) }, 0);
     }
 }

@@ -1,10 +1,12 @@
-//! Shared test support: the software GPU, loaded once into the test process, with its clock and faults.
+//! Shared test support: the software GPU, loaded once into the test process, drivers that lack a feature, and a check of
+//! the pool's figures.
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses part of it, and a test may panic")]
 
 pub(crate) mod aside;
 
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CStr, c_void};
+use std::ops::Deref;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use makeroom_cuda::{Context, Driver};
 use makeroom_place::pool::BlockState;
 use makeroom_pool::{Allocator as _, Pool};
+use makeroom_simcard::testing::{SoftwareGpu, Stage};
 
 /// The machine: two cards, and contexts without overhead so that figures are exact.
 const MACHINE: &str = "devices=2,memory=1GiB,context=0,module=0";
@@ -32,8 +35,17 @@ unsafe extern "C" fn answer_no(value: *mut i32, attribute: u32, device: i32) -> 
 /// The software GPU's driver, locked for one test at a time.
 pub(crate) struct Gpu {
     pub(crate) driver: &'static Driver,
-    library: libloading::Library,
+    software: SoftwareGpu,
     context: Context,
+}
+
+/// Its clock and its faults.
+impl Deref for Gpu {
+    type Target = SoftwareGpu;
+
+    fn deref(&self) -> &SoftwareGpu {
+        &self.software
+    }
 }
 
 /// Waits for earlier tests, and makes the first card's context current.
@@ -45,21 +57,14 @@ pub(crate) fn gpu(test_file: &str) -> MutexGuard<'static, Gpu> {
 }
 
 fn open(test_file: &str) -> Gpu {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pool").join(test_file);
-    let _ = std::fs::remove_dir_all(&directory);
-    makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &directory).unwrap();
+    let stage =
+        Stage::new(env!("CARGO_TARGET_TMPDIR"), Path::new("pool").join(test_file)).with_machine(MACHINE);
     // SAFETY: every test of the file goes through `gpu` first and waits there, so no thread reads the environment.
-    unsafe {
-        std::env::set_var("MAKEROOM_SIMGPU", MACHINE);
-        std::env::set_var("MAKEROOM_SIMGPU_DIR", &directory);
-    }
-    let path = directory.join("libcuda.so.1");
-    let path = path.to_str().unwrap();
-    let driver: &'static Driver = Box::leak(Box::new(Driver::open(path).unwrap()));
-    // SAFETY: the driver is already loaded.
-    let library = unsafe { libloading::Library::new(path) }.unwrap();
+    let software = unsafe { SoftwareGpu::load(&stage) };
+    let driver = Driver::open(software.path().to_str().unwrap()).unwrap();
+    let driver: &'static Driver = Box::leak(Box::new(driver));
     let context = driver.device(0).unwrap().retain_primary().unwrap();
-    Gpu { driver, library, context }
+    Gpu { driver, software, context }
 }
 
 impl Gpu {
@@ -68,41 +73,9 @@ impl Gpu {
         self.context.make_current().unwrap();
     }
 
-    /// Keeps a stream busy for some simulated time.
-    pub(crate) fn keep_busy(&self, stream: u64, nanoseconds: u64) {
-        type Enqueue = unsafe extern "C" fn(u64, u64) -> u32;
-        // SAFETY: the type matches the function.
-        let enqueue = unsafe { self.library.get::<Enqueue>(c"makeroom_simgpu_enqueue_work") }.unwrap();
-        // SAFETY: numbers only.
-        assert_eq!(unsafe { enqueue(stream, nanoseconds) }, 0);
-    }
-
-    /// Advances the clock.
-    pub(crate) fn advance(&self, nanoseconds: u64) {
-        // SAFETY: the type matches the function.
-        let advance =
-            unsafe { self.library.get::<unsafe extern "C" fn(u64) -> u32>(c"makeroom_simgpu_advance") }
-                .unwrap();
-        // SAFETY: a number only.
-        assert_eq!(unsafe { advance(nanoseconds) }, 0);
-    }
-
-    /// The clock, in nanoseconds.
-    pub(crate) fn now(&self) -> u64 {
-        // SAFETY: the type matches the function.
-        let now =
-            unsafe { self.library.get::<unsafe extern "C" fn() -> u64>(c"makeroom_simgpu_now") }.unwrap();
-        // SAFETY: no arguments.
-        unsafe { now() }
-    }
-
     /// The same driver with only some of its functions.
     pub(crate) fn resolve(&self, is_there: impl Fn(&CStr) -> bool) -> &'static Driver {
-        let find = |name: &CStr| {
-            // SAFETY: only the address is taken.
-            let symbol = unsafe { self.library.get::<*mut c_void>(name) }.ok().filter(|_| is_there(name))?;
-            NonNull::new(*symbol)
-        };
+        let find = |name: &CStr| self.symbol(name).filter(|_| is_there(name));
         // SAFETY: the functions are the driver's, which is never unloaded.
         Box::leak(Box::new(unsafe { Driver::resolve(find) }.unwrap()))
     }
@@ -111,45 +84,22 @@ impl Gpu {
     pub(crate) fn without_host_nodes(&self) -> &'static Driver {
         let name = c"cuDeviceGetAttribute";
         // SAFETY: the type matches the function.
-        let real = unsafe { self.library.get::<GetAttribute>(name) }.unwrap();
-        let _ = GET_ATTRIBUTE.set(*real);
+        let _ = GET_ATTRIBUTE.set(unsafe { self.function::<GetAttribute>(name) });
         let find = |wanted: &CStr| {
             if wanted == name {
                 return NonNull::new(answer_no as *mut c_void);
             }
-            // SAFETY: only the address is taken.
-            NonNull::new(*unsafe { self.library.get::<*mut c_void>(wanted) }.ok()?)
+            self.symbol(wanted)
         };
         // SAFETY: the functions are the driver's, which is never unloaded, and a wrapper for one.
         Box::leak(Box::new(unsafe { Driver::resolve(find) }.unwrap()))
     }
 
-    /// Makes the n-th call of a function fail, counted from now.
-    pub(crate) fn fail_nth(&self, function: &str, number: u64, error: u32) {
-        type Fail = unsafe extern "C" fn(*const std::ffi::c_char, u64, u32) -> u32;
-        let name = CString::new(function).unwrap();
-        // SAFETY: the type matches the function.
-        let fail = unsafe { self.library.get::<Fail>(c"makeroom_simgpu_fail") }.unwrap();
-        // SAFETY: the name is NUL-terminated.
-        assert_eq!(unsafe { fail(name.as_ptr(), number, error) }, 0);
-    }
-
-    /// Removes the faults that have not occurred. Returns how many.
-    pub(crate) fn forget_faults(&self) -> u64 {
-        type Forget = unsafe extern "C" fn() -> u64;
-        // SAFETY: the type matches the function.
-        let forget = unsafe { self.library.get::<Forget>(c"makeroom_simgpu_forget_faults") }.unwrap();
-        // SAFETY: no arguments.
-        unsafe { forget() }
-    }
-
     /// Resets a card's primary context while it is in use.
     pub(crate) fn reset_primary(&self, device: i32) {
         type Reset = unsafe extern "C" fn(i32) -> u32;
-        // SAFETY: the type matches the function.
-        let reset = unsafe { self.library.get::<Reset>(c"cuDevicePrimaryCtxReset_v2") }.unwrap();
-        // SAFETY: a number only.
-        assert_eq!(unsafe { reset(device) }, 0);
+        // SAFETY: the type matches the function, which takes a number only.
+        assert_eq!(unsafe { self.function::<Reset>(c"cuDevicePrimaryCtxReset_v2")(device) }, 0);
     }
 }
 

@@ -9,6 +9,9 @@ use std::process::{Command, Output};
 use std::sync::{Mutex, OnceLock};
 use std::{env, fs};
 
+use makeroom_simcard::testing;
+
+pub(crate) use makeroom_simcard::testing::text;
 pub(crate) use recording::Recording;
 
 /// A compiled program of `tests/programs`, with a directory for its output.
@@ -206,31 +209,9 @@ fn join<'paths>(paths: impl IntoIterator<Item = &'paths PathBuf>) -> String {
     paths.join(":")
 }
 
-pub(crate) fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// The library under test. Cargo does not build a `cdylib` for its own tests, so this builds it once per test file,
-/// in a separate directory, because the outer build may hold the lock of the usual one. With `CARGO_BUILD_TARGET` the
-/// library is built for the same target as the tests.
+/// The library under test, which cargo builds for these tests.
 pub(crate) fn library() -> PathBuf {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    let make = || {
-        let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("library");
-        let manifest = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
-        let result = Command::new(env!("CARGO"))
-            .args(["build", "--lib", "--release", "--config", "profile.release.panic='unwind'"])
-            .arg("--manifest-path")
-            .arg(manifest)
-            .arg("--target-dir")
-            .arg(&directory)
-            .output()
-            .unwrap();
-        assert!(result.status.success(), "{}", text(&result.stderr));
-        let target = env::var("CARGO_BUILD_TARGET").unwrap_or_default();
-        directory.join(target).join("release/libmakeroom_preload.so")
-    };
-    LIBRARY.get_or_init(make).clone()
+    PathBuf::from(makeroom_embed::path!(makeroom_preload))
 }
 
 pub(crate) fn scratch() -> PathBuf {
@@ -274,19 +255,6 @@ pub(crate) fn compile(source: &str, output: &str, libraries: &[&str]) -> PathBuf
 }
 
 fn build(source: &str, output: &Path, flags: &[&str]) {
-    let compiler = if Path::new(source).extension().is_some_and(|extension| extension == "cpp") {
-        env::var("CXX").unwrap_or_else(|_| "c++".to_owned())
-    } else {
-        env::var("CC").unwrap_or_else(|_| "cc".to_owned())
-    };
-    let programs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
-    let result = Command::new(compiler)
-        .arg(programs.join(source))
-        .args(["-w", "-o"])
-        .arg(output)
-        .args(flags)
-        .args(["-ldl", "-lpthread"])
-        .output()
-        .unwrap();
-    assert!(result.status.success(), "{}", text(&result.stderr));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
+    testing::compile(&[source], output, &[&["-w"], flags, &["-ldl", "-lpthread"]].concat());
 }

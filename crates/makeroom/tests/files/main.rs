@@ -1,9 +1,6 @@
 //! `makeroom run` with files, directories and descriptors that are unusable or belong to others.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#[path = "../support/surroundings.rs"]
-mod surroundings;
-
 mod descriptors;
 mod incomplete;
 mod links;

@@ -21,7 +21,7 @@ fn recordings_are_the_users_alone() {
     let output = stage.command(&words).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     let mut recordings = 0;
-    for entry in fs::read_dir(&stage.0).unwrap().flatten() {
+    for entry in fs::read_dir(stage.path("")).unwrap().flatten() {
         if entry.path().extension().is_some_and(|extension| extension == "room") {
             assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", entry.path());
             recordings += 1;

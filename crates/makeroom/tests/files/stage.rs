@@ -6,27 +6,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use crate::surroundings::plain;
+use makeroom_simcard::testing::{self, plain, succeeded};
+
+pub(crate) use makeroom_simcard::testing::text;
 
 /// The directory of one test.
-pub(crate) struct Stage(pub(crate) PathBuf);
-
-pub(crate) fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+pub(crate) struct Stage(testing::Stage);
 
 impl Stage {
     pub(crate) fn new(test: &str) -> Self {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("files").join(test);
-        let _ = fs::remove_dir_all(&folder);
-        makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &folder).unwrap();
-        fs::copy(program(), folder.join("steps")).unwrap();
-        fs::create_dir(folder.join("own")).unwrap();
-        Self(folder)
+        let stage = testing::Stage::new(env!("CARGO_TARGET_TMPDIR"), Path::new("files").join(test));
+        fs::copy(program(), stage.path("steps")).unwrap();
+        fs::create_dir(stage.path("own")).unwrap();
+        Self(stage)
     }
 
     pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
-        self.0.join(name)
+        self.0.path(name)
     }
 
     /// `makeroom` with these arguments, in this directory.
@@ -42,14 +38,8 @@ impl Stage {
     }
 
     fn command_of(&self, mut command: Command, words: &[&str]) -> Command {
-        command
-            .args(words)
-            .current_dir(&self.0)
-            .env("LD_LIBRARY_PATH", &self.0)
-            .env("MAKEROOM_SIMGPU", "memory=8GiB")
-            .env("MAKEROOM_SIMGPU_DIR", &self.0)
-            .env("XDG_RUNTIME_DIR", self.path("own"))
-            .env_remove("MAKEROOM");
+        self.0.place(&mut command);
+        command.args(words).env("XDG_RUNTIME_DIR", self.path("own")).env_remove("MAKEROOM");
         command
     }
 
@@ -62,9 +52,7 @@ impl Stage {
 
     /// The output of `makeroom why` for a file.
     pub(crate) fn why(&self, file: impl AsRef<OsStr>) -> String {
-        let output = self.command(&["why"]).arg(file).output().unwrap();
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        text(&output.stdout)
+        succeeded(&self.command(&["why"]).arg(file).output().unwrap())
     }
 
     /// The output of `makeroom why --json` for a file.
@@ -78,19 +66,9 @@ impl Stage {
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("files").join("program");
-        makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &folder).unwrap();
+        let stage = testing::Stage::new(env!("CARGO_TARGET_TMPDIR"), "files/program");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files/steps.c");
-        let output = folder.join("steps");
-        let built = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()))
-            .args(["-w", "-g", "-rdynamic", "-o"])
-            .args([&output, &source])
-            .args([OsStr::new("-L"), folder.as_os_str()])
-            .args(["-l:libcuda.so.1", "-lpthread"])
-            .output()
-            .unwrap();
-        assert!(built.status.success(), "{}", text(&built.stderr));
-        output
+        stage.compile(source, &["-g", "-rdynamic", "-l:libcuda.so.1"])
     })
 }
 

@@ -1,9 +1,6 @@
 //! A simulated machine for one test: a directory with the software driver and NVML, programs that hold memory, and
 //! `makeroom` to inspect them.
 
-#[path = "surroundings.rs"]
-mod surroundings;
-
 use std::fs;
 use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::os::unix::fs::symlink;
@@ -14,7 +11,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use makeroom_simcard::testing::{self, Stage, plain};
 use serde_json::Value;
+
+pub(crate) use makeroom_simcard::testing::text;
 
 /// 2³⁰ bytes.
 pub(crate) const GIB: u64 = 1 << 30;
@@ -24,8 +24,7 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// A simulated machine.
 pub(crate) struct Machine {
-    folder: PathBuf,
-    cards: String,
+    stage: Stage,
     /// The minor number of the first GPU's device file. Tests run concurrently and see each other's processes.
     minor: u32,
     programs: Vec<Running>,
@@ -61,23 +60,21 @@ impl Machine {
     pub(crate) fn with(test: &str, cards: &str) -> Self {
         let name = std::env::current_exe().unwrap().file_stem().unwrap().to_string_lossy().into_owned();
         let name = name.split('-').next().unwrap().to_owned();
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name).join(test);
-        let _ = fs::remove_dir_all(&folder);
         // Some tests run as other users, who must be able to read it.
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-        makeroom_simcard::install::link_next_to(&std::env::current_exe().unwrap(), &folder).unwrap();
-        fs::create_dir(folder.join("dev")).unwrap();
+        let stage = Stage::new(env!("CARGO_TARGET_TMPDIR"), Path::new(&name).join(test)).with_machine(cards);
+        fs::create_dir(stage.path("dev")).unwrap();
         let minor = std::process::id() * 100 + NUMBER.fetch_add(1, Ordering::Relaxed);
         for file in ["nvidiactl", "nvidia-uvm", &format!("nvidia{minor}")] {
-            fs::write(folder.join("dev").join(file), [0; 4096]).unwrap();
+            fs::write(stage.path("dev").join(file), [0; 4096]).unwrap();
         }
-        fs::copy(hold(&folder), folder.join("hold")).unwrap();
-        Self { folder, cards: cards.to_owned(), minor, programs: Vec::new() }
+        fs::copy(hold(stage.directory()), stage.path("hold")).unwrap();
+        Self { stage, minor, programs: Vec::new() }
     }
 
     /// The machine's directory.
     pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+        self.stage.directory()
     }
 
     /// Starts `./hold` with these arguments and returns the PID it prints.
@@ -96,26 +93,20 @@ impl Machine {
             output.read_line(&mut line).unwrap();
             pids.push(line.trim().parse().unwrap_or_else(|_| panic!("{command:?} said {line:?}")));
         }
-        let (group, folder) = (child.id(), self.folder.canonicalize().unwrap());
+        let (group, folder) = (child.id(), self.stage.directory().canonicalize().unwrap());
         self.programs.push(Running { child, group, others: pids.clone(), folder });
         pids
     }
 
     /// Makes a command use this machine.
     pub(crate) fn place(&self, command: &mut Command) {
-        command
-            .env("HOLD_CARD", format!("dev/nvidia{}", self.minor))
-            .current_dir(&self.folder)
-            .env("LD_LIBRARY_PATH", &self.folder)
-            .env("MAKEROOM_SIMGPU", &self.cards)
-            .env("MAKEROOM_SIMGPU_DIR", &self.folder)
-            .env("XDG_RUNTIME_DIR", &self.folder)
-            .env("NO_COLOR", "1");
+        self.stage.place(command);
+        command.env("HOLD_CARD", format!("dev/nvidia{}", self.minor)).env("NO_COLOR", "1");
     }
 
     /// `makeroom` with these arguments; NVML shows what `scenario` describes.
     pub(crate) fn makeroom(&self, scenario: &str, words: &[&str]) -> Command {
-        let mut command = surroundings::plain(env!("CARGO_BIN_EXE_makeroom"));
+        let mut command = plain(env!("CARGO_BIN_EXE_makeroom"));
         command.args(words).env("MAKEROOM_SIMNVML", self.scenario(scenario));
         if words.first() == Some(&"ps") && !words.contains(&"--proc") && is_container() {
             command.arg("--proc").arg(self.processes());
@@ -127,7 +118,7 @@ impl Machine {
     /// The processes of a container as those of a whole machine: a directory of links to them, whose first process is
     /// in the initial namespace.
     pub(crate) fn processes(&self) -> PathBuf {
-        let root = self.folder.join("processes");
+        let root = self.stage.path("processes");
         let _ = fs::remove_dir_all(&root);
         fs::create_dir_all(root.join("1/ns")).unwrap();
         symlink(FIRST_PID_NAMESPACE, root.join("1/ns/pid")).unwrap();
@@ -163,11 +154,6 @@ pub(crate) fn json(output: &Output) -> Value {
         .unwrap_or_else(|error| panic!("{error}: {} {}", text(&output.stdout), text(&output.stderr)))
 }
 
-/// Bytes as text.
-pub(crate) fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 /// Starts a program whose file was just written. Between fork and exec, a child of another test may still have the
 /// file open for writing, and exec then fails with ETXTBSY.
 fn spawn(command: &mut Command) -> Child {
@@ -188,11 +174,8 @@ fn hold(libraries: &Path) -> PathBuf {
     let build = || {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/hold.c");
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("hold-{}", std::process::id()));
-        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
-        let mut command = Command::new(compiler);
-        command.arg("-w").arg("-o").arg(&program).arg(source).arg(format!("-L{}", libraries.display()));
-        let built = command.args(["-pthread", "-l:libcuda.so.1"]).output().unwrap();
-        assert!(built.status.success(), "{}", text(&built.stderr));
+        let search = format!("-L{}", libraries.display());
+        testing::compile(&[source], &program, &["-w", &search, "-pthread", "-l:libcuda.so.1"]);
         program
     };
     BUILT.get_or_init(build).clone()

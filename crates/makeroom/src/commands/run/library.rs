@@ -23,13 +23,26 @@ use crate::commands::new_file;
 /// The ending of the link's name.
 const PASSES_CHECK: &str = "-before-libasan.so";
 
-static CONTENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libmakeroom_preload.so"));
-static DRIVER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libmakeroom_simgpu.so"));
-static MANAGEMENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libmakeroom_simnvml.so"));
+#[cfg(target_os = "linux")]
+mod embedded {
+    pub(super) static RECORDER: &[u8] = makeroom_embed::library!(makeroom_preload);
+    pub(super) static DRIVER: &[u8] = makeroom_embed::library!(makeroom_simgpu);
+    pub(super) static MANAGEMENT: &[u8] = makeroom_embed::library!(makeroom_simnvml);
+}
+
+/// With empty libraries, `run` and `demo` report that they work only on Linux.
+#[cfg(not(target_os = "linux"))]
+mod embedded {
+    pub(super) static RECORDER: &[u8] = &[];
+    pub(super) static DRIVER: &[u8] = &[];
+    pub(super) static MANAGEMENT: &[u8] = &[];
+}
+
+use embedded::{DRIVER, MANAGEMENT, RECORDER};
 
 /// The path of the recorder: the link.
 pub(crate) fn place() -> io::Result<PathBuf> {
-    if CONTENT.is_empty() {
+    if RECORDER.is_empty() {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "the recorder works only on Linux"));
     }
     folders::first(place_in)
@@ -57,7 +70,7 @@ pub(crate) fn place_software_gpu() -> io::Result<PathBuf> {
 /// Places the recorder in a directory, and returns the path of the link.
 pub(crate) fn place_in(folder: &Path) -> io::Result<PathBuf> {
     executable(folder)?;
-    let name = format!("libmakeroom_preload-{:016x}", hash(CONTENT));
+    let name = format!("libmakeroom_preload-{:016x}", hash(RECORDER));
     let file = format!("{name}.so");
     place_file(&folder.join(&file))?;
     let link = folder.join(name + PASSES_CHECK);
@@ -66,13 +79,13 @@ pub(crate) fn place_in(folder: &Path) -> io::Result<PathBuf> {
 }
 
 fn place_file(path: &Path) -> io::Result<()> {
-    if fs::read(path).is_ok_and(|content| content == CONTENT) {
+    if fs::read(path).is_ok_and(|content| content == RECORDER) {
         return Ok(());
     }
     // Readable for all: `makeroom env` places it for jobs that may run as another user. Elsewhere, the directory is
     // private. Write and rename, so that no process sees a partial file.
     let (draft, mut file) = new_file::beside(path, 0o755)?;
-    let written = file.write_all(CONTENT).and_then(|()| fs::rename(&draft, path));
+    let written = file.write_all(RECORDER).and_then(|()| fs::rename(&draft, path));
     if written.is_err() {
         // A leftover file is in the user's private temporary directory.
         let _ = fs::remove_file(&draft);

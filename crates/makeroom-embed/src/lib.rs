@@ -1,0 +1,116 @@
+//! Embeds a shared library that cargo builds as a dependency: `library!(makeroom_preload)` is the content of
+//! `libmakeroom_preload.so`, and `path!(makeroom_preload)` is its path, for tests.
+//!
+//! A binary crate lists the library in its `[dependencies]` and never names it in its code. Cargo then builds the library
+//! once, in the same build and with the same options (`--locked`, `--offline`, `--target`, the profile), and rustc links
+//! no part of it into the binary. The library's crate types are `cdylib`, for the file, and `rlib`, so that cargo accepts
+//! the dependency.
+//!
+//! Cargo has no stable way to name that file: artifact dependencies need a nightly compiler, a build script runs before
+//! the library is built, and the layout of the target directory is not documented. The compiler's command line names its
+//! neighbor, though: `--extern makeroom_preload=DIRECTORY/libmakeroom_preload-HASH.rlib`, and rustc writes all crate types to
+//! the same directory. The macros read the arguments of the process that expands them.
+//!
+//! Commands that only check (`cargo check`, `cargo clippy`, `cargo doc`, editors) build no library. There the macros
+//! expand to an empty slice and an empty path.
+
+mod command_line;
+
+use std::path::{Path, PathBuf};
+
+use proc_macro::{Literal, TokenStream, TokenTree};
+
+use command_line::CommandLine;
+
+/// The content of a dependency's shared library, by the name of its crate, as a `&'static [u8]`.
+#[proc_macro]
+pub fn library(name: TokenStream) -> TokenStream {
+    match path_of(&name) {
+        Ok(Some(path)) => call("include_bytes", &path),
+        Ok(None) => literal(Literal::byte_string(b"")),
+        Err(message) => call("compile_error", &message),
+    }
+}
+
+/// The path of a dependency's shared library, by the name of its crate, as a `&'static str`.
+#[proc_macro]
+pub fn path(name: TokenStream) -> TokenStream {
+    match path_of(&name) {
+        Ok(path) => literal(Literal::string(&path.unwrap_or_default())),
+        Err(message) => call("compile_error", &message),
+    }
+}
+
+fn path_of(name: &TokenStream) -> Result<Option<String>, String> {
+    let path = find(&command_line::of_this_process()?, &name.to_string())?;
+    path.map(|path| path.into_os_string().into_string().map_err(|path| format!("{path:?} is not UTF-8")))
+        .transpose()
+}
+
+/// The path of the library, or `None` if this command builds no libraries.
+fn find(line: &CommandLine, name: &str) -> Result<Option<PathBuf>, String> {
+    if !line.links {
+        return Ok(None);
+    }
+    let Some((_, file)) = line.externs.iter().find(|(found, _)| found == name) else {
+        return Err(format!("{name} is not a dependency of this crate"));
+    };
+    if file.extension().is_some_and(|extension| extension == "rmeta") {
+        return Err(format!("{name} may not be built yet: only a binary crate can embed it"));
+    }
+    let path = file.parent().unwrap_or(Path::new("")).join(format!("lib{name}.so"));
+    // Cargo may pass a path relative to where the compiler runs; `include_bytes!` would resolve it from the source file.
+    let path = std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    if !path.exists() {
+        return Err(format!("cargo did not build {}: is cdylib a crate type of {name}?", path.display()));
+    }
+    Ok(Some(path))
+}
+
+/// `::core::NAME!("text")`
+fn call(name: &str, text: &str) -> TokenStream {
+    let text = Literal::string(text);
+    format!("::core::{name}!({text})").parse().unwrap_or_default()
+}
+
+fn literal(value: Literal) -> TokenStream {
+    TokenTree::from(value).into()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+
+    fn line(arguments: &[&str]) -> CommandLine {
+        CommandLine::parse(arguments.iter().map(ToString::to_string)).unwrap()
+    }
+
+    #[test]
+    fn a_command_that_only_checks_has_no_library() {
+        let checks = line(&["--emit=dep-info,metadata", "--extern", "one=/deps/libone-1.rmeta"]);
+        assert_eq!(find(&checks, "one"), Ok(None));
+        // An editor's server of macros has no such arguments.
+        assert_eq!(find(&line(&[]), "one"), Ok(None));
+    }
+
+    #[test]
+    fn the_library_lies_next_to_the_rlib() {
+        let directory = std::env::temp_dir().join(format!("embed-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let rlib = format!("one={}/libone-1.rlib", directory.display());
+        let builds = line(&["--emit=dep-info,link", "--extern", &rlib]);
+        assert!(find(&builds, "one").unwrap_err().contains("cargo did not build"));
+        std::fs::write(directory.join("libone.so"), "content").unwrap();
+        assert_eq!(find(&builds, "one"), Ok(Some(directory.join("libone.so"))));
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let builds = line(&["--emit=dep-info,metadata,link", "--extern", "one=/deps/libone-1.rmeta"]);
+        assert!(find(&builds, "one").unwrap_err().contains("only a binary crate"));
+        assert!(find(&builds, "two").unwrap_err().contains("not a dependency"));
+    }
+}
