@@ -4,35 +4,21 @@
 //! installed, or has no cluster, is skipped; the shell, with the variables of torchrun, always runs.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#[path = "support/surroundings.rs"]
-mod surroundings;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use makeroom_simcard::testing::{Stage, plain, text};
 use serde_json::Value;
-use surroundings::plain;
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// A folder with the software GPU and the program, `train`.
 fn stage(test: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("launchers").join(test);
-    let _ = fs::remove_dir_all(&folder);
-    makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &folder).unwrap();
+    let stage = Stage::new(env!("CARGO_TARGET_TMPDIR"), Path::new("launchers").join(test));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/rank.c");
-    let built = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()))
-        .args(["-w", "-O0", "-rdynamic", "-o", "train"])
-        .arg(source)
-        .args(["-L.", "-l:libcuda.so.1"])
-        .current_dir(&folder)
-        .output()
-        .unwrap();
-    assert!(built.status.success(), "{}", text(&built.stderr));
+    let program = stage.compile(source, &["-O0", "-rdynamic", "-l:libcuda.so.1"]);
+    let folder = stage.directory().to_path_buf();
+    fs::rename(program, folder.join("train")).unwrap();
     folder
 }
 
