@@ -49,6 +49,8 @@ const LEAST_FIGURES: usize = 8;
 const LEAST_EVEN_FIGURES: usize = 3;
 /// A failure above this line may be the title of a report whose log follows.
 const TITLE_LINES: usize = 4;
+/// How many lines after such a title are searched. Long logs are condensed, and keep more than this after a failure.
+const LINES_BELOW_TITLE: usize = 400;
 /// Sentences about a failure stand this near to it.
 const REPORT_LINES: usize = 60;
 /// Longer lines were not typed by a person.
@@ -111,7 +113,8 @@ impl Context {
         let mut context = Self { site: program_line(log, failure_line), ..Self::default() };
         let mut figures = Vec::new();
         let is_title = failure_line < TITLE_LINES;
-        let end = if is_title { log.len().min(LINES_SEARCHED) } else { (failure_line + 1).min(log.len()) };
+        let below = if is_title { LINES_BELOW_TITLE } else { 1 };
+        let end = (failure_line + below).min(log.len());
         for index in from..end {
             let line = log.line(index);
             figures.extend(memory_in(line));
