@@ -1,12 +1,12 @@
 //! Prints the kinds of a recording at its peak, or after some events: `cargo run --example kinds FILE [EVENTS …]`.
-//! With `--without-stacks` or `--without-scopes`, as if the recording had none.
+//! With the ID of a kind, its largest allocations; with `--without-stacks` or `--without-scopes`, as if the recording had none.
 #![allow(clippy::print_stdout)]
 
 use std::path::Path;
 use std::time::Instant;
 
 use makeroom_core::{Event, Events, StackId, Trace};
-use makeroom_kind::{Kinds, Totals};
+use makeroom_kind::{Allocation, Kind, Kinds, Totals};
 use makeroom_trace::{Error, Input};
 
 fn main() -> Result<(), Error> {
@@ -30,9 +30,27 @@ fn main() -> Result<(), Error> {
         for &position in if positions.is_empty() { &at_peak[..] } else { &positions } {
             println!("after {position} events: {}", kinds.at(position).live());
             print(&kinds.at(position));
+            for kind in arguments.iter().filter_map(|argument| Kind::from_id(argument)) {
+                print_largest(&trace, kinds.live_at(position).filter(|allocation| allocation.kind == kind));
+            }
         }
     }
     Ok(())
+}
+
+/// The largest allocations with their stacks.
+fn print_largest<'kinds>(trace: &Trace, allocations: impl Iterator<Item = &'kinds Allocation>) {
+    let mut allocations: Vec<&Allocation> = allocations.collect();
+    allocations.sort_by_key(|allocation| std::cmp::Reverse(allocation.size));
+    for allocation in allocations.into_iter().take(5) {
+        let (born, end) = (allocation.born(), allocation.freed());
+        println!("{} {} {born:?} to {end:?}", allocation.size, allocation.rule.id());
+        for &frame in trace.stacks.frames_of(allocation.stack).iter().take(30) {
+            let frame = trace.stacks.frame_at(frame);
+            let name = |name| trace.stacks.name_text(name);
+            println!("    {} {}:{} {}", name(frame.function), name(frame.file), frame.line, name(frame.library));
+        }
+    }
 }
 
 fn remove_stacks(trace: &mut Trace) {

@@ -79,7 +79,7 @@ pub(crate) fn assign(
             by_lifetime(row, &evidence, next_birth);
         }
     }
-    like_earlier(&mut rows);
+    like_earlier(&mut rows, &evidence);
     rows
 }
 
@@ -153,7 +153,9 @@ fn workspaces(rows: &mut [Allocation], evidence: &Evidence<'_>) {
         let is_workspace = match CUBLAS_SIZES.contains(&size) {
             true => !may_be_gradient,
             false => {
-                let is_used = evidence.phase(row) != Phase::Setup || row.born().is_none();
+                let is_used = evidence.phase(row) != Phase::Setup
+                    || row.born().is_none()
+                    || evidence.phases.first_pass == usize::MAX;
                 size == CUBLAS_LT_SIZE && has_workspace && is_used && !may_be_gradient
             }
         };
@@ -237,6 +239,9 @@ fn by_lifetime(row: &mut Allocation, evidence: &Evidence<'_>, next_birth: usize)
         return without_pass(row, evidence, is_immediate);
     };
     if end < pass.start {
+        if is_forward && phases.fails_between(row.born(), end) {
+            return without_pass(row, evidence, is_immediate);
+        }
         let is_gradient = evidence.of_free(row).has(Marks::ZERO_GRAD);
         match () {
             () if is_gradient => row.set(Kind::Gradients, Rule::FreedByZeroGrad),
@@ -258,11 +263,17 @@ fn by_lifetime(row: &mut Allocation, evidence: &Evidence<'_>, next_birth: usize)
 fn without_pass(row: &mut Allocation, evidence: &Evidence<'_>, is_immediate: bool) {
     let is_forward = evidence.is_forward(row);
     let is_training = !evidence.phases.are_without_gradients();
-    match () {
-        () if evidence.phase(row) == Phase::Optimizer && !row.is_kept() => {
-            row.set(Kind::Temporaries, Rule::FreedInOptimizer);
+    let is_freed = !row.is_kept() && !evidence.phases.fails_between(row.born(), row.end());
+    if evidence.phase(row) == Phase::Optimizer {
+        match evidence.phases.outlives_optimizer(row.born(), row.end()) {
+            Some(true) => row.set(Kind::OptimizerState, Rule::OptimizerPhase),
+            Some(false) => row.set(Kind::Temporaries, Rule::FreedInOptimizer),
+            None => {}
         }
-        () if !row.is_kept() && is_forward && (is_training || is_immediate) => {
+        return;
+    }
+    match () {
+        () if is_freed && is_forward && (is_training || is_immediate) => {
             row.set(Kind::Temporaries, Rule::FreedInForward);
         }
         () if is_forward => row.set(Kind::Activations, Rule::ForwardStack),
@@ -275,9 +286,10 @@ fn without_pass(row: &mut Allocation, evidence: &Evidence<'_>, is_immediate: boo
 }
 
 /// Allocations of the last, incomplete step are what earlier ones of their stack were, by bytes.
-fn like_earlier(rows: &mut [Allocation]) {
+fn like_earlier(rows: &mut [Allocation], evidence: &Evidence<'_>) {
     let is_meant = |row: &Allocation| {
-        row.is_kept() && row.stack != StackId::NONE && matches!(row.rule, Rule::ForwardStack | Rule::NoRule)
+        let is_interrupted = row.is_kept() || evidence.phases.fails_between(row.born(), row.end());
+        is_interrupted && row.stack != StackId::NONE && matches!(row.rule, Rule::ForwardStack | Rule::NoRule)
     };
     if !rows.iter().any(is_meant) {
         return;
@@ -287,16 +299,17 @@ fn like_earlier(rows: &mut [Allocation]) {
         let bytes = earlier.entry((row.stack, row.kind)).or_default();
         *bytes = bytes.saturating_add(row.size.get());
     }
-    let mut most: FastMap<StackId, (u64, Kind)> = FastMap::default();
+    // Temporaries of the same operation were freed when it returned, so what is live is one of its other results.
+    // Kinds break ties, so that the result does not depend on the order of a hash table.
+    let mut most: FastMap<StackId, (bool, u64, Kind)> = FastMap::default();
     for (&(stack, kind), &bytes) in &earlier {
-        let entry = most.entry(stack).or_insert((bytes, kind));
-        // Kinds break ties, so that the result does not depend on the order of a hash table.
-        *entry = (*entry).max((bytes, kind));
+        let candidate = (kind != Kind::Temporaries, bytes, kind);
+        let entry = most.entry(stack).or_insert(candidate);
+        *entry = (*entry).max(candidate);
     }
     for row in rows.iter_mut().filter(|row| is_meant(row)) {
         match most.get(&row.stack) {
-            // A result that is usually freed soon, and is live when the recording ends, is one of those.
-            Some(&(_, kind)) if kind != Kind::Unknown => row.set(kind, Rule::LikeEarlier),
+            Some(&(_, _, kind)) if kind != Kind::Unknown => row.set(kind, Rule::LikeEarlier),
             _ => {}
         }
     }

@@ -15,7 +15,7 @@ const LEAST_GROWTHS: usize = 4;
 pub(crate) fn assign(rows: &mut [Allocation], evidence: &Evidence<'_>) {
     let last_use = rows.iter().filter(|row| evidence.is_forward(row)).filter_map(Allocation::born).max();
     growing(rows, evidence);
-    let Some(last_use) = last_use else { return };
+    let Some(last_use) = last_use else { return without_stacks(rows) };
     let is_lasting = |row: &Allocation| {
         row.is_open()
             && row.born().is_none_or(|born| born < evidence.phases.first_pass)
@@ -35,6 +35,20 @@ pub(crate) fn assign(rows: &mut [Allocation], evidence: &Evidence<'_>) {
             }
             () => row.set(Kind::Inputs, Rule::BeforeFirstStep),
         }
+    }
+}
+
+/// Without stacks, weights are what is allocated in the first half of a run and outlives its last allocation, while
+/// most other memory comes and goes.
+fn without_stacks(rows: &mut [Allocation]) {
+    let Some(last) = rows.iter().filter_map(Allocation::born).max() else { return };
+    let is_lasting = |row: &Allocation| row.born().is_none_or(|born| born < last / 2) && row.end() > last;
+    let lasting = rows.iter().filter(|row| is_lasting(row)).count();
+    if lasting * 2 > rows.len() || rows.iter().any(|row| row.stack != StackId::NONE) {
+        return;
+    }
+    for row in rows.iter_mut().filter(|row| row.is_open() && is_lasting(row)) {
+        row.set(Kind::Parameters, Rule::KeptFromStart);
     }
 }
 

@@ -25,6 +25,7 @@ pub(crate) fn assign(rows: &mut [Allocation], evidence: &Evidence<'_>, gradients
     // A workspace may have the size of a parameter. It is never freed, so the others come first.
     lasting.sort_by_key(|&row| rows[row].is_kept() && is_workspace_size(rows[row].size.get()));
     let mut state = state_sizes(&lasting, rows, &known, &wanted);
+    let last_parameter = last_parameter(rows, &lasting, evidence, &wanted);
     for number in lasting {
         let row = &mut rows[number];
         let size = row.size.get();
@@ -37,12 +38,23 @@ pub(crate) fn assign(rows: &mut [Allocation], evidence: &Evidence<'_>, gradients
             row.set(Kind::OptimizerState, Rule::RepeatsParameters);
         } else if row.is_kept() && is_workspace_size(size) {
             row.set(Kind::Workspaces, Rule::CublasWorkspace);
-        } else if row.born().is_none() {
+        } else if number < last_parameter {
             row.set(Kind::Parameters, Rule::KeptFromStart);
         } else if phase == Phase::Setup {
             row.set(Kind::Inputs, Rule::BeforeFirstStep);
         }
     }
+}
+
+/// The number of the last parameter. Frozen parameters have no gradient, but are loaded with the others; data comes
+/// after them. What is older than the recording is older than the data of its steps.
+fn last_parameter(rows: &[Allocation], lasting: &[usize], evidence: &Evidence<'_>, wanted: &Sizes) -> usize {
+    let is_parameter = |&&number: &&usize| {
+        evidence.phase(&rows[number]) == Phase::Setup && wanted.contains(rows[number].size.get())
+    };
+    let by_size = lasting.iter().filter(is_parameter).copied().max().unwrap_or(0);
+    let older = rows.partition_point(|row| row.born().is_none());
+    by_size.max(older)
 }
 
 /// The sizes of the optimizer state among lasting memory: as often as most of the sizes occur for each parameter.

@@ -106,6 +106,8 @@ fn of_frame(stacks: &Stacks, frame: Frame) -> Marks {
     let function = start_of(stacks.name_text(frame.function));
     let library = end_of(stacks.name_text(frame.library));
     if frame.line > 0 && library.is_empty() && is_python(file) {
+        // Recordings of processes have qualified names: `Module._call_impl`.
+        let function = function.rsplit('.').next().unwrap_or(function);
         of_python(file, function).with(Marks::PYTHON)
     } else {
         of_native(library, function)
@@ -329,6 +331,7 @@ mod tests {
         for (file, function, mark) in [
             ("/x/site-packages/torch/nn/modules/module.py", "_apply", Marks::MOVE),
             ("torch/nn/modules/module.py", "_call_impl", Marks::FORWARD),
+            ("/x/torch/nn/modules/module.py", "Module._wrapped_call_impl", Marks::FORWARD),
             ("/x/torch/nn/modules/linear.py", "__init__", Marks::BUILD),
             ("/x/torch/nn/modules/conv.py", "_conv_forward", Marks::CONVOLUTION),
             ("/x/torch/optim/adam.py", "_init_group", Marks::STATE),

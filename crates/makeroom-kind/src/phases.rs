@@ -45,6 +45,8 @@ pub(crate) struct Phases {
     optimizer_ends: Vec<(usize, usize)>,
     /// The first event of a forward or backward pass; `usize::MAX` if there is none.
     pub(crate) first_pass: usize,
+    /// Events of failed allocations.
+    failures: Vec<usize>,
     /// Whether the stacks of frees tell the thread.
     pub(crate) frees_have_stacks: bool,
 }
@@ -120,10 +122,15 @@ impl Phases {
     /// Joins the events of each backward pass. The engine's last frees may come after the program's next ones, so only
     /// an allocation in another phase ends a pass.
     fn find_passes(&mut self, device: &DeviceTrace) {
+        // The last frees of a program may have no stack either: a pass allocates.
+        let mut allocates = false;
         let mut open: Option<Pass> = None;
         let mut step: Option<(usize, usize)> = None;
         self.first_pass = usize::MAX;
         for (index, (&phase, &action)) in self.of_event.iter().zip(device.events.actions()).enumerate() {
+            if action == Action::OutOfMemory {
+                self.failures.push(index);
+            }
             if self.first_pass == usize::MAX && matches!(phase, Phase::Forward | Phase::Backward) {
                 self.first_pass = index;
             }
@@ -139,18 +146,24 @@ impl Phases {
                 (_, None) => {}
             }
             match (phase, open.as_mut()) {
-                (Phase::Backward, None) => open = Some(Pass { start: index, end: usize::MAX }),
-                (Phase::Backward, Some(pass)) => pass.end = usize::MAX,
+                (Phase::Backward, None) => {
+                    open = Some(Pass { start: index, end: usize::MAX });
+                    allocates = action == Action::Alloc;
+                }
+                (Phase::Backward, Some(pass)) => {
+                    pass.end = usize::MAX;
+                    allocates |= action == Action::Alloc;
+                }
                 (_, Some(pass)) => {
                     pass.end = pass.end.min(index);
                     if action == Action::Alloc {
-                        self.passes.extend(open.take());
+                        self.passes.extend(open.take().filter(|_| allocates));
                     }
                 }
                 (_, None) => {}
             }
         }
-        self.passes.extend(open);
+        self.passes.extend(open.filter(|_| allocates));
         self.optimizer_ends.extend(step);
     }
 
@@ -185,6 +198,12 @@ impl Phases {
         }
     }
 
+    /// Whether an allocation failed between two events: what was live then is freed because the step was given up.
+    pub(crate) fn fails_between(&self, born: Option<usize>, end: usize) -> bool {
+        let after = born.map_or(0, |born| self.failures.partition_point(|&failure| failure <= born));
+        self.failures.get(after).is_some_and(|&failure| failure < end)
+    }
+
     /// Whether there is no backward pass.
     pub(crate) fn are_without_gradients(&self) -> bool {
         self.passes.is_empty()
@@ -216,6 +235,12 @@ impl Spans {
         after.checked_sub(1).is_some_and(|position| event < self.0[position].1)
     }
 
+    /// The first range that starts at or after an event.
+    pub(crate) fn next_start(&self, event: usize) -> Option<usize> {
+        let after = self.0.partition_point(|&(start, _)| start < event);
+        self.0.get(after).map(|&(start, _)| start)
+    }
+
     /// The first event after each range.
     pub(crate) fn ends(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().map(|&(_, end)| end)
@@ -237,18 +262,23 @@ impl Scopes {
             }
         }
         times.sort_unstable();
+        // A step that allocates nothing is an empty range: it still ends a step of the program.
         let mut spans: Vec<(usize, usize)> = Vec::new();
         let mut next = times.into_iter().peekable();
+        let mut open: Option<usize> = None;
         for (index, event) in device.events.iter().enumerate() {
-            while next.next_if(|&(_, end)| end < event.time_us).is_some() {}
-            let Some(&(start, _)) = next.peek() else { break };
-            if event.time_us >= start {
-                match spans.last_mut() {
-                    Some((_, end)) if *end == index => *end = index + 1,
-                    _ => spans.push((index, index + 1)),
+            while let Some(&(start, end)) = next.peek() {
+                if open.is_none() && event.time_us >= start {
+                    open = Some(index);
                 }
+                if event.time_us <= end {
+                    break;
+                }
+                spans.extend(open.take().map(|start| (start, index)));
+                next.next();
             }
         }
+        spans.extend(open.map(|start| (start, device.events.len())));
         Self { optimizer: Spans(spans) }
     }
 }

@@ -7,55 +7,55 @@
 //! Steps end where an optimizer's `record_function` scope ends. Recordings without scopes are cut where the number of
 //! short-lived allocations has fallen. A part whose results are not freed in reverse order is not a training step.
 
-use makeroom_core::DeviceTrace;
+use makeroom_core::{Action, DeviceTrace};
 
 use crate::phases::{Phase, Phases, Spans};
-use crate::table::{Allocation, Table};
+use crate::table::Table;
 
-/// A backward pass frees at least this many results.
+/// A backward pass frees at least this many results in reverse order.
 const LEAST_RESULTS: usize = 6;
-/// At least this share of neighboring results is freed in reverse order.
-const LEAST_REVERSED: f64 = 0.7;
-/// A pass ends when this share of its results is freed: the program frees the last ones itself.
+/// How many other chains are compared with the longest one.
+const MOST_CHAINS: usize = 3;
+/// Results that live for fewer events may be temporaries.
+const LEAST_LIFE: usize = 16;
+/// A pass lasts at least until this share of its results is freed: the program frees the last ones itself.
 const PASS_SHARE: f64 = 0.95;
 /// Cuts are made where the number of short-lived allocations falls below this share of its maximum …
 const LOW: f64 = 0.4;
 /// … after it was above this one.
 const HIGH: f64 = 0.6;
 
+/// The birth and the end of an allocation, as events.
+type Life = (usize, usize);
+
 /// The phases of a recording without stacks.
 pub(crate) fn phases(device: &DeviceTrace, table: &Table, optimizer: &Spans) -> Phases {
     let length = device.events.len();
-    let short_lived: Vec<(usize, usize)> = table
-        .rows
-        .iter()
-        .filter_map(|row| Some((row.born()?, end_of(row, length)?)))
-        .filter(|(born, end)| (end - born) * 2 < length)
-        .collect();
+    let lives: Vec<Life> = table.rows.iter().filter_map(|row| Some((row.born()?, row.end()))).collect();
     let mut cuts: Vec<usize> = optimizer.ends().collect();
     if cuts.is_empty() {
-        cuts = valleys(&short_lived, length);
+        let is_short = |&(born, end): &Life| end < length && (end - born) * 2 < length;
+        cuts = valleys(&lives.iter().copied().filter(is_short).collect::<Vec<_>>(), length);
     }
     cuts.push(length);
     let mut of_event = vec![Phase::Setup; length];
     let mut start = 0;
-    let mut rows = short_lived.iter().copied().peekable();
+    let mut rest = &lives[..];
     let mut has_pass = false;
     for cut in cuts {
-        let mut inside = Vec::new();
-        while let Some((born, end)) = rows.next_if(|&(born, _)| born < cut) {
-            if born >= start && end < cut {
-                inside.push((born, end));
-            }
-        }
-        if let Some(step) = Step::find(&inside) {
-            has_pass = true;
-            of_event[start..step.forward].fill(if start == 0 { Phase::Setup } else { Phase::Between });
+        let (inside, later) = rest.split_at(rest.partition_point(|&(born, _)| born < cut));
+        rest = later;
+        if let Some(step) = Step::find(inside, cut, optimizer) {
+            of_event[start..step.forward].fill(if has_pass { Phase::Between } else { Phase::Setup });
             of_event[step.forward..step.backward].fill(Phase::Forward);
             of_event[step.backward..step.end].fill(Phase::Backward);
             of_event[step.end..cut].fill(Phase::Between);
+            has_pass = true;
         } else if has_pass {
             of_event[start..cut].fill(Phase::Between);
+            // A step that fails has no backward pass.
+            let failure = (start..cut).find(|&event| device.events.actions()[event] == Action::OutOfMemory);
+            of_event[start..failure.unwrap_or(start)].fill(Phase::Forward);
         }
         start = cut.max(start);
     }
@@ -67,15 +67,10 @@ pub(crate) fn phases(device: &DeviceTrace, table: &Table, optimizer: &Spans) -> 
     Phases::of_events(device, of_event)
 }
 
-/// The event that ends an allocation, if the recording has it.
-fn end_of(row: &Allocation, length: usize) -> Option<usize> {
-    Some(row.end()).filter(|&end| end < length)
-}
-
 /// The events at which the number of short-lived allocations is lowest between two rises.
-fn valleys(rows: &[(usize, usize)], length: usize) -> Vec<usize> {
+fn valleys(lives: &[Life], length: usize) -> Vec<usize> {
     let mut changes = vec![0_i32; length + 1];
-    for &(born, end) in rows {
+    for &(born, end) in lives {
         changes[born] += 1;
         changes[end.max(born)] -= 1;
     }
@@ -115,36 +110,83 @@ struct Step {
 }
 
 impl Step {
-    /// Finds them among the allocations that are made and freed within the step, by birth.
-    fn find(rows: &[(usize, usize)]) -> Option<Self> {
-        let first = rows.first()?.0;
-        let last = rows.iter().map(|&(_, end)| end).max()?;
-        let mut changes = vec![0_i32; last - first + 2];
-        for &(born, end) in rows {
-            changes[born - first] += 1;
-            changes[end.max(born) - first] -= 1;
-        }
-        let (mut live, mut most, mut backward) = (0, 0, first);
-        for (offset, change) in changes.iter().enumerate() {
-            live += change;
-            if live > most {
-                (most, backward) = (live, first + offset + 1);
-            }
-        }
-        let saved: Vec<(usize, usize)> =
-            rows.iter().copied().filter(|&(born, end)| born < backward && end >= backward).collect();
-        if saved.len() < LEAST_RESULTS {
-            return None;
-        }
-        let reversed = saved.windows(2).filter(|pair| pair[1].1 < pair[0].1).count();
-        if (reversed as f64) < LEAST_REVERSED * (saved.len() - 1) as f64 {
-            return None;
-        }
-        let mut ends: Vec<usize> = saved.iter().map(|&(_, end)| end).collect();
+    /// Finds them among the allocations that are made before `cut`, by birth.
+    fn find(lives: &[Life], cut: usize, optimizer: &Spans) -> Option<Self> {
+        let is_meant = |&(born, end): &Life| end < cut && !optimizer.contains(born);
+        let within: Vec<Life> = lives.iter().copied().filter(is_meant).collect();
+        let backward = busiest(&within, first_chain(&within)?)?;
+        let saved = || within.iter().filter(|&&(born, end)| born < backward && end >= backward);
+        let mut ends: Vec<usize> = saved().map(|&(_, end)| end).collect();
         ends.sort_unstable();
-        let at = ((ends.len() - 1) as f64 * PASS_SHARE) as usize;
-        Some(Self { forward: saved[0].0, backward, end: ends[at] + 1 })
+        let end = *ends.get((ends.len().saturating_sub(1) as f64 * PASS_SHARE) as usize)? + 1;
+        let end = optimizer.next_start(backward).unwrap_or_else(|| last_gradient(lives, backward, end)).min(cut);
+        let forward = saved().filter(|&&(_, freed)| freed < end).map(|&(born, _)| born).min()?;
+        // A backward pass computes: memory that is only freed in reverse order is a program that exits.
+        let births = lives.iter().filter(|&&(born, _)| (backward..end).contains(&born)).count();
+        (births * 4 >= ends.len()).then_some(Self { forward, backward, end })
     }
+}
+
+/// The innermost allocation of the first long chain of nested ones: each is made after the one around it and freed
+/// before it. A forward and a backward pass make such a chain as long as the model. Gradients do so too: they are
+/// allocated from the last to the first layer and freed from the first to the last one. But they come later.
+fn first_chain(lives: &[Life]) -> Option<Life> {
+    let mut long: Vec<Life> = lives.iter().copied().filter(|(born, end)| end - born >= LEAST_LIFE).collect();
+    let (mut first, length) = innermost(&long)?;
+    for _ in 0..MOST_CHAINS {
+        long.retain(|&(born, end)| born > first.0 || end < first.0);
+        match innermost(&long) {
+            Some((other, other_length)) if other_length * 4 >= length => first = first.min(other),
+            _ => break,
+        }
+    }
+    Some(first)
+}
+
+/// The innermost allocation of the longest chain of nested ones, and the length of that chain.
+fn innermost(lives: &[Life]) -> Option<(Life, usize)> {
+    // Patience sorting: `tails[n]` is the allocation with the latest end that is the innermost of n + 1 nested ones.
+    let mut tails: Vec<Life> = Vec::new();
+    for &(born, end) in lives {
+        let depth = tails.partition_point(|&(_, around)| around > end);
+        match tails.get_mut(depth) {
+            Some(tail) => *tail = (born, end),
+            None => tails.push((born, end)),
+        }
+    }
+    let length = tails.len();
+    tails.last().map(|&innermost| (innermost, length)).filter(|_| length >= LEAST_RESULTS)
+}
+
+/// The event within a lifetime after which most are live.
+fn busiest(lives: &[Life], (first, last): Life) -> Option<usize> {
+    let mut changes = vec![0_i32; last - first + 2];
+    for &(born, end) in lives.iter().filter(|&&(born, end)| born <= last && end >= first) {
+        changes[born.max(first) - first] += 1;
+        changes[end.min(last) - first + 1] -= 1;
+    }
+    let mut live = 0;
+    let numbers = changes.iter().map(|change| {
+        live += change;
+        live
+    });
+    // The first of equals: of the operations around the start of the backward pass, those before it keep results.
+    let (at, _) = numbers.enumerate().take(last - first + 1).min_by_key(|&(_, number)| std::cmp::Reverse(number))?;
+    Some(first + at + 1)
+}
+
+/// The event after the birth of the last gradient: it outlives the pass and is freed among the others.
+fn last_gradient(lives: &[Life], backward: usize, end: usize) -> usize {
+    let first = lives.partition_point(|&(born, _)| born < backward);
+    let after = lives.partition_point(|&(born, _)| born < end);
+    let frees: Vec<usize> = lives[first..after]
+        .iter()
+        .filter(|&&(_, freed)| freed >= end && freed != usize::MAX)
+        .map(|&(_, freed)| freed)
+        .collect();
+    let (Some(&from), Some(&to)) = (frees.iter().min(), frees.iter().max()) else { return end };
+    let is_gradient = |&&(born, freed): &&Life| born < from && (from..=to).contains(&freed);
+    lives[after..].iter().rfind(is_gradient).map_or(end, |&(born, _)| born + 1)
 }
 
 #[cfg(test)]
@@ -159,13 +201,16 @@ mod tests {
             rows.push((layer * 4, 60 + (10 - layer) * 2));
             rows.push((layer * 4 + 1, layer * 4 + 2));
         }
-        let step = Step::find(&rows).unwrap();
-        assert_eq!((step.forward, step.backward), (0, 37 + 1));
-        assert!((76..=81).contains(&step.end), "{step:?}");
+        // Gradients: the last one is allocated after the last result was freed.
+        rows.extend([(65, 100), (70, 101), (83, 102)]);
+        // State of the optimizer, and the next step.
+        rows.extend([(90, usize::MAX), (104, 110)]);
+        let find = |rows: &[Life]| Step::find(rows, 120, &Spans::default());
+        assert_eq!(find(&rows), Some(Step { forward: 0, backward: 38, end: 84 }));
         let in_order: Vec<_> = (0..10).map(|layer| (layer * 4, 60 + layer * 2)).collect();
-        assert_eq!(Step::find(&in_order), None);
-        assert_eq!(Step::find(&[]), None);
-        assert_eq!(Step::find(&[(3, 3), (3, 3)]), None);
+        assert_eq!(find(&in_order), None);
+        assert_eq!(find(&[]), None);
+        assert_eq!(find(&[(3, 3), (3, 3)]), None);
     }
 
     #[test]
