@@ -175,7 +175,7 @@ fn busiest(lives: &[Life], (first, last): Life) -> Option<usize> {
     Some(first + at + 1)
 }
 
-/// The event after the birth of the last gradient: it outlives the pass and is freed among the others.
+/// The event after the birth of the last gradient: it outlives the pass and is freed with the others.
 fn last_gradient(lives: &[Life], backward: usize, end: usize) -> usize {
     let first = lives.partition_point(|&(born, _)| born < backward);
     let after = lives.partition_point(|&(born, _)| born < end);
@@ -185,7 +185,11 @@ fn last_gradient(lives: &[Life], backward: usize, end: usize) -> usize {
         .map(|&(_, freed)| freed)
         .collect();
     let (Some(&from), Some(&to)) = (frees.iter().min(), frees.iter().max()) else { return end };
-    let is_gradient = |&&(born, freed): &&Life| born < from && (from..=to).contains(&freed);
+    // The last gradient is that of the first layer, so it is often freed right before the others.
+    let usual = (to - from) / frees.len() + 1;
+    let near = from.saturating_sub(2 * usual)..=to + 2 * usual;
+    let latest = from.min(end + (end - backward) / 4);
+    let is_gradient = |&&(born, freed): &&Life| born < latest && near.contains(&freed);
     lives[after..].iter().rfind(is_gradient).map_or(end, |&(born, _)| born + 1)
 }
 
