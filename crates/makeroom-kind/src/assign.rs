@@ -30,6 +30,8 @@ pub(crate) fn is_workspace_size(size: u64) -> bool {
 pub(crate) struct Evidence<'run> {
     pub(crate) phases: &'run Phases,
     pub(crate) marks: &'run [Marks],
+    /// Whether the program may be a model's: logs of RMM come from data frames.
+    pub(crate) may_be_model: bool,
 }
 
 impl Evidence<'_> {
@@ -57,29 +59,27 @@ impl Evidence<'_> {
 /// Gives every allocation its kind.
 pub(crate) fn assign(
     table: Table,
-    phases: &Phases,
-    marks: &[Marks],
+    evidence: &Evidence<'_>,
     pools: &FastMap<usize, PoolId>,
 ) -> Vec<Allocation> {
     let mut rows = table.rows;
-    let evidence = Evidence { phases, marks };
-    private_pools(&mut rows, &evidence, pools);
+    private_pools(&mut rows, evidence, pools);
     for row in &mut rows {
-        by_frames(row, &evidence);
+        by_frames(row, evidence);
     }
-    workspaces(&mut rows, &evidence);
-    let gradients = backward(&mut rows, &evidence);
-    lasting::assign(&mut rows, &evidence, &gradients);
-    if phases.are_without_gradients() {
-        cache::assign(&mut rows, &evidence);
+    workspaces(&mut rows, evidence);
+    let gradients = backward(&mut rows, evidence);
+    lasting::assign(&mut rows, evidence, &gradients);
+    if evidence.phases.are_without_gradients() {
+        cache::assign(&mut rows, evidence);
     }
     let next_births = next_births(&rows);
     for (row, next_birth) in rows.iter_mut().zip(next_births) {
         if row.is_open() {
-            by_lifetime(row, &evidence, next_birth);
+            by_lifetime(row, evidence, next_birth);
         }
     }
-    like_earlier(&mut rows, &evidence);
+    like_earlier(&mut rows, evidence);
     rows
 }
 

@@ -11,11 +11,19 @@ use crate::{Kind, Rule};
 /// A cache that grows does so at least this often.
 const LEAST_GROWTHS: usize = 4;
 
+/// A model has at least this many weights.
+const LEAST_WEIGHTS: usize = 8;
+
 /// Finds weights and caches.
 pub(crate) fn assign(rows: &mut [Allocation], evidence: &Evidence<'_>) {
     let last_use = rows.iter().filter(|row| evidence.is_forward(row)).filter_map(Allocation::born).max();
     growing(rows, evidence);
-    let Some(last_use) = last_use else { return without_stacks(rows) };
+    let Some(last_use) = last_use else {
+        if evidence.may_be_model {
+            without_stacks(rows);
+        }
+        return;
+    };
     let is_lasting = |row: &Allocation| {
         row.is_open()
             && row.born().is_none_or(|born| born < evidence.phases.first_pass)
@@ -44,7 +52,7 @@ fn without_stacks(rows: &mut [Allocation]) {
     let Some(last) = rows.iter().filter_map(Allocation::born).max() else { return };
     let is_lasting = |row: &Allocation| row.born().is_none_or(|born| born < last / 2) && row.end() > last;
     let lasting = rows.iter().filter(|row| is_lasting(row)).count();
-    if lasting * 2 > rows.len() || rows.iter().any(|row| row.stack != StackId::NONE) {
+    if lasting < LEAST_WEIGHTS || lasting * 2 > rows.len() || rows.iter().any(|row| row.stack != StackId::NONE) {
         return;
     }
     for row in rows.iter_mut().filter(|row| row.is_open() && is_lasting(row)) {

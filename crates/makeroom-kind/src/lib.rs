@@ -38,7 +38,7 @@ mod sizes;
 mod table;
 mod totals;
 
-use makeroom_core::{Bytes, DeviceTrace, Trace};
+use makeroom_core::{Bytes, DeviceTrace, Trace, TraceKind};
 
 pub use kind::Kind;
 pub use rule::{Certainty, Rule};
@@ -60,7 +60,9 @@ impl Kinds {
         let phases = phases::Phases::new(trace, device, &table, &marks);
         let pools = table.private_pools(device);
         let peak = table.peak;
-        let allocations = assign::assign(table, &phases, &marks, &pools);
+        let may_be_model = trace.kind != TraceKind::RmmLog;
+        let evidence = assign::Evidence { phases: &phases, marks: &marks, may_be_model };
+        let allocations = assign::assign(table, &evidence, &pools);
         Self { allocations, peak }
     }
 
