@@ -41,6 +41,7 @@ mod totals;
 use makeroom_core::{Bytes, DeviceTrace, Trace, TraceKind};
 
 pub use kind::Kind;
+pub use phases::Phase;
 pub use rule::{Certainty, Rule};
 pub use table::Allocation;
 pub use totals::{KindTotal, Totals};
@@ -62,7 +63,12 @@ impl Kinds {
         let peak = table.peak;
         let may_be_model = trace.kind != TraceKind::RmmLog;
         let evidence = assign::Evidence { phases: &phases, marks: &marks, may_be_model };
-        let allocations = assign::assign(table, &evidence, &pools);
+        let mut allocations = assign::assign(table, &evidence, &pools);
+        if phases.are_known() {
+            for allocation in &mut allocations {
+                allocation.phase = allocation.born().map(|born| phases.at(Some(born)));
+            }
+        }
         Self { allocations, peak }
     }
 

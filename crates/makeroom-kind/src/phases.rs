@@ -11,8 +11,8 @@ use crate::shape;
 use crate::table::Table;
 
 /// What the program does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Phase {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
     /// Before the first pass.
     #[default]
     Setup,
@@ -60,6 +60,20 @@ enum Sign {
     Build,
     Own,
     Nothing,
+}
+
+impl Phase {
+    /// Its ID in JSON.
+    #[must_use]
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Setup => "setup",
+            Self::Forward => "forward",
+            Self::Backward => "backward",
+            Self::Optimizer => "optimizer",
+            Self::Between => "between_steps",
+        }
+    }
 }
 
 impl Phases {
@@ -202,6 +216,11 @@ impl Phases {
     pub(crate) fn fails_between(&self, born: Option<usize>, end: usize) -> bool {
         let after = born.map_or(0, |born| self.failures.partition_point(|&failure| failure <= born));
         self.failures.get(after).is_some_and(|&failure| failure < end)
+    }
+
+    /// Whether there is evidence of any phase.
+    pub(crate) fn are_known(&self) -> bool {
+        self.first_pass != usize::MAX
     }
 
     /// Whether there is no backward pass.

@@ -3,7 +3,7 @@
 
 use makeroom_core::{Action, Bytes, DeviceTrace, FastMap, PoolId, StackId, Start, StreamId};
 
-use crate::{Kind, Rule};
+use crate::{Kind, Phase, Rule};
 
 /// No event.
 const NONE: u32 = u32::MAX;
@@ -23,6 +23,8 @@ pub struct Allocation {
     pub kind: Kind,
     /// The rule that determined its kind.
     pub rule: Rule,
+    /// What the program was doing when it allocated this; `None` if the recording does not show it.
+    pub phase: Option<Phase>,
     /// The call stack of the free.
     pub(crate) free_stack: StackId,
     born: u32,
@@ -94,6 +96,7 @@ impl Table {
             stack,
             kind: Kind::Unknown,
             rule: Rule::NoRule,
+            phase: None,
             free_stack: StackId::NONE,
             born,
             released: NONE,
