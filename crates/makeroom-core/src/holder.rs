@@ -66,6 +66,7 @@ libraries! {
     Rmm = "RMM",
     TensorFlow = "TensorFlow",
     TensorRt = "TensorRT",
+    Triton = "Triton",
     CuBlas = "cuBLAS",
     CuDnn = "cuDNN",
     CuFft = "cuFFT",

@@ -23,6 +23,7 @@
 
 mod bytes;
 mod column;
+mod events;
 mod framework;
 mod hash;
 mod holder;
@@ -36,6 +37,7 @@ mod start;
 mod trace;
 
 pub use bytes::{Bytes, ParseBytesError, unit_bytes};
+pub use events::{Action, Event, Events};
 pub use framework::Framework;
 pub use hash::{FastHasher, FastMap};
 pub use holder::{Holder, Library};
@@ -50,6 +52,5 @@ pub use ranges::Ranges;
 pub use stacks::{Frame, FrameId, NameId, StackId, Stacks};
 pub use start::{OlderBlock, OlderSegment, Start};
 pub use trace::{
-    Action, AllocatorSettings, Annotation, AnnotationStage, Block, BlockState, DeviceTrace, Event, Events,
-    Segment, Trace, TraceKind,
+    AllocatorSettings, Annotation, AnnotationStage, Block, BlockState, DeviceTrace, Segment, Trace, TraceKind,
 };

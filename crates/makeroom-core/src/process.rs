@@ -17,6 +17,8 @@ pub struct ProcessRecord {
     pub end: Option<ProcessEnd>,
     /// The devices that it saw; older recordings have only those that it used.
     pub devices: Vec<DeviceIdentity>,
+    /// The threads that used device memory, by their IDs in the system, in order of first use. Events refer to them.
+    pub threads: Vec<u64>,
     /// Number of recorded calls by kind, in the order of the format's numbers.
     pub calls: Vec<CallCount>,
     /// Whether a framework's own blocks were recorded. If so, they are the allocations of the trace, and driver

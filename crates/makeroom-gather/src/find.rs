@@ -64,6 +64,11 @@ impl Files {
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
+
+    /// The files that are not archives.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().filter(|found| !found.is_archive).map(|found| found.path.as_path())
+    }
 }
 
 /// Finds the files of a job.

@@ -16,12 +16,15 @@
 #![forbid(unsafe_code)]
 
 mod bars;
+mod diff;
 #[cfg(target_os = "linux")]
 mod doctor;
 mod fit;
+mod gate;
 mod incomplete;
 mod job;
 mod json;
+mod kinds;
 #[cfg(target_os = "linux")]
 mod metrics;
 #[cfg(target_os = "linux")]
@@ -45,10 +48,13 @@ mod wrap;
 
 #[cfg(target_os = "linux")]
 pub use doctor::{doctor_json, doctor_text};
+pub use diff::{diff_json, diff_text};
 pub use fit::{FitEnd, FitRank, FitReport, FitRun, fit_json, fit_text};
+pub use gate::{gate_annotation, gate_json, gate_junit, gate_text};
 pub use incomplete::{EarlyStop, lost_recording_text, missing_reason};
 pub use job::{job_json, job_text};
 pub use json::explanation_json;
+pub use kinds::{grouped_json, grouped_text};
 #[cfg(target_os = "linux")]
 pub use metrics::{otlp_json, prometheus_text};
 #[cfg(target_os = "linux")]

@@ -1,5 +1,6 @@
 //! The command line, as clap reads it.
 
+mod comparing;
 mod devices;
 mod environment;
 mod planning;
@@ -13,6 +14,7 @@ use clap::{Args, Parser, Subcommand};
 use makeroom_core::Bytes;
 use makeroom_sim::AllocatorSpec;
 
+pub(crate) use comparing::{Diff, Gate, Grouping};
 pub(crate) use devices::{Collector, Doctor, Looking, Ps, Serve, Top};
 pub(crate) use environment::{Env, ring_size};
 pub(crate) use planning::Plan;
@@ -45,6 +47,8 @@ pub(crate) enum Command {
     Run(Run),
     Env(Env),
     View(View),
+    Diff(Diff),
+    Gate(Gate),
     Ps(Ps),
     Top(Top),
     Doctor(Doctor),
@@ -390,6 +394,10 @@ pub(crate) struct Why {
     /// Show everything, even if it does not fit on one screen
     #[arg(long, short)]
     pub(crate) verbose: bool,
+
+    /// Show what holds the memory at the failure or the peak, in groups
+    #[arg(long, value_name = "GROUP", value_enum)]
+    pub(crate) by: Option<Grouping>,
 
     #[command(flatten)]
     pub(crate) options: RecordingOptions,

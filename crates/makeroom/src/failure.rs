@@ -173,6 +173,22 @@ pub(crate) enum Failure {
     /// A report could not be created.
     #[error("{0}")]
     View(makeroom_view::Refusal),
+    /// A baseline cannot be used.
+    #[error("{name}: this is not a baseline: {problem}")]
+    Baseline {
+        /// The file, as the user named it.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A file could not be read.
+    #[error("{name}: {error}")]
+    Read {
+        /// The file, as the user named it.
+        name: String,
+        /// The error from the system.
+        error: std::io::Error,
+    },
     /// A file could not be written.
     #[error("{name}: {error}")]
     Write {
@@ -388,6 +404,8 @@ impl Failure {
             Self::Library(_) => Some(
                 "export XDG_RUNTIME_DIR=DIR, with a directory that you own and that is not mounted noexec".to_owned(),
             ),
+            Self::Baseline { .. } => Some("to create one: makeroom gate RUN --against FILE --write".to_owned()),
+            Self::Read { .. } => Some("check the path and its permissions".to_owned()),
             Self::NoProgram => Some("for example: makeroom run -- python train.py".to_owned()),
             Self::NoRecording { .. } => Some("to check whether programs can be recorded here: makeroom doctor".to_owned()),
             Self::Unchecked => Some("record the memory history without `skip_actions`".to_owned()),

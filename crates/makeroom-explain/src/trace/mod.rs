@@ -13,6 +13,7 @@
 //! beside.rs    what a whole process adds to the account
 //! verdict.rs   the cause;  around.rs  causes outside of the allocator that was asked
 //! fixes.rs     what to do;  account.rs  the ledger
+//! grouped.rs   live memory by kind, line, stage, thread, …
 //! alternatives.rs   the same run under other settings;  outside.rs  what other crates ask
 //! ```
 
@@ -23,6 +24,7 @@ mod choice;
 mod cut;
 mod ends;
 mod fixes;
+mod grouped;
 mod history;
 mod lifetimes;
 mod outside;
@@ -40,6 +42,7 @@ mod verdict;
 
 pub use cut::{BlockSizes, Part, SizesAtEnd, cut, is_small};
 pub use ends::BlockEnds;
+pub use grouped::{By, Group, Grouped, grouped};
 pub(crate) use history::History;
 pub use lifetimes::{Allocation, Allocations};
 pub use outside::{
@@ -339,6 +342,10 @@ impl<'trace> Subject<'trace> {
         }
         if self.device.overflowed == Some(true) {
             notes.push("the recorder's ring buffer overflowed: the oldest events are lost".to_owned());
+        }
+        if let Some(host) = &self.trace.host {
+            let peak = History::new(host, &[]).peak_live;
+            notes.push(format!("PyTorch also had up to {peak} of pinned host memory"));
         }
         match self.history.start.unmatched_frees {
             0 => {}

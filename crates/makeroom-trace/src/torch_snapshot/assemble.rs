@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use makeroom_core::{
-    Address, AllocatorSettings, Annotation, Block, Bytes, DeviceIndex, DeviceTrace, Events, Segment, Trace,
-    TraceKind,
+    Address, AllocatorSettings, Annotation, Block, Bytes, DeviceIndex, DeviceTrace, Events,
+    Segment, Trace, TraceKind,
 };
 
 use super::heap::SnapshotHeap;
@@ -45,13 +45,16 @@ pub(super) fn assemble(mut heap: SnapshotHeap, top: Value, offset: u64) -> Resul
     let mut devices = BTreeMap::new();
     heap.place_segments(&record, &mut devices, &mut trace.notes);
     heap.place_annotations(&record, &mut trace);
+    heap.apply_block_labels();
     heap.note_unknown_actions(&mut trace.notes);
+    heap.note_unknown_parts(&record, &mut trace.notes);
     if heap.impossible_sizes > 0 {
         let count = heap.impossible_sizes;
         trace.notes.push(format!("entries with an impossible size, skipped: {count}"));
     }
     trace.settings = heap.settings(&record);
     trace.stacks = std::mem::take(&mut heap.stacks);
+    trace.host = heap.host(&record);
     heap.place_events(&record, &mut devices, &mut trace.notes);
     if devices.len() > MOST_DEVICES {
         return Err(Error::TooMany { offset, what: "devices", limit: MOST_DEVICES as u64 });
@@ -82,7 +85,7 @@ impl SnapshotHeap {
     }
 
     /// The containers in a list.
-    fn items(&self, list: Value) -> Vec<Value> {
+    pub(super) fn items(&self, list: Value) -> Vec<Value> {
         match self.get(list) {
             Some(Object::List(index)) => {
                 let items = self.lists.get(index as usize).map(|list| &*list.items).unwrap_or_default();
@@ -168,7 +171,7 @@ impl SnapshotHeap {
         }
     }
 
-    fn segment(&mut self, loose: LooseSegment) -> Segment {
+    pub(super) fn segment(&mut self, loose: LooseSegment) -> Segment {
         let mut segment = loose.segment;
         segment.pool = loose.pool.map(|pool| self.pool(pool)).unwrap_or_default();
         let blocks = loose.blocks.map(|list| self.items(list)).unwrap_or_default();
@@ -314,17 +317,17 @@ impl SnapshotHeap {
 }
 
 /// Which rows were placed already, for files that list a row more often than there are rows.
-struct Once {
+pub(super) struct Once {
     is_placed: Vec<bool>,
     repeated: u64,
 }
 
 impl Once {
-    fn new(rows: usize) -> Self {
+    pub(super) fn new(rows: usize) -> Self {
         Self { is_placed: vec![false; rows], repeated: 0 }
     }
 
-    fn is_first(&mut self, row: usize) -> bool {
+    pub(super) fn is_first(&mut self, row: usize) -> bool {
         let is_first =
             self.is_placed.get_mut(row).is_some_and(|is_placed| !std::mem::replace(is_placed, true));
         self.repeated += u64::from(!is_first);
@@ -346,11 +349,7 @@ fn select(all: &mut Events, runs: &[Run], mut once: Option<&mut Once>) -> Events
         if once.as_mut().is_some_and(|once| !once.is_first(row)) {
             continue;
         }
-        match (all.get(row), all.pool(row)) {
-            (Some(event), Some(pool)) => selected.push_in_pool(event, pool),
-            (Some(event), None) => selected.push(event),
-            (None, _) => {}
-        }
+        selected.push_from(all, row);
     }
     selected
 }

@@ -1,11 +1,11 @@
 //! Converts a complete dict or list to the object it represents.
 
-use makeroom_core::{DeviceIndex, Frame, PoolId, StackId};
+use makeroom_core::{DeviceIndex, Frame, FrameId, NameId, PoolId, StackId};
 
 use super::heap::{SnapshotHeap, handle};
 use super::lists::{ClosedList, OpenList};
 use super::object::Object;
-use super::record::{self, Kind, LooseAnnotation, Record, Tenant};
+use super::record::{self, BlockLabel, Kind, LooseAnnotation, Record, Tenant};
 use super::words::Word;
 use crate::pickle::{Fault, Heap, Limit, Value};
 
@@ -32,13 +32,7 @@ impl SnapshotHeap {
     fn interpret(&mut self, record: &mut Record) -> Result<Object, Fault> {
         Ok(match record.kind {
             Kind::Event => self.event(record)?,
-            Kind::Frame => {
-                let function = self.name(record.get(Word::Name));
-                let file = self.name(record.get(Word::Filename));
-                let line = record.number(Word::Line).and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
-                let library = self.name(record.get(Word::Library));
-                Object::Frame(self.stacks.frame(Frame { function, file, line, library }))
-            }
+            Kind::Frame => Object::Frame(self.frame(record)),
             Kind::Block if !record::is_possible(record, Word::Size) => self.impossible(),
             Kind::Block => {
                 let index = handle(self.blocks.len())?;
@@ -80,21 +74,75 @@ impl SnapshotHeap {
         })
     }
 
+    /// A frame. Code that `torch.compile` generated is shown at the line of the model that it was generated from.
+    fn frame(&mut self, record: &Record) -> FrameId {
+        let mut function = self.name(record.get(Word::Name));
+        let mut file = self.name(record.get(Word::Filename));
+        let mut line = record.number(Word::Line).and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
+        let library = self.name(record.get(Word::Library));
+        if let Some(Value::Text(text)) = record.get(Word::OriginalTrace) {
+            // The names are interned in the table that the text is in.
+            let original = record::innermost_line(self.text_of(text))
+                .map(|(file, line, function)| (file.to_owned(), line, function.to_owned()));
+            if let Some((original_file, original_line, original_function)) = original {
+                (file, line) = (self.stacks.name(&original_file), original_line);
+                if !original_function.is_empty() {
+                    function = self.stacks.name(&original_function);
+                }
+            }
+        }
+        self.stacks.frame(Frame { function, file, line, library })
+    }
+
     fn event(&mut self, record: &Record) -> Result<Object, Fault> {
         let row = handle(self.events.len())?;
-        match record::event(record, |value| self.stack_of(value)) {
-            Ok((event, _)) if record::size(event.size.get()).is_none() => return Ok(self.impossible()),
-            Ok((event, None)) if self.events.pool(0).is_none() => self.events.push(event),
-            Ok((event, pool)) => {
+        let loose = match record::event(record, |value| self.stack_of(value)) {
+            Ok(loose) => loose,
+            Err(name) => {
+                self.other_action(record, name);
+                return Ok(Object::Nothing);
+            }
+        };
+        let event = loose.event;
+        if record::size(event.size.get()).is_none() {
+            return Ok(self.impossible());
+        }
+        match loose.pool {
+            None if self.events.pool(0).is_none() => self.events.push(event),
+            pool => {
                 let pool = pool.map_or(PoolId::DEFAULT, |pool| self.pool(pool));
                 self.events.push_in_pool(event, pool);
             }
-            Err(name) => {
-                self.count_unknown_action(name);
-                return Ok(Object::Nothing);
-            }
+        }
+        if let Some(label) = loose.label.and_then(|label| self.label(label)) {
+            self.events.set_label(row as usize, label);
+        }
+        if let Some(context) = loose.compile_context.and_then(|context| self.label(context)) {
+            self.events.set_compile_context(row as usize, context);
         }
         Ok(Object::Event(row))
+    }
+
+    /// A text that describes an event. Values that are not texts are counted.
+    fn label(&mut self, value: Value) -> Option<NameId> {
+        if !matches!(value, Value::Text(_)) {
+            self.odd_labels += 1;
+            return None;
+        }
+        Some(self.name(Some(value)))
+    }
+
+    /// An entry that is not an event of the allocator. The program may have attached a text to a block.
+    fn other_action(&mut self, record: &Record, name: Value) {
+        let is_label = matches!(record::word(name), Some(Word::Annotate | Word::UserDefined));
+        let label = record.get(Word::UserMetadata).and_then(record::meant).filter(|_| is_label);
+        match label.and_then(|label| self.label(label)) {
+            Some(label) => {
+                let address = record.number(Word::Addr).unwrap_or(0);
+                self.block_labels.push(BlockLabel { row: self.events.len(), address, label });
+            }
+            None => self.count_unknown_action(name),
+        }
     }
 
     /// Drops an object with an impossible size.

@@ -9,7 +9,7 @@ use makeroom_core::{Events, FastMap, NameId, PoolId, Stacks};
 
 use super::lists::{ClosedList, OpenList, Run};
 use super::object::Object;
-use super::record::{LooseAnnotation, LooseBlock, LooseSegment, Record, Tenant, number};
+use super::record::{BlockLabel, LooseAnnotation, LooseBlock, LooseSegment, Record, Tenant, number};
 use super::words::Word;
 use crate::pickle::{Fault, Heap, Limit, ObjectId, TextId, Value};
 
@@ -32,6 +32,10 @@ pub(super) struct SnapshotHeap {
     pub(super) tenants: Vec<Tenant>,
     pub(super) lists: Vec<ClosedList>,
     pub(super) records: Vec<Record>,
+    /// Texts that the program attached to blocks, in file order.
+    pub(super) block_labels: Vec<BlockLabel>,
+    /// Number of labels that are not texts.
+    pub(super) odd_labels: u64,
     /// Number of entries by unknown action.
     pub(super) unknown_actions: Vec<(Value, u64)>,
     /// Entries of further unknown actions.

@@ -6,7 +6,8 @@
 //! ```text
 //! {segments: [{address, total_size, stream, device, …, frames, blocks: [{address, size, state, …, frames}]}],
 //!  device_traces: [[{action, addr, size, stream, time_us, frames}]],      one list per device
-//!  allocator_settings: {…}, external_annotations: [{name, stage, device, time_us}]}
+//!  allocator_settings: {…}, external_annotations: [{name, stage, device, time_us}],
+//!  host_segments: [as segments], host_traces: [as one device's list]}    pinned memory
 //! ```
 //!
 //! No tree is built. The [`heap::SnapshotHeap`] converts each dict, as soon as it is complete, to the object it
@@ -14,6 +15,7 @@
 //! then connects the parts. So a recording of ten million events needs little more memory than its columns and the
 //! pickle's memo.
 
+mod additions;
 mod assemble;
 mod closing;
 mod heap;

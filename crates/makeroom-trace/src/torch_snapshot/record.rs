@@ -143,12 +143,30 @@ pub(super) fn action(value: Value) -> Option<Action> {
     })
 }
 
-/// The event of a dict, and the value that identifies its pool. `stack_of` looks up its stack.
+/// An event as described by its dict.
+pub(super) struct LooseEvent {
+    pub(super) event: Event,
+    /// Identifies its pool.
+    pub(super) pool: Option<Value>,
+    /// The program's own label.
+    pub(super) label: Option<Value>,
+    /// The compiled frame that it comes from.
+    pub(super) compile_context: Option<Value>,
+}
+
+/// A text that says something; recorders write `N/A` and empty ones.
+#[inline]
+pub(super) fn meant(value: Value) -> Option<Value> {
+    let is_empty = matches!(word(value), Some(Word::NotAvailable | Word::Empty)) || matches!(value, Value::None);
+    (!is_empty).then_some(value)
+}
+
+/// The event of a dict. `stack_of` looks up its stack. Fails with the name of an unknown action.
 #[inline]
 pub(super) fn event(
     record: &Record,
     mut stack_of: impl FnMut(Value) -> StackId,
-) -> Result<(Event, Option<Value>), Value> {
+) -> Result<LooseEvent, Value> {
     let mut event = Event {
         action: Action::Snapshot,
         address: Address(0),
@@ -159,7 +177,7 @@ pub(super) fn event(
     };
     let mut named = Value::None;
     let mut device_free = None;
-    let mut pool = None;
+    let (mut pool, mut label, mut compile_context) = (None, None, None);
     for &(key, value) in &record.fields {
         let amount = number(value).unwrap_or(0);
         match key {
@@ -171,6 +189,8 @@ pub(super) fn event(
             Word::TimeUs => event.time_us = amount,
             Word::Frames => event.stack = stack_of(value),
             Word::PoolId => pool = Some(value),
+            Word::UserMetadata => label = meant(value),
+            Word::CompileContext => compile_context = meant(value),
             _ => {}
         }
     }
@@ -178,7 +198,7 @@ pub(super) fn event(
     if event.action == Action::OutOfMemory {
         event.address = Address(device_free.unwrap_or(u64::MAX));
     }
-    Ok((event, pool))
+    Ok(LooseEvent { event, pool, label, compile_context })
 }
 
 /// A block as described by its dict.
@@ -265,9 +285,41 @@ pub(super) struct Tenant {
     pub(super) stack: StackId,
 }
 
+/// A text that the program attached to a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BlockLabel {
+    /// Number of rows before it.
+    pub(super) row: usize,
+    pub(super) address: u64,
+    pub(super) label: NameId,
+}
+
+/// The innermost line of a Python stack trace as text: file, line and function.
+///
+/// ```text
+///   File "model.py", line 88, in forward
+///     scores = q @ k
+/// ```
+pub(super) fn innermost_line(trace: &str) -> Option<(&str, u32, &str)> {
+    let line = trace.lines().rfind(|line| line.trim_start().starts_with("File \""))?;
+    let (file, rest) = line.trim_start().strip_prefix("File \"")?.split_once("\", line ")?;
+    let (number, function) = rest.split_once(", in ").unwrap_or((rest, ""));
+    Some((file, number.trim().parse().ok()?, function.trim()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn compiled_frames_have_the_line_of_the_model() {
+        let trace = "  File \"a.py\", line 3, in main\n    m(x)\n  File \"model.py\", line 88, in forward\n    q @ k\n";
+        assert_eq!(innermost_line(trace), Some(("model.py", 88, "forward")));
+        assert_eq!(innermost_line("File \"m.py\", line 7"), Some(("m.py", 7, "")));
+        for text in ["", "File", "File \"m.py\"", "File \"m.py\", line x, in f", "no trace"] {
+            assert_eq!(innermost_line(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn a_key_that_is_repeated_without_end_takes_no_more_room_than_one() {

@@ -39,15 +39,19 @@ words! {
     // The snapshot.
     Segments = b"segments", DeviceTraces = b"device_traces", AllocatorSettings = b"allocator_settings",
     ExternalAnnotations = b"external_annotations", TraceOverflowed = b"trace_alloc_overflowed",
-    TraceMaxEntries = b"trace_alloc_max_entries",
+    TraceMaxEntries = b"trace_alloc_max_entries", HostSegments = b"host_segments",
+    HostTraces = b"host_traces",
     // Events.
     Action = b"action", Addr = b"addr", DeviceFree = b"device_free", Size = b"size", Stream = b"stream",
     TimeUs = b"time_us", Frames = b"frames", PoolId = b"pool_id",
     Alloc = b"alloc", FreeRequested = b"free_requested", FreeCompleted = b"free_completed",
     SegmentAlloc = b"segment_alloc", SegmentFree = b"segment_free", SegmentMap = b"segment_map",
     SegmentUnmap = b"segment_unmap", Snapshot = b"snapshot", Oom = b"oom",
-    // Frames; the last key is makeroom's own, for native code.
+    UserMetadata = b"user_metadata", CompileContext = b"compile_context", Annotate = b"annotate",
+    UserDefined = b"user_defined",
+    // Frames; `library` is makeroom's own, for native code.
     Name = b"name", Filename = b"filename", Line = b"line", Library = b"library",
+    OriginalTrace = b"fx_original_trace",
     // Segments.
     Device = b"device", Address = b"address", TotalSize = b"total_size", SegmentType = b"segment_type",
     SegmentPoolId = b"segment_pool_id", IsExpandable = b"is_expandable", Blocks = b"blocks",

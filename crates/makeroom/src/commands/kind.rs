@@ -36,6 +36,10 @@ pub(crate) enum Kind {
     Plan,
     /// A man page (`man`).
     ManPage,
+    /// A baseline (`gate --write`).
+    Baseline,
+    /// A JUnit report (`gate --junit`).
+    GateReport,
 }
 
 impl Kind {
@@ -49,6 +53,8 @@ impl Kind {
             Self::Summary => "a summary of `makeroom run`",
             Self::Plan => "a result of `makeroom plan`",
             Self::ManPage => "a man page of makeroom",
+            Self::Baseline => "a baseline of `makeroom gate`",
+            Self::GateReport => "a report of `makeroom gate`",
         }
     }
 
@@ -101,6 +107,8 @@ impl Kind {
                 let header = start.split(|&byte| byte == b'\n').next().unwrap_or_default();
                 matches!(header, b"id,lower,upper,size,offset" | b"id,lower,upper,size,alignment,offset")
             }
+            Self::Baseline => start.starts_with(b"{\n  \"format\": \"makeroom baseline "),
+            Self::GateReport => start.starts_with(b"<?xml ") && has("<testsuite name=\"makeroom gate\""),
             Self::ManPage => start.starts_with(b".ie \\n(.g .ds Aq") && has("\n.TH makeroom"),
         }
     }
@@ -110,12 +118,21 @@ impl Kind {
 mod tests {
     use super::*;
 
-    const ALL: [Kind; 7] =
-        [Kind::Recording, Kind::Page, Kind::JobPage, Kind::Export, Kind::Summary, Kind::Plan, Kind::ManPage];
+    const ALL: [Kind; 9] = [
+        Kind::Recording,
+        Kind::Page,
+        Kind::JobPage,
+        Kind::Export,
+        Kind::Summary,
+        Kind::Plan,
+        Kind::ManPage,
+        Kind::Baseline,
+        Kind::GateReport,
+    ];
 
     #[test]
     fn a_file_is_of_one_kind() {
-        let examples: [(&[u8], Kind); 7] = [
+        let examples: [(&[u8], Kind); 9] = [
             (&MAGIC, Kind::Recording),
             (b"<!doctype html>\n<head><title>makeroom view</title>", Kind::Page),
             (b"<!doctype html>\n<head><title>makeroom job</title>", Kind::JobPage),
@@ -123,6 +140,8 @@ mod tests {
             (b"[\n  {\n    \"file\": \"a.room\",\n    \"incomplete\": null", Kind::Summary),
             (b"id,lower,upper,size,offset\nx,0,1,64,0\n", Kind::Plan),
             (b".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '\n.TH makeroom 1", Kind::ManPage),
+            (b"{\n  \"format\": \"makeroom baseline 1\",\n", Kind::Baseline),
+            (b"<?xml version=\"1.0\"?>\n<testsuite name=\"makeroom gate\" tests=\"1\">", Kind::GateReport),
         ];
         for (content, is) in examples {
             for kind in ALL {

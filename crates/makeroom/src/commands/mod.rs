@@ -2,10 +2,12 @@
 
 mod accept;
 mod demo;
+mod diff;
 mod doctor;
 mod env;
 mod export;
 mod fit;
+mod gate;
 mod install;
 mod job;
 mod kind;
@@ -13,6 +15,7 @@ mod looking;
 pub(crate) mod new_file;
 mod place;
 mod plan;
+mod profile;
 mod ps;
 mod recording;
 mod replay;
@@ -39,6 +42,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Why(arguments) => return why::run(&arguments),
         Command::Job(arguments) => return job::run(&arguments),
         Command::Fit(arguments) => return fit::run(&arguments),
+        Command::Gate(arguments) => return gate::run(&arguments),
         Command::Ps(arguments) => return ps::run(&arguments),
         Command::Top(arguments) => return top::run(&arguments),
         Command::Doctor(arguments) => return doctor::run(&arguments),
@@ -50,6 +54,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Survey => looking::survey(),
         Command::DemoProgram(arguments) => demo::program::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Diff(arguments) => diff::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
         Command::View(arguments) => view::run(&arguments),

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use makeroom_core::DeviceIndex;
-use makeroom_explain::{Explanation, TextReader, TraceQuestion, explain_running, explain_trace};
+use makeroom_explain::{By, Explanation, TextReader, TraceQuestion, explain_running, explain_trace, grouped};
 use makeroom_job::{JobReport, answer};
-use makeroom_report::{explanation_json, explanation_text};
+use makeroom_report::{explanation_json, explanation_text, grouped_json, grouped_text};
 use serde_json::Value;
 
 use crate::cli::{RecordingOptions, Why};
@@ -25,6 +25,9 @@ fn rows(arguments: &Why) -> Option<usize> {
 
 /// Runs `makeroom why`.
 pub(crate) fn run(arguments: &Why) -> Result<ExitCode, Failure> {
+    if let Some(by) = arguments.by {
+        return run_grouped(by.into(), arguments);
+    }
     match &arguments.inputs[..] {
         [] if io::stdin().is_terminal() => Err(Failure::NoInput),
         [] => run_one(Path::new("-"), arguments),
@@ -55,6 +58,38 @@ fn ranks(inputs: &[PathBuf], options: &RecordingOptions) -> Option<JobReport> {
     let rows = job::rows(inputs).ok()?;
     let report = answer(&rows);
     job::is_one_job(&rows, &report).then_some(report)
+}
+
+/// Shows what holds the memory of each input, in groups.
+fn run_grouped(by: By, arguments: &Why) -> Result<ExitCode, Failure> {
+    let standard_input = [PathBuf::from("-")];
+    let inputs = match &arguments.inputs[..] {
+        [] if io::stdin().is_terminal() => return Err(Failure::NoInput),
+        [] => &standard_input,
+        inputs => inputs,
+    };
+    let mut results = Vec::new();
+    for input in inputs {
+        let trace = recording::read_trace(input)?;
+        let device = arguments.options.device;
+        if device.is_some() {
+            recording::device(&trace, input, device)?;
+        }
+        let name = recording::name(input);
+        let grouped = grouped(&trace, device.map(DeviceIndex), by)
+            .ok_or_else(|| Failure::EmptyRecording { name: name.clone() })?;
+        if arguments.options.json {
+            results.push(with_file(&name, grouped_json(&grouped)));
+        } else {
+            let heading = if inputs.len() > 1 { format!("==> {name} <==\n") } else { String::new() };
+            let text = grouped_text(&grouped, output::columns(), arguments.verbose);
+            output::result(&format!("{heading}{text}"))?;
+        }
+    }
+    if arguments.options.json {
+        output::json(&if results.len() == 1 { results.remove(0) } else { Value::Array(results) })?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn run_one(input: &Path, arguments: &Why) -> Result<ExitCode, Failure> {

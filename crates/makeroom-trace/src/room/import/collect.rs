@@ -91,7 +91,7 @@ const _: () = assert!(size_of::<OtherEvent>() == 56);
 pub(super) struct Collected {
     clock: Clock,
     pub(super) definitions: Definitions,
-    threads: FastMap<ThreadNumber, u32>,
+    pub(super) threads: FastMap<ThreadNumber, u32>,
     /// The devices in rows, in the order of their first row.
     pub(super) devices: Vec<DeviceIndex>,
     pub(super) rows: Rows,

@@ -426,5 +426,7 @@ impl<'import> Device<'import> {
             time_us: self.clock.date_us(row.since_ns),
             stack: row.stack,
         });
+        let index = self.trace.events.len() - 1;
+        self.trace.events.set_thread(index, row.thread);
     }
 }

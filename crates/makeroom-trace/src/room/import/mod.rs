@@ -65,12 +65,20 @@ pub(crate) fn read(stream: impl Read) -> Result<Trace, Error> {
     collected.sort();
     let name_text = |name| trace.stacks.name_text(name).to_owned();
     let (mut process, ended) = process::assemble(reader.header(), clock, &mut collected, name_text);
+    process.threads = threads(&collected);
     process.unread = reader.unread().map_or(Bytes::ZERO, |unread| unread.bytes);
     devices::assemble(&mut trace, clock, &mut collected, &ended, &mut process);
     trace.notes.extend(notes(&collected, &process));
     trace.settings.text = torch_settings(&process.identity.environment);
     trace.process = Some(process);
     Ok(trace)
+}
+
+/// The IDs of the threads, by the index that rows have.
+fn threads(collected: &Collected) -> Vec<u64> {
+    let mut threads: Vec<_> = collected.threads.iter().map(|(thread, &index)| (index, thread.0)).collect();
+    threads.sort_unstable();
+    threads.into_iter().map(|(_, thread)| thread).collect()
 }
 
 /// The settings of PyTorch's allocator. `None` also if its two variables contradict each other: which of them applies

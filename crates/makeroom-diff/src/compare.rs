@@ -1,0 +1,197 @@
+//! The difference between two runs and its main cause.
+
+use makeroom_kind::Kind;
+
+use crate::batch::{self, BatchRatio};
+use crate::lines::{self, LineChange, LineStatus, signed};
+use crate::profile::Profile;
+
+/// Changes of at most this share of the peak are noise: allocators and libraries round.
+const NOISE_SHARE: f64 = 0.0005;
+/// And changes of at most this many bytes.
+const NOISE_BYTES: u64 = 4096;
+/// A kind that makes up this share of a change is its cause.
+const KIND_SHARE: f64 = 0.5;
+/// A line that makes up this share of a change is its cause.
+const LINE_SHARE: f64 = 0.7;
+
+/// The difference of two peaks.
+///
+/// Σ `kinds` growth = `after.peak_bytes` − `before.peak_bytes`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// The peak before.
+    pub before: u64,
+    /// The peak now.
+    pub after: u64,
+    /// Peak reserved memory before and now.
+    pub reserved: (Option<u64>, Option<u64>),
+    /// All kinds of both runs, in the order of reports.
+    pub kinds: Vec<KindChange>,
+    /// All lines of both runs, the largest change first.
+    pub lines: Vec<LineChange>,
+    /// Another batch size, if that is what differs.
+    pub batch: Option<BatchRatio>,
+    /// What to say in one sentence.
+    pub verdict: Verdict,
+}
+
+/// A kind of memory in both runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KindChange {
+    /// The kind.
+    pub kind: Kind,
+    /// Bytes before.
+    pub before: u64,
+    /// Bytes now.
+    pub after: u64,
+}
+
+impl KindChange {
+    /// How much it grew; negative if it shrank.
+    pub fn growth(&self) -> i64 {
+        signed(self.after).saturating_sub(signed(self.before))
+    }
+}
+
+/// The main point of a difference.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// The peaks are the same, and so are their kinds.
+    Same,
+    /// The peaks are the same, but memory moved between kinds.
+    Shifted,
+    /// The batch has another size; the rest is the same.
+    OtherBatch(BatchRatio),
+    /// Most of the change is one line.
+    Line(Box<LineChange>),
+    /// Most of the change is one kind, on several lines.
+    OneKind(Kind),
+    /// Several kinds changed.
+    Several,
+}
+
+impl Difference {
+    /// How much the peak grew; negative if it shrank.
+    pub fn growth(&self) -> i64 {
+        signed(self.after).saturating_sub(signed(self.before))
+    }
+
+    /// Lines that changed.
+    pub fn changed(&self) -> impl Iterator<Item = &LineChange> {
+        self.lines.iter().filter(|line| line.status != LineStatus::Same)
+    }
+
+    /// Lines that moved and hold the same.
+    pub fn moved(&self) -> impl Iterator<Item = &LineChange> {
+        self.lines.iter().filter(|line| line.status == LineStatus::Same && line.moved_from.is_some())
+    }
+}
+
+/// Compares two runs.
+pub fn compare(before: &Profile, after: &Profile) -> Difference {
+    let largest = before.peak_bytes.max(after.peak_bytes);
+    let noise = NOISE_BYTES.max((largest as f64 * NOISE_SHARE) as u64);
+    let lines = lines::changes(before, after, noise);
+    let kinds: Vec<KindChange> = Kind::ALL
+        .into_iter()
+        .map(|kind| KindChange { kind, before: before.of_kind(kind.id()), after: after.of_kind(kind.id()) })
+        .filter(|change| change.before > 0 || change.after > 0)
+        .collect();
+    let batch = batch::find(before, after, &lines);
+    let mut difference = Difference {
+        before: before.peak_bytes,
+        after: after.peak_bytes,
+        reserved: (before.reserved_bytes, after.reserved_bytes),
+        kinds,
+        lines,
+        batch,
+        verdict: Verdict::Same,
+    };
+    difference.verdict = verdict(&difference, noise);
+    difference
+}
+
+fn verdict(difference: &Difference, noise: u64) -> Verdict {
+    let growth = difference.growth();
+    if let Some(batch) = difference.batch {
+        return Verdict::OtherBatch(batch);
+    }
+    if growth.unsigned_abs() <= noise {
+        let is_shifted = difference.kinds.iter().any(|kind| kind.growth().unsigned_abs() > noise);
+        return if is_shifted { Verdict::Shifted } else { Verdict::Same };
+    }
+    let is_cause = |part: i64, share: f64| {
+        part.signum() == growth.signum() && part.unsigned_abs() as f64 >= share * growth.unsigned_abs() as f64
+    };
+    let kinds = difference.kinds.iter().filter(|kind| is_cause(kind.growth(), KIND_SHARE));
+    let kind = kinds.max_by_key(|kind| kind.growth().unsigned_abs());
+    let line = difference.lines.iter().find(|line| is_cause(line.growth(), LINE_SHARE));
+    match (line, kind) {
+        (Some(line), _) if line.place.is_some() => Verdict::Line(Box::new(line.clone())),
+        (_, Some(kind)) => Verdict::OneKind(kind.kind),
+        _ => Verdict::Several,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Line;
+
+    fn profile(lines: &[(Kind, &str, u64)]) -> Profile {
+        let mut profile = Profile::default();
+        for &(kind, place, bytes) in lines {
+            profile.peak_bytes += bytes;
+            *profile.kinds.entry(kind.id().to_owned()).or_default() += bytes;
+            let (kind, place) = (kind.id().to_owned(), Some(place.to_owned()));
+            profile.lines.push(Line { place, kind, bytes, blocks: 1 });
+        }
+        profile
+    }
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn the_cause_of_a_change_is_a_line_a_kind_or_several() {
+        let base = profile(&[
+            (Kind::Parameters, "model.py:3 __init__", 100 * MIB),
+            (Kind::Activations, "model.py:8 forward", 200 * MIB),
+            (Kind::Activations, "model.py:9 forward", 100 * MIB),
+        ]);
+        let mut scores = base.clone();
+        let added = profile(&[(Kind::Activations, "model.py:88 attention", 50 * MIB)]);
+        scores.peak_bytes += added.peak_bytes;
+        *scores.kinds.get_mut("activations").unwrap() += added.peak_bytes;
+        scores.lines.extend(added.lines);
+        let difference = compare(&base, &scores);
+        assert_eq!(difference.growth(), 50 * MIB as i64);
+        let Verdict::Line(line) = difference.verdict else { panic!("{:?}", difference.verdict) };
+        assert_eq!((line.status, line.place.as_deref()), (LineStatus::New, Some("model.py:88 attention")));
+        assert_eq!(compare(&base, &base).verdict, Verdict::Same);
+        let other = profile(&[
+            (Kind::Parameters, "model.py:3 __init__", 200 * MIB),
+            (Kind::Activations, "model.py:8 forward", 100 * MIB),
+            (Kind::Activations, "model.py:9 forward", 100 * MIB),
+        ]);
+        assert_eq!(compare(&base, &other).verdict, Verdict::Shifted);
+        let state = profile(&[
+            (Kind::Parameters, "model.py:3 __init__", 100 * MIB),
+            (Kind::Activations, "model.py:8 forward", 200 * MIB),
+            (Kind::Activations, "model.py:9 forward", 100 * MIB),
+            (Kind::OptimizerState, "train.py:1 f", 40 * MIB),
+            (Kind::OptimizerState, "train.py:2 g", 40 * MIB),
+            (Kind::OptimizerState, "train.py:3 h", 40 * MIB),
+        ]);
+        assert_eq!(compare(&base, &state).verdict, Verdict::OneKind(Kind::OptimizerState));
+    }
+
+    #[test]
+    fn kinds_add_up_to_the_change_of_the_peak() {
+        let one = profile(&[(Kind::Parameters, "a.py:1 f", 10 * MIB), (Kind::Inputs, "a.py:2 f", MIB)]);
+        let two = profile(&[(Kind::Parameters, "a.py:1 f", 12 * MIB), (Kind::Unknown, "a.py:9 f", 3 * MIB)]);
+        let difference = compare(&one, &two);
+        assert_eq!(difference.kinds.iter().map(KindChange::growth).sum::<i64>(), difference.growth());
+        assert_eq!(difference.lines.iter().map(LineChange::growth).sum::<i64>(), difference.growth());
+    }
+}

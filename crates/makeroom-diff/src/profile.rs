@@ -1,0 +1,129 @@
+//! One run, reduced to the memory at its peak. As a file, it is a baseline: one kind or line of code per row, sorted, so
+//! that a change of the program shows as a change of few rows.
+
+use std::collections::BTreeMap;
+
+use makeroom_core::{Action, Bytes, DeviceTrace, FastMap, StackId, Start, Trace};
+use makeroom_kind::{Kind, Kinds};
+use serde::{Deserialize, Serialize};
+
+/// The value of [`Profile::format`].
+pub const BASELINE: &str = "makeroom baseline 1";
+/// Lines of code that are kept, the largest.
+const MOST_LINES: usize = 200;
+
+/// The memory of one GPU at the peak of a run.
+///
+/// Σ `kinds` = `peak_bytes`, and Σ `lines` ≤ `peak_bytes`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// What the file is: [`BASELINE`].
+    pub format: String,
+    /// The most that was live.
+    pub peak_bytes: u64,
+    /// The most that was reserved, if the recording shows segments.
+    pub reserved_bytes: Option<u64>,
+    /// Live bytes by the ID of a kind.
+    pub kinds: BTreeMap<String, u64>,
+    /// Live bytes by kind and line, by place.
+    pub lines: Vec<Line>,
+}
+
+/// The memory of one kind that one line of code allocated.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Line {
+    /// The program's innermost own line; `None` if no stack was recorded.
+    pub place: Option<String>,
+    /// The ID of its kind.
+    pub kind: String,
+    /// Live bytes.
+    pub bytes: u64,
+    /// Number of live blocks.
+    pub blocks: u64,
+}
+
+impl Profile {
+    /// Reduces the recording of a device; `place` names the line of a stack.
+    pub fn new(trace: &Trace, device: &DeviceTrace, place: impl Fn(StackId) -> Option<String>) -> Self {
+        let kinds = Kinds::new(trace, device);
+        let (peak, live) = kinds.peak();
+        let mut by_stack: FastMap<(StackId, Kind), (u64, u64)> = FastMap::default();
+        for allocation in kinds.live_at(peak) {
+            let entry = by_stack.entry((allocation.stack, allocation.kind)).or_default();
+            entry.0 = entry.0.saturating_add(allocation.size.get());
+            entry.1 += 1;
+        }
+        let mut by_line: BTreeMap<(Option<String>, Kind), (u64, u64)> = BTreeMap::new();
+        for (&(stack, kind), &(bytes, blocks)) in &by_stack {
+            let entry = by_line.entry((place(stack), kind)).or_default();
+            entry.0 = entry.0.saturating_add(bytes);
+            entry.1 += blocks;
+        }
+        let mut lines: Vec<Line> = by_line
+            .into_iter()
+            .map(|((place, kind), (bytes, blocks))| Line { place, kind: kind.id().to_owned(), bytes, blocks })
+            .collect();
+        lines.sort_by(|one, two| two.bytes.cmp(&one.bytes).then_with(|| one.cmp(two)));
+        lines.truncate(MOST_LINES);
+        lines.sort();
+        let totals = kinds.at(peak);
+        Self {
+            format: BASELINE.to_owned(),
+            peak_bytes: live.get(),
+            reserved_bytes: peak_reserved(device).map(Bytes::get),
+            kinds: totals.iter().map(|(kind, total)| (kind.id().to_owned(), total.bytes.get())).collect(),
+            lines,
+        }
+    }
+
+    /// The bytes of a kind.
+    pub fn of_kind(&self, kind: &str) -> u64 {
+        self.kinds.get(kind).copied().unwrap_or(0)
+    }
+}
+
+fn peak_reserved(device: &DeviceTrace) -> Option<Bytes> {
+    let mut reserved = Start::new(device).reserved();
+    let mut has_segments = !device.segments.is_empty();
+    let mut peak = reserved;
+    for event in device.events.iter() {
+        match event.action {
+            Action::SegmentAlloc | Action::SegmentMap => {
+                has_segments = true;
+                reserved += event.size;
+                peak = peak.max(reserved);
+            }
+            Action::SegmentFree | Action::SegmentUnmap => reserved = reserved - event.size,
+            _ => {}
+        }
+    }
+    has_segments.then_some(peak)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use makeroom_core::{Event, TraceKind};
+
+    #[test]
+    fn a_run_is_reduced_to_its_peak() {
+        let mut device = DeviceTrace::default();
+        for (action, address, size) in [
+            (Action::SegmentAlloc, 512, 4096),
+            (Action::Alloc, 512, 1000),
+            (Action::Alloc, 2048, 500),
+            (Action::FreeCompleted, 2048, 500),
+            (Action::Alloc, 2048, 100),
+        ] {
+            device.events.push(Event::new(action, address, size));
+        }
+        let trace = Trace::new(TraceKind::TorchSnapshot);
+        let profile = Profile::new(&trace, &device, |_| None);
+        assert_eq!((profile.peak_bytes, profile.reserved_bytes), (1500, Some(4096)));
+        assert_eq!(profile.kinds.values().sum::<u64>(), 1500);
+        assert_eq!(profile.lines.iter().map(|line| line.bytes).sum::<u64>(), 1500);
+        assert_eq!((profile.of_kind("temporaries"), profile.of_kind("unknown")), (500, 1000));
+    }
+}

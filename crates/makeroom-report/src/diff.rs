@@ -1,0 +1,246 @@
+//! The difference of two runs as one screen of text, as one sentence, and as JSON.
+
+use std::fmt::Write as _;
+
+use anstyle::AnsiColor;
+use makeroom_core::Bytes;
+use makeroom_diff::{Difference, LineChange, LineStatus, Verdict};
+use makeroom_kind::Kind;
+use serde_json::{Value, json};
+
+use crate::kinds::{kind_name, kind_words};
+use crate::text::{DIM, LEAST_COLUMNS, MARGIN, TITLE};
+use crate::wrap::{clip, wrap};
+
+/// Lines of code that are shown without `--verbose`.
+const MOST_LINES: usize = 10;
+
+/// A size with its sign.
+pub(crate) fn signed(growth: i64) -> String {
+    let sign = if growth < 0 { "−" } else { "+" };
+    format!("{sign}{}", Bytes::new(growth.unsigned_abs()))
+}
+
+fn size(bytes: u64) -> String {
+    Bytes::new(bytes).to_string()
+}
+
+/// The place of a line in a sentence.
+pub(crate) fn place(line: &LineChange) -> &str {
+    line.place.as_deref().unwrap_or("no stack recorded (backward pass, or a thread without Python)")
+}
+
+/// The difference in one sentence.
+pub(crate) fn sentence(difference: &Difference) -> String {
+    let growth = difference.growth();
+    let amount = Bytes::new(growth.unsigned_abs());
+    let changed = if growth < 0 { "shrank" } else { "grew" };
+    let lead = format!("The peak {changed} by {amount}");
+    match &difference.verdict {
+        Verdict::Same => format!("Both peaks are {}.", size(difference.after)),
+        Verdict::Shifted => format!("Both peaks are {}, but of other kinds.", size(difference.after)),
+        Verdict::OtherBatch(batch) => format!(
+            "{lead}: the batch has {} times the size, and {:.0} % of activations and inputs follow it.",
+            Ratio(batch.ratio),
+            100.0 * batch.share
+        ),
+        Verdict::Line(line) => format!("{lead}: {}.", line_sentence(line)),
+        Verdict::OneKind(kind) => {
+            let change = difference.kinds.iter().find(|change| change.kind == *kind);
+            let (before, after) = change.map_or((0, 0), |change| (change.before, change.after));
+            format!("{lead}: {} went from {} to {}.", kind_name(*kind), size(before), size(after))
+        }
+        Verdict::Several => format!("{lead}, in several kinds of memory."),
+    }
+}
+
+/// A ratio without needless digits.
+struct Ratio(f64);
+
+impl std::fmt::Display for Ratio {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let rounded = format!("{:.2}", self.0);
+        formatter.write_str(rounded.trim_end_matches('0').trim_end_matches('.'))
+    }
+}
+
+fn line_sentence(line: &LineChange) -> String {
+    let kind = kind_words(&line.kind);
+    let (place, before, after) = (place(line), size(line.before), size(line.after));
+    match line.status {
+        LineStatus::New => format!("{kind} at {place} are new, {after}"),
+        LineStatus::Gone => format!("{kind} at {place} are gone, {before}"),
+        LineStatus::Grown | LineStatus::Shrunk | LineStatus::Same => {
+            format!("{kind} at {place} went from {before} to {after}")
+        }
+    }
+}
+
+fn title(difference: &Difference) -> String {
+    let growth = difference.growth();
+    let share = 100.0 * growth as f64 / difference.before.max(1) as f64;
+    match difference.verdict {
+        Verdict::Same => "SAME PEAK".to_owned(),
+        Verdict::Shifted => "SAME PEAK, OTHER KINDS".to_owned(),
+        _ if growth < 0 => format!("PEAK SHRANK BY {:.1} %", -share),
+        _ => format!("PEAK GREW BY {share:.1} %"),
+    }
+}
+
+/// The difference for a terminal of `columns` columns.
+pub fn diff_text(difference: &Difference, columns: usize, is_verbose: bool) -> String {
+    let columns = columns.max(LEAST_COLUMNS);
+    let mut out = String::new();
+    let color = match difference.verdict {
+        Verdict::Same | Verdict::Shifted => AnsiColor::Green,
+        _ if difference.growth() <= 0 => AnsiColor::Green,
+        _ => AnsiColor::Yellow,
+    };
+    let style = color.on_default().bold();
+    let _ = writeln!(out, "\n{MARGIN}{style}{}{style:#}", title(difference));
+    for line in wrap(&sentence(difference), columns - 2) {
+        let _ = writeln!(out, "{MARGIN}{line}");
+    }
+    kinds(&mut out, difference);
+    lines(&mut out, difference, columns, if is_verbose { usize::MAX } else { MOST_LINES });
+    let moved = difference.moved().count();
+    if moved > 0 {
+        let lines = if moved == 1 { "line" } else { "lines" };
+        let _ = writeln!(out, "{MARGIN}{DIM}note: {moved} {lines} moved within a file and hold the same{DIM:#}");
+    }
+    out
+}
+
+fn kinds(out: &mut String, difference: &Difference) {
+    let _ = writeln!(out, "\n{MARGIN}{TITLE}{:<18}{:>12}{:>12}{:>13}{TITLE:#}", "Peak by kind", "before", "after", "change");
+    let mut row = |name: &str, before: u64, after: u64| {
+        let growth = Bytes::new(after).difference(Bytes::new(before));
+        let change = if growth == 0 { String::new() } else { signed(growth) };
+        let row = format!("{MARGIN}  {name:<16}{:>12}{:>12}{change:>13}", size(before), size(after));
+        let _ = writeln!(out, "{}", row.trim_end());
+    };
+    for kind in &difference.kinds {
+        row(kind_name(kind.kind), kind.before, kind.after);
+    }
+    row("all", difference.before, difference.after);
+    if let (Some(before), Some(after)) = difference.reserved {
+        row("peak reserved", before, after);
+    }
+}
+
+fn lines(out: &mut String, difference: &Difference, columns: usize, most: usize) {
+    let changed: Vec<&LineChange> = difference.changed().collect();
+    if changed.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n{MARGIN}{TITLE}By line, largest change first{TITLE:#}");
+    for line in changed.iter().take(most) {
+        let status = match line.status {
+            LineStatus::Same => "same",
+            LineStatus::Grown => "grown",
+            LineStatus::Shrunk => "shrunk",
+            LineStatus::New => "new",
+            LineStatus::Gone => "gone",
+        };
+        let moved = line.moved_from.as_ref().map_or(String::new(), |from| format!(" (was {from})"));
+        let text = format!("{:<15} {}{moved}", kind_words(&line.kind), place(line));
+        let _ = writeln!(
+            out,
+            "{MARGIN}  {:>11}  {status:<6}  {}",
+            signed(line.growth()),
+            clip(&text, columns.saturating_sub(25))
+        );
+    }
+    if changed.len() > most {
+        let _ = writeln!(out, "{MARGIN}  {DIM}and {} more (--verbose){DIM:#}", changed.len() - most);
+    }
+}
+
+/// The difference as JSON.
+pub fn diff_json(difference: &Difference) -> Value {
+    let line = |line: &LineChange| {
+        json!({
+            "status": match line.status {
+                LineStatus::Same => "same",
+                LineStatus::Grown => "grown",
+                LineStatus::Shrunk => "shrunk",
+                LineStatus::New => "new",
+                LineStatus::Gone => "gone",
+            },
+            "kind": line.kind,
+            "place": line.place,
+            "moved_from": line.moved_from,
+            "before_bytes": line.before,
+            "after_bytes": line.after,
+            "before_blocks": line.blocks.0,
+            "after_blocks": line.blocks.1,
+        })
+    };
+    json!({
+        "verdict": {
+            "id": match difference.verdict {
+                Verdict::Same => "same",
+                Verdict::Shifted => "shifted",
+                Verdict::OtherBatch(_) => "other_batch",
+                Verdict::Line(_) => "line",
+                Verdict::OneKind(_) => "kind",
+                Verdict::Several => "several",
+            },
+            "summary": sentence(difference),
+        },
+        "before_bytes": difference.before,
+        "after_bytes": difference.after,
+        "growth_bytes": difference.growth(),
+        "before_reserved_bytes": difference.reserved.0,
+        "after_reserved_bytes": difference.reserved.1,
+        "batch_ratio": difference.batch.map(|batch| batch.ratio),
+        "kinds": difference.kinds.iter().map(|change| json!({
+            "kind": Kind::id(change.kind), "before_bytes": change.before, "after_bytes": change.after
+        })).collect::<Vec<_>>(),
+        "lines": difference.changed().map(line).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use makeroom_diff::{Line, Profile, compare};
+
+    use super::*;
+    use crate::wrap::plain;
+
+    fn profile(bytes: u64, place: &str) -> Profile {
+        Profile {
+            peak_bytes: bytes + (100 << 20),
+            kinds: [("activations".to_owned(), bytes), ("parameters".to_owned(), 100 << 20)].into(),
+            lines: vec![Line {
+                place: Some(place.to_owned()),
+                kind: "activations".to_owned(),
+                bytes,
+                blocks: 4,
+            }],
+            ..Profile::default()
+        }
+    }
+
+    #[test]
+    fn the_sentence_names_the_line() {
+        let (before, after) = (profile(10 << 20, "model.py:88 f"), profile(74 << 20, "model.py:88 f"));
+        // A single line that grows looks like another batch unless the parameters differ too.
+        let mut after = after;
+        *after.kinds.get_mut("parameters").unwrap() += 1;
+        let difference = compare(&before, &after);
+        assert_eq!(
+            sentence(&difference),
+            "The peak grew by 64.00 MiB: activations at model.py:88 f went from 10.00 MiB to 74.00 MiB."
+        );
+        let text = plain(&diff_text(&difference, 80, false));
+        assert!(text.contains("PEAK GREW BY 58.2 %"), "{text}");
+        assert!(text.contains("+64.00 MiB  grown   activations     model.py:88 f"), "{text}");
+        assert_eq!(diff_json(&difference)["verdict"]["id"], "line");
+    }
+
+    #[test]
+    fn ratios_have_no_needless_digits() {
+        assert_eq!([2.0, 0.75, 1.333].map(|ratio| Ratio(ratio).to_string()), ["2", "0.75", "1.33"]);
+    }
+}

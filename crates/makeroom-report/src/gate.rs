@@ -1,0 +1,159 @@
+//! The result of a gate: one line of text, JSON, a JUnit report, and an annotation for GitHub.
+
+use std::fmt::Write as _;
+
+use anstyle::AnsiColor;
+use makeroom_core::Bytes;
+use makeroom_diff::{Gate, LineStatus};
+use serde_json::{Value, json};
+
+use crate::diff::{diff_json, place, sentence, signed};
+use crate::kinds::kind_words;
+
+/// Lines of code in a JUnit report.
+const MOST_LINES: usize = 10;
+
+/// The result in one line, without a line break.
+fn line(gate: &Gate, name: &str) -> String {
+    let difference = &gate.difference;
+    let (before, after) = (Bytes::new(difference.before), Bytes::new(difference.after));
+    let change = signed(difference.growth());
+    match gate.is_within() {
+        true => format!("{name}: peak {after}, baseline {before} ({change}): within the allowance of {}", gate.allowance),
+        false => format!(
+            "{name}: peak {after}, baseline {before} ({change}): {} more than the allowance of {}. {}",
+            Bytes::new(gate.excess()),
+            gate.allowance,
+            sentence(difference)
+        ),
+    }
+}
+
+/// The result for a terminal: `name` is the run.
+pub fn gate_text(gate: &Gate, name: &str) -> String {
+    let (color, word) =
+        if gate.is_within() { (AnsiColor::Green, "pass") } else { (AnsiColor::Red, "fail") };
+    let style = color.on_default().bold();
+    format!("{style}{word}{style:#} {}\n", line(gate, name))
+}
+
+/// The result as JSON.
+pub fn gate_json(gate: &Gate, name: &str) -> Value {
+    json!({
+        "run": name,
+        "passed": gate.is_within(),
+        "limit_bytes": gate.limit,
+        "excess_bytes": gate.excess(),
+        "allowance": gate.allowance.to_string(),
+        "difference": diff_json(&gate.difference),
+    })
+}
+
+/// The result as a JUnit report with one test case.
+pub fn gate_junit(gate: &Gate, name: &str) -> String {
+    let failures = u8::from(!gate.is_within());
+    let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+    let _ = writeln!(out, "<testsuite name=\"makeroom gate\" tests=\"1\" failures=\"{failures}\">");
+    let _ = writeln!(out, "  <testcase classname=\"makeroom.gate\" name=\"{}\">", xml(name));
+    if !gate.is_within() {
+        let _ = writeln!(out, "    <failure message=\"{}\">", xml(&line(gate, name)));
+        for change in gate.difference.changed().take(MOST_LINES) {
+            let row = format!("{} {} {}", signed(change.growth()), kind_words(&change.kind), place(change));
+            let _ = writeln!(out, "{}", xml(&row));
+        }
+        let _ = writeln!(out, "    </failure>");
+    }
+    let _ = writeln!(out, "  </testcase>\n</testsuite>");
+    out
+}
+
+/// The result as a command of GitHub's workflows, which shows it next to the line of code that grew most.
+pub fn gate_annotation(gate: &Gate, name: &str) -> String {
+    let level = if gate.is_within() { "notice" } else { "error" };
+    let grown = gate.difference.changed().find(|line| {
+        matches!(line.status, LineStatus::Grown | LineStatus::New) && line.place.is_some() && !gate.is_within()
+    });
+    let position = grown.and_then(|line| {
+        let (position, _) = line.place.as_deref()?.split_once(' ')?;
+        let (file, number) = position.rsplit_once(':')?;
+        let number: u64 = number.parse().ok()?;
+        Some(format!("file={},line={number},", property(file)))
+    });
+    let position = position.unwrap_or_default();
+    format!("::{level} {position}title=makeroom gate::{}\n", escaped(&line(gate, name)))
+}
+
+/// Text in a workflow command.
+fn escaped(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+/// A property of a workflow command.
+fn property(text: &str) -> String {
+    escaped(text).replace(':', "%3A").replace(',', "%2C")
+}
+
+/// Text in XML, without characters that XML does not allow.
+fn xml(text: &str) -> String {
+    let mut out = String::new();
+    for character in text.chars() {
+        match character {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\n' | '\t' => out.push(' '),
+            character if character.is_control() || matches!(character, '\u{fffe}' | '\u{ffff}') => out.push('?'),
+            character => out.push(character),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use makeroom_diff::{Line, Profile, gate};
+
+    use super::*;
+    use crate::wrap::plain;
+
+    fn result(after: u64) -> Gate {
+        let profile = |bytes: u64| Profile {
+            peak_bytes: bytes,
+            kinds: [("activations".to_owned(), bytes)].into(),
+            lines: vec![Line {
+                place: Some("src/a,b.py:7 <lambda>".to_owned()),
+                kind: "activations".to_owned(),
+                bytes,
+                blocks: 1,
+            }],
+            ..Profile::default()
+        };
+        gate(&profile(100 << 20), &profile(after << 20), "2%".parse().unwrap())
+    }
+
+    #[test]
+    fn one_line_says_what_grew() {
+        assert_eq!(
+            plain(&gate_text(&result(101), "run.room")),
+            "pass run.room: peak 101.00 MiB, baseline 100.00 MiB (+1.00 MiB): within the allowance of 2 %\n"
+        );
+        assert_eq!(
+            plain(&gate_text(&result(110), "run.room")),
+            "fail run.room: peak 110.00 MiB, baseline 100.00 MiB (+10.00 MiB): 8.00 MiB more than the allowance of 2 %. The peak grew by 10.00 MiB: activations at src/a,b.py:7 <lambda> went from 100.00 MiB to 110.00 MiB.\n"
+        );
+        assert_eq!(gate_json(&result(110), "r")["excess_bytes"], 8 << 20);
+    }
+
+    #[test]
+    fn reports_for_other_programs_are_escaped() {
+        let report = gate_junit(&result(110), "a<\u{1}\"&.room");
+        assert!(report.contains("failures=\"1\"") && report.contains("name=\"a&lt;?&quot;&amp;.room\""), "{report}");
+        assert!(!report.contains("<lambda>"));
+        assert!(gate_junit(&result(100), "r").contains("failures=\"0\""));
+        let annotation = gate_annotation(&result(110), "r\n::error::x");
+        assert!(annotation.starts_with("::error file=src/a%2Cb.py,line=7,title=makeroom gate::r%0A::error"));
+        assert_eq!(annotation.lines().count(), 1);
+        assert!(gate_annotation(&result(100), "r").starts_with("::notice title=makeroom gate::"));
+    }
+}

@@ -1,0 +1,194 @@
+//! Kinds of memory and their rules in words, and live memory in groups.
+
+use std::fmt::Write as _;
+
+use makeroom_core::Bytes;
+use makeroom_explain::{By, Group, Grouped};
+use makeroom_kind::{Certainty, Kind, Rule};
+use serde_json::{Value, json};
+
+use crate::bars::bar;
+use crate::text::{DIM, LEAST_COLUMNS, MARGIN, TITLE};
+use crate::wrap::clip;
+
+/// Maximum length of a bar.
+const BAR_COLUMNS: usize = 24;
+/// Groups that are shown without `--verbose`.
+const MOST_GROUPS: usize = 15;
+/// Widest name of a group.
+const NAME_COLUMNS: usize = 44;
+
+/// The name of a kind.
+pub(crate) fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Parameters => "parameters",
+        Kind::Gradients => "gradients",
+        Kind::OptimizerState => "optimizer state",
+        Kind::Activations => "activations",
+        Kind::Inputs => "inputs",
+        Kind::KvCache => "KV cache",
+        Kind::Workspaces => "workspaces",
+        Kind::GraphPools => "CUDA-graph pools",
+        Kind::Temporaries => "temporaries",
+        Kind::FrameworkCache => "framework cache",
+        Kind::Unknown => "unknown",
+    }
+}
+
+/// The name of a kind by its ID.
+pub(crate) fn kind_words(id: &str) -> &str {
+    match Kind::from_id(id) {
+        Some(kind) => kind_name(kind),
+        None => id,
+    }
+}
+
+fn certainty(certainty: Certainty) -> &'static str {
+    match certainty {
+        Certainty::Certain => "certain",
+        Certainty::Likely => "likely",
+        Certainty::Possible => "possible",
+    }
+}
+
+/// Why memory has its kind.
+fn rule_words(rule: Rule) -> String {
+    let words = match rule {
+        Rule::ModuleStack => "allocated while a module was built, moved or loaded",
+        Rule::GatheredParameters => "gathered from the shards of FSDP",
+        Rule::SizeOfGradient => "older than the first step, with the sizes of the gradients",
+        Rule::KeptFromStart => "allocated at the start and kept",
+        Rule::OutlivedBackward => "outlived the backward pass, with the sizes of parameters",
+        Rule::OutlivedBackwardOtherSize => "outlived the backward pass",
+        Rule::FreedByZeroGrad => "freed by zero_grad",
+        Rule::GradientBucket => "buckets of distributed gradients",
+        Rule::SizeOfParameter => "allocated in an unfinished backward pass, with the sizes of parameters",
+        Rule::OptimizerStack => "allocated by the optimizer and kept",
+        Rule::OptimizerPhase => "allocated in the optimizer's step and kept",
+        Rule::RepeatsParameters => "repeats the sizes of the parameters",
+        Rule::SavedForBackward => "freed by the backward pass",
+        Rule::ForwardOutput => "from the forward pass, kept through the backward pass",
+        Rule::ForwardStack => "from the forward pass",
+        Rule::Recomputed => "recomputed by a checkpoint",
+        Rule::LikeEarlier => "as in earlier steps",
+        Rule::BetweenSteps => "allocated between steps",
+        Rule::BeforeFirstStep => "allocated by the program before the first step",
+        Rule::DataLoader => "allocated by a data loader",
+        Rule::CacheStack => "allocated by the cache of a framework",
+        Rule::GrowsPerToken => "grows by the same amount again and again",
+        Rule::EqualBlocks => "equal blocks, allocated before the first token",
+        Rule::CublasWorkspace => "the size of PyTorch's cuBLAS workspace, never freed",
+        Rule::WithinConvolution => "allocated and freed within a convolution (cuDNN)",
+        Rule::PrivatePool => "in the private pool of a CUDA graph",
+        Rule::FreedInForward => "freed before the backward pass",
+        Rule::FreedInBackward => "freed in the same backward pass",
+        Rule::FreedInOptimizer => "freed in the same optimizer step",
+        Rule::FreedInLoading => "freed before the first step",
+        Rule::FreedAgain => "freed again",
+        Rule::AllocatorStack => "held by another framework's allocator",
+        Rule::NoRule => "no rule applies",
+        Rule::LibraryStack(library) => return format!("allocated by {library}"),
+    };
+    words.to_owned()
+}
+
+/// Live memory in groups, for a terminal of `columns` columns.
+pub fn grouped_text(grouped: &Grouped, columns: usize, is_verbose: bool) -> String {
+    let columns = columns.max(LEAST_COLUMNS);
+    let mut out = String::new();
+    let moment = if grouped.is_failure { "when the allocation failed" } else { "at the peak" };
+    let _ = writeln!(
+        out,
+        "\n{MARGIN}{TITLE}Live memory by {}, {moment}: {} on GPU {}{TITLE:#}",
+        by_id(grouped.by),
+        grouped.live,
+        grouped.device
+    );
+    let most = if is_verbose { usize::MAX } else { MOST_GROUPS };
+    let (shown, hidden) = grouped.groups.split_at(grouped.groups.len().min(most));
+    let name = |group: &Group| match grouped.by {
+        By::Kind => kind_words(&group.name).to_owned(),
+        _ => group.name.clone(),
+    };
+    let widest = shown.iter().map(|group| name(group).chars().count()).max().unwrap_or(0);
+    let width = widest.min(NAME_COLUMNS.min(columns / 2));
+    for group in shown {
+        let drawn = bar(group.bytes.share_of(grouped.live), BAR_COLUMNS);
+        let used = MARGIN.len() * 2 + width + 2 + 10 + 2 + BAR_COLUMNS + 2;
+        let remark = clip(&remark(grouped.by, group), columns.saturating_sub(used));
+        let name = clip(&name(group), width);
+        let size = group.bytes.to_string();
+        let row = format!("{MARGIN}{MARGIN}{name:<width$}  {size:>10}  {drawn:<BAR_COLUMNS$}  {DIM}{remark}{DIM:#}");
+        let _ = writeln!(out, "{}", row.trim_end());
+    }
+    if !hidden.is_empty() {
+        let bytes: Bytes = hidden.iter().map(|group| group.bytes).sum();
+        let _ = writeln!(out, "{MARGIN}{MARGIN}{DIM}{bytes} in {} more (--verbose){DIM:#}", hidden.len());
+    }
+    out
+}
+
+/// Of a kind its main rule, of other groups their kinds.
+fn remark(by: By, group: &Group) -> String {
+    if by == By::Kind {
+        let Some(&(rule, _)) = group.rules.first() else { return String::new() };
+        return format!("{} ({})", rule_words(rule), certainty(rule.certainty()));
+    }
+    let kinds = group.kinds.iter().take(2).map(|&(kind, _)| kind_name(kind));
+    kinds.collect::<Vec<_>>().join(", ")
+}
+
+fn by_id(by: By) -> &'static str {
+    match by {
+        By::Kind => "kind",
+        By::Line => "line",
+        By::Module => "module",
+        By::Stage => "stage",
+        By::Thread => "thread",
+        By::Stream => "stream",
+        By::Process => "process",
+    }
+}
+
+/// Live memory in groups as JSON.
+pub fn grouped_json(grouped: &Grouped) -> Value {
+    let rule = |&(rule, bytes): &(Rule, Bytes)| {
+        let library = if let Rule::LibraryStack(library) = rule { Some(library.name()) } else { None };
+        json!({
+            "rule": rule.id(), "library": library, "certainty": certainty(rule.certainty()), "bytes": bytes.get()
+        })
+    };
+    let group = |group: &Group| {
+        json!({
+            "name": group.name,
+            "bytes": group.bytes.get(),
+            "blocks": group.blocks,
+            "kinds": group.kinds.iter().map(|(kind, bytes)| json!({"kind": kind.id(), "bytes": bytes.get()})).collect::<Vec<_>>(),
+            "rules": group.rules.iter().map(rule).collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "by": by_id(grouped.by),
+        "device": grouped.device.0,
+        "moment": if grouped.is_failure { "failure" } else { "peak" },
+        "events": grouped.events,
+        "live_bytes": grouped.live.get(),
+        "groups": grouped.groups.iter().map(group).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_and_rule_has_words() {
+        for kind in Kind::ALL {
+            assert_eq!(kind_words(kind.id()), kind_name(kind));
+        }
+        let mut words: Vec<String> = Rule::ALL.iter().map(|&rule| rule_words(rule)).collect();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), Rule::ALL.len());
+    }
+}
