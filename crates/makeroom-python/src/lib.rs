@@ -43,7 +43,10 @@ fn read(py: Python<'_>, path: PathBuf) -> PyResult<Opened> {
     let name = path.display().to_string();
     let input = py.detach(|| makeroom_trace::open(&path));
     Ok(match input.map_err(|error| failure::input(&name, error))? {
-        Input::Trace(trace) => Opened::Recording(Recording::new(name, trace)),
+        Input::Trace(trace) => {
+            let bytes = std::fs::metadata(&path).ok().map(|file| file.len());
+            Opened::Recording(Recording::new(name, bytes, trace))
+        }
         Input::Text(bytes) => Opened::Text(String::from_utf8_lossy(&bytes).into_owned()),
     })
 }
@@ -90,7 +93,7 @@ fn read_bytes(py: Python<'_>, name: &str, content: &[u8], notes: Vec<String>) ->
     match py.detach(|| makeroom_trace::read(content)).map_err(|error| failure::input(name, error))? {
         Input::Trace(mut trace) => {
             trace.notes.extend(notes);
-            Ok(Recording::new(name.to_owned(), trace))
+            Ok(Recording::new(name.to_owned(), Some(content.len() as u64), trace))
         }
         Input::Text(_) => Err(InputError::new_err(format!("{name}: text, not a recording"))),
     }

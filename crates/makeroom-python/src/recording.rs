@@ -20,6 +20,8 @@ use crate::table::Table;
 #[derive(Clone, Debug)]
 pub(crate) struct Recording {
     name: String,
+    /// Size of the file, if it is one.
+    bytes: Option<u64>,
     trace: Arc<Trace>,
 }
 
@@ -56,8 +58,8 @@ impl Question {
 }
 
 impl Recording {
-    pub(crate) fn new(name: String, trace: Trace) -> Self {
-        Self { name, trace: Arc::new(trace) }
+    pub(crate) fn new(name: String, bytes: Option<u64>, trace: Trace) -> Self {
+        Self { name, bytes, trace: Arc::new(trace) }
     }
 
     pub(crate) fn trace(&self) -> &Trace {
@@ -67,7 +69,7 @@ impl Recording {
     /// The recording as an input of the page.
     pub(crate) fn opened(&self, question: TraceQuestion) -> Opened {
         let input = OpenedInput::Trace(Box::new((*self.trace).clone()));
-        Opened { name: self.name.clone(), bytes: None, input, question }
+        Opened { name: self.name.clone(), bytes: self.bytes, input, question }
     }
 
     fn device(&self, question: Question) -> PyResult<&DeviceTrace> {

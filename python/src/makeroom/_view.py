@@ -41,9 +41,11 @@ class View:
         return f"<makeroom.View of {', '.join(self._names)}: {size}; a notebook displays it, .save(path) writes it to a file>"
 
     def _repr_html_(self) -> str:
-        page = self._html.replace("<head>", f"<head>{_BASE}", 1)
+        page = escape(self._html.replace("<head>", f"<head>{_BASE}", 1), quote=True)
+        # The browser runs the page's script only if not a byte has changed, whatever the encoding of the notebook's page.
+        page = page.encode("ascii", "xmlcharrefreplace").decode("ascii")
         return (
-            f'<iframe srcdoc="{escape(page, quote=True)}" title="{escape(", ".join(self._names), quote=True)}" '
+            f'<iframe srcdoc="{page}" title="{escape(", ".join(self._names), quote=True)}" '
             f'style="width:100%;height:{self._height}px;border:1px solid rgba(127,127,127,.4)" '
             'sandbox="allow-scripts allow-downloads" allow="clipboard-write"></iframe>'
         )
