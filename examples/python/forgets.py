@@ -13,17 +13,17 @@ driver.cuInit(0)
 context = ctypes.c_void_p()
 driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
 driver.cuCtxSetCurrent(context)
-cache = []
+cache: "list[ctypes.c_uint64]" = []
 
 
-def train():
+def train() -> None:
     activations = ctypes.c_uint64()
     driver.cuMemAlloc_v2(ctypes.byref(activations), ctypes.c_size_t(256 * MIB))
     remember()
     driver.cuMemFree_v2(activations)
 
 
-def remember():
+def remember() -> None:
     cache.append(ctypes.c_uint64())
     driver.cuMemAlloc_v2(ctypes.byref(cache[-1]), ctypes.c_size_t(2 * MIB))
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import pickle
 import re
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -42,10 +46,25 @@ def test_the_repr_is_the_command_s_text(monkeypatch):
 def test_the_html_is_whole_and_escaped():
     html = makeroom.explain(TEXT)._repr_html_()
     assert "FRAGMENTATION" in html and "expandable_segments:True" in html
-    opened, closed = re.findall(r"<(div|table|tr|td|ol|li|b|code|span)\b", html), re.findall(r"</(\w+)>", html)
+    opened, closed = re.findall(r"<(div|table|tr|td|ol|li|b|code|span|button)\b", html), re.findall(r"</(\w+)>", html)
     assert sorted(opened) == sorted(closed)
     hostile = makeroom.explain(TEXT.replace("GPU 0", "GPU 0</div><script>alert(1)</script>"))._repr_html_()
     assert "<script" not in hostile
+
+
+def test_the_html_has_all_parts_of_the_text(traces: Path, examples: Path):
+    sources = [(TEXT, {}), (traces / "oom_fragmented.pickle.gz", {"memory": "6GiB"}), (traces / "seed004.pickle.gz", {})]
+    sources += [(path, {}) for path in (examples / "errors").rglob("*.txt")]
+    # Headings of the text are words in bold.
+    headings = set()
+    for source, options in sources:
+        explanation = makeroom.explain(source, **options)
+        html = re.sub(r"<[^>]+>", "", explanation._repr_html_())
+        styled = explanation.text(110, styled=True)
+        for heading in re.findall(r"^  \x1b\[1m([A-Z][a-z][^\x1b]+)\x1b", styled, re.MULTILINE):
+            assert heading in html, heading
+            headings.add(heading)
+    assert {"To learn more", "Fixes, most effective first", "Memory needed", "Live memory, by line of code"} <= headings
 
 
 def test_the_html_has_the_command_s_title(examples: Path):
@@ -70,6 +89,62 @@ def test_files_are_explained(examples: Path, traces: Path):
     assert makeroom.why(traces / "oom_fragmented.pickle.gz", memory="6GiB").cause == "fragmentation"
 
 
+def test_one_function_explains_everything(traces: Path):
+    path = traces / "oom_fragmented.pickle.gz"
+    trace = makeroom.open(path)
+    assert makeroom.why is makeroom.explain
+    answers = [makeroom.explain(path, memory="6GiB"), makeroom.explain(trace, memory="6GiB"), trace.why(memory="6GiB")]
+    assert {answer.cause for answer in answers} == {"fragmentation"}
+    assert answers[0] == answers[1] == answers[2] != makeroom.explain(path, memory="7GiB")
+    assert makeroom.explain(TEXT.encode()) == makeroom.explain(TEXT)
+
+
+@pytest.mark.parametrize(
+    "text", ["CUDA out of memory", "torch.cuda.OutOfMemoryError", "CUDA_ERROR_OUT_OF_MEMORY", "std::bad_alloc", "error: file.txt is gone"]
+)
+def test_a_message_is_not_taken_for_a_path(text: str):
+    assert makeroom.explain(text).to_dict()["input"]["kind"] == "error-text"
+
+
+def test_an_explanation_can_be_pickled_and_compared():
+    explanation = makeroom.explain(TEXT)
+    copy = pickle.loads(pickle.dumps(explanation))
+    assert copy == explanation and hash(copy) == hash(explanation) and {copy, explanation} == {copy}
+    assert copy.fixes == explanation.fixes
+    for columns in (60, 80, 100, 110):
+        assert copy.text(columns) == explanation.text(columns)
+        assert copy.text(columns, styled=True) == explanation.text(columns, styled=True)
+    assert copy.text(97) == explanation.text(80)
+    assert explanation != "FRAGMENTATION"
+
+
+def test_a_setting_is_python_too(monkeypatch):
+    fix = makeroom.explain(TEXT).fixes[0]
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    assert fix.python == "import os\nos.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'expandable_segments:True'"
+    for version, name in (("2.9.1+cu128", "PYTORCH_CUDA_ALLOC_CONF"), ("2.10.0", "PYTORCH_ALLOC_CONF")):
+        monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(__version__=version))
+        assert f"os.environ['{name}']" in fix.python
+    html = makeroom.explain(TEXT)._repr_html_()
+    assert "export " not in html and "restart the kernel" in html
+
+
+@pytest.mark.parametrize(
+    ("command", "python"),
+    [
+        (None, None),
+        ("kill 485", None),
+        ("export A=1 B='two words'", "import os\nos.environ['A'] = '1'\nos.environ['B'] = 'two words'"),
+        ("export A=x   (or: B=y)", "import os\nos.environ['A'] = 'x'"),
+        ("export PATH=$HOME/bin", None),
+        ("export A", None),
+        ("export 'unclosed", None),
+    ],
+)
+def test_only_settings_become_python(command, python):
+    assert makeroom.Fix("do it", command, None).python == python
+
+
 def test_nothing_to_explain_is_said(monkeypatch):
     monkeypatch.delattr("sys.last_value", raising=False)
     monkeypatch.delattr("sys.last_exc", raising=False)
@@ -81,10 +156,18 @@ def test_nothing_to_explain_is_said(monkeypatch):
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path):
-    with pytest.raises(FileNotFoundError, match="gone.log"):
-        makeroom.explain("gone.log")
-    with pytest.raises(IsADirectoryError, match="hint"):
+    for name in ("gone.log", "gone.pkl", "snapshot.json", "runs/gone", "/nowhere/at all.room".replace(" ", "_")):
+        with pytest.raises(FileNotFoundError) as caught:
+            makeroom.explain(name)
+        assert (caught.value.errno, caught.value.filename) == (errno.ENOENT, name)
+    with pytest.raises(FileNotFoundError) as caught:
+        makeroom.open(tmp_path / "gone")
+    assert caught.value.filename == str(tmp_path / "gone")
+    with pytest.raises(IsADirectoryError) as caught:
         makeroom.why(tmp_path)
+    assert caught.value.errno == errno.EISDIR
+    if sys.version_info >= (3, 11):
+        assert "makeroom.job" in caught.value.__notes__[0]
     evil = tmp_path / "evil.pickle"
     evil.write_bytes(b"\x80\x04cos\nsystem\n(S'touch /tmp/x'\ntR.")
     with pytest.raises(makeroom.InputError, match="the file calls"):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import get_args
 
 import makeroom
+from makeroom import _native, _types
 
 HEAVY = {"torch", "numpy", "cupy", "pandas", "polars", "pyarrow", "json", "typing", "ctypes", "makeroom._native"}
 
@@ -29,9 +31,26 @@ def test_importing_takes_less_than_30_ms():
 
 def test_every_name_is_there():
     for name in makeroom.__all__:
-        assert getattr(makeroom, name).__name__ == name
+        value = getattr(makeroom, name)
+        assert name in ("Cause", "Certainty", "Kind", "SourceName") or value.__name__ == {"why": "explain"}.get(name, name)
     assert set(makeroom.__all__) <= set(dir(makeroom))
+    assert {"open", "callbacks", "__version__"} <= set(dir(makeroom))
+    assert not [name for name in dir(makeroom) if name.startswith("_") and not name.startswith("__") or name.isupper()]
     assert makeroom.__version__.count(".") == 2
+
+
+def test_a_star_import_keeps_the_builtin_open():
+    assert python("from makeroom import *; import builtins; print(open is builtins.open, explain.__module__)") == "True makeroom._explanation\n"
+
+
+def test_the_types_name_what_the_native_module_has():
+    causes, certainties = _native.names()
+    assert list(get_args(_types.Cause)) == causes
+    assert list(get_args(_types.Certainty)) == certainties
+
+
+def test_help_does_not_list_the_library_as_a_module():
+    assert "libmakeroom_pool" not in python("import pydoc, makeroom; print(pydoc.render_doc(makeroom))")
 
 
 def test_an_unknown_name_is_an_attribute_error():

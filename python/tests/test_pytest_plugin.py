@@ -43,6 +43,18 @@ def test_misspelt():
 def test_nonsense():
     pass
 
+@pytest.mark.gpu_memory("120 MB")
+def test_modest_by_position():
+    driver.give(driver.take(99 * MIB))
+
+@pytest.mark.gpu_memory("100 MB")
+def test_greedy_by_position():
+    driver.give(driver.take(101 * MIB))
+
+@pytest.mark.gpu_memory("1MiB", limit="1MiB")
+def test_twice():
+    pass
+
 def test_unmarked():
     kept.append(driver.take(500 * MIB))
 
@@ -62,29 +74,52 @@ def run(software_gpu, tmp_path: Path, *before: str, options: tuple[str, ...] = (
 
 def test_limits_and_leaks_fail_tests(software_gpu, command, tmp_path):
     done = run(software_gpu, tmp_path, command, "run", "-o", str(tmp_path / "run.room"), "--no-status", "--")
-    assert "5 failed, 3 passed" in done.stdout, done.stdout + done.stderr
+    assert "7 failed, 4 passed" in done.stdout, done.stdout + done.stderr
+    assert "During handling" not in done.stdout and "Traceback" not in done.stdout
     assert "the test used 101.00 MiB of GPU memory; limit: 100.00 MiB" in done.stdout
     assert "the test leaked 2.00 MiB of GPU memory; allowed: 1.00 MiB" in done.stdout
     # The report names the line.
     assert "test_it.py:21 test_leaky" in done.stdout
     assert "its own reason" in done.stdout
     assert "gpu_memory takes limit and leaks, not size" in done.stdout
+    assert "gpu_memory takes limit and leaks, not limit twice" in done.stdout
+    assert "the test used 101.00 MiB of GPU memory; limit: 95.37 MiB" in done.stdout
     assert "PASSED test_it.py::test_modest" in done.stdout
     assert done.returncode == 1
 
 
 def test_without_anything_to_watch_with_tests_run_and_it_is_said(software_gpu, tmp_path):
     done = run(software_gpu, tmp_path)
-    assert "gpu_memory was not checked: no source of memory figures" in done.stdout
-    assert "PASSED test_it.py::test_greedy" in done.stdout
+    # Once, and not for each test.
+    assert done.stdout.count("gpu_memory was not checked in 7 tests: this process is not recorded") == 1
+    assert "PASSED test_it.py::test_greedy" in done.stdout and "warning" not in done.stdout
 
 
 def test_it_can_be_required_and_turned_off(software_gpu, tmp_path):
     done = run(software_gpu, tmp_path, options=("--gpu-memory=require",))
-    assert "GPU memory cannot be checked: no source of memory figures" in done.stdout
+    assert "GPU memory cannot be checked: this process is not recorded" in done.stdout
     assert "PASSED test_it.py::test_unmarked" in done.stdout
     done = run(software_gpu, tmp_path, options=("--gpu-memory=off",))
     assert "not checked" not in done.stdout and "PASSED test_it.py::test_greedy" in done.stdout
+
+
+def test_the_tests_that_use_most_are_listed(software_gpu, command, tmp_path):
+    recorder = (command, "run", "-o", str(tmp_path / "run.room"), "--no-status", "--")
+    done = run(software_gpu, tmp_path, *recorder, options=("--gpu-memory-top=3",))
+    lines = done.stdout.split("tests by GPU memory")[1].splitlines()
+    assert "top 3 of 8 tests by GPU memory" in done.stdout
+    # Tests without the marker are measured too.
+    assert lines[2].split() == ["500.00", "MiB", "500.00", "MiB", "test_it.py::test_unmarked"]
+    assert [line.split()[0] for line in lines[3:5]] == ["101.00", "101.00"]
+    (tmp_path / "pytest.ini").write_text("[pytest]\ngpu_memory_top = 1\n")
+    assert "top 1 of 8 tests by GPU memory" in run(software_gpu, tmp_path, *recorder).stdout
+    (tmp_path / "pytest.ini").write_text("[pytest]\ngpu_memory_top = many\n")
+    assert "gpu_memory_top: 'many' is not a number" in run(software_gpu, tmp_path).stderr
+
+
+def test_without_anything_to_watch_with_the_list_is_empty(software_gpu, tmp_path):
+    done = run(software_gpu, tmp_path, options=("--gpu-memory-top=3",))
+    assert "no test used GPU memory that could be measured" in done.stdout
 
 
 def test_figures_are_in_the_report(software_gpu, command, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import sys
 import types
 
@@ -86,6 +87,22 @@ def test_an_exception_under_the_recorder_is_explained_from_the_recording(command
     script = """
 import makeroom
 from driver import Driver
+driver = Driver()
+held = [driver.take(1 << 30) for _ in range(7)]
+try:
+    driver.take(1 << 30)
+except RuntimeError as error:
+    print(makeroom.explain(error))
+"""
+    done = software_gpu.python(script, command, "run", "-o", str(tmp_path / "run.room"), "--no-status", "--")
+    assert done.returncode == 0, done.stderr
+    assert "Live memory, by line of code" in done.stdout and "7.00 GiB" in done.stdout
+
+
+def test_the_verdict_is_printed_once_under_the_recorder(command, software_gpu, tmp_path):
+    script = """
+import makeroom
+from driver import Driver
 makeroom.install_excepthook()
 driver = Driver()
 held = [driver.take(1 << 30) for _ in range(7)]
@@ -93,19 +110,32 @@ driver.take(1 << 30)
 """
     done = software_gpu.python(script, command, "run", "-o", str(tmp_path / "run.room"), "--no-status", "--")
     assert done.returncode == 1
-    # The hook prints it under the traceback, from the recording; `run` prints it too.
-    under = done.stderr.split("RuntimeError: CUDA error: out of memory", 1)[1]
-    assert "Live memory, by line of code" in under and "7.00 GiB" in under
+    assert done.stderr.count("Live memory, by line of code") == done.stderr.count("Fixes, most effective first") == 1
+    assert done.stderr.count("makeroom run prints the explanation") == 1
+
+
+def test_a_block_that_cannot_be_watched_runs():
+    with pytest.warns(makeroom.WatchWarning, match="PyTorch is not imported") as warned:
+        watched = makeroom.watch()
+    assert len(warned) == 1 and warned[0].filename == __file__
+    with watched as w:
+        ran = True
+        w.step()
+    assert ran and (w.source, w.peak_bytes, w.devices, w.leak_per_step_bytes, w.trace) == ("none", 0, [], None, None)
+    assert repr(w).startswith("makeroom: GPU memory was not watched: this process is not recorded")
+    assert w.to_dict()["devices"] == []
 
 
 def test_nothing_to_watch_with_is_said():
-    with pytest.raises(makeroom.WatchError, match=r"PyTorch is not imported\n\nhint: run it with makeroom run"):
-        makeroom.watch()
+    with pytest.raises(makeroom.WatchError, match=r"PyTorch is not imported and JAX is not imported\n\nhint: run it with makeroom run"):
+        makeroom.watch(required=True)
+    with pytest.raises(makeroom.WatchError, match="JAX is not imported"):
+        makeroom.watch(source="jax")
     with pytest.raises(makeroom.WatchError, match="makeroom run"):
         makeroom.watch(source="recorder")
     with pytest.raises(makeroom.WatchError, match="use_pool"):
         makeroom.watch(source="pool")
-    with pytest.raises(makeroom.WatchError, match="'recorder', 'pool' or 'torch'"):
+    with pytest.raises(makeroom.WatchError, match="'recorder', 'pool', 'torch' or 'jax'"):
         makeroom.watch(source="nvidia-smi")
 
 
@@ -201,6 +231,16 @@ def test_pytorch_s_history_gives_lines(torch, traces):
     assert calls == [(("all",), {"context": "all", "stacks": "python"}), ((None,), {})]
     assert w.peak_bytes == 233973620
     assert "seed004" in repr(w)
+
+
+def test_a_finished_watch_can_be_pickled(torch):
+    w = makeroom.watch()
+    with w:
+        torch.cuda.take(50)
+        with pytest.raises(makeroom.WatchError, match="still being watched"):
+            pickle.dumps(w)
+    copy = pickle.loads(pickle.dumps(w))
+    assert repr(copy) == repr(w) and copy.devices == w.devices and copy.to_dict() == w.to_dict()
 
 
 def test_the_example_shows_what_the_documents_show(command, software_gpu, examples, tmp_path):

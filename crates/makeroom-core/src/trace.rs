@@ -13,6 +13,8 @@ pub enum TraceKind {
     RmmLog,
     /// A `.room` recording of a whole process.
     Room,
+    /// JAX's device memory profile: live buffers, without events.
+    JaxProfile,
 }
 
 /// One recording.

@@ -38,6 +38,25 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// All causes.
+    pub const ALL: [Self; 15] = [
+        Self::RequestExceedsDevice,
+        Self::LiveDataFillsDevice,
+        Self::Fragmentation,
+        Self::CacheHeldByFramework,
+        Self::OtherProcesses,
+        Self::HiddenHolder,
+        Self::NonFrameworkOverhead,
+        Self::ArtificialLimit,
+        Self::Preallocation,
+        Self::HostMemory,
+        Self::SharedMemoryOrKernelResource,
+        Self::Leak,
+        Self::IntegerOrShapeBug,
+        Self::Undetermined,
+        Self::None,
+    ];
+
     /// The name in `--json`.
     pub const fn name(self) -> &'static str {
         match self {
@@ -101,6 +120,9 @@ pub enum Certainty {
 }
 
 impl Certainty {
+    /// All certainties, the least first.
+    pub const ALL: [Self; 4] = [Self::Undetermined, Self::Possible, Self::Likely, Self::Certain];
+
     /// The name in `--json`.
     pub const fn name(self) -> &'static str {
         match self {

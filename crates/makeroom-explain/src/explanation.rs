@@ -55,6 +55,8 @@ pub enum InputKind {
     RmmLog,
     /// A `.room` recording of a whole process.
     RoomTrace,
+    /// JAX's device memory profile.
+    JaxProfile,
 }
 
 impl InputKind {
@@ -65,6 +67,7 @@ impl InputKind {
             Self::TorchSnapshot => "torch-snapshot",
             Self::RmmLog => "rmm-log",
             Self::RoomTrace => "room-trace",
+            Self::JaxProfile => "jax-profile",
         }
     }
 }

@@ -31,7 +31,7 @@ pub use explanation::{
     Alternative, Explanation, Finding, Fix, Growth, InputKind, InputSummary, Request, Site, Verdict,
 };
 pub use ledger::{Ledger, LedgerLine};
-pub use recording::{explain_running, explain_trace};
+pub use recording::{explain_running, explain_text_with, explain_trace};
 pub use run::{
     ExpandableSummary, HostGrowth, Kept, KernelHeap, LaunchFailure, LeftContext, LeftKind, LeftSite,
     Leftover, LibraryHold, Missing, PoolSummary, RefusedContexts, RunSummary, WaitingFrees,

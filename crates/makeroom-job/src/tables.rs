@@ -63,6 +63,8 @@ pub enum RecordingKind {
     TorchSnapshot,
     /// A log of RMM's logging resource.
     RmmLog,
+    /// JAX's device memory profile.
+    JaxProfile,
     /// A program's output.
     Log,
 }

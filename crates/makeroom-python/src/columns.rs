@@ -1,8 +1,10 @@
 //! Recordings as Arrow tables.
 //!
-//! Repeated strings (actions and sites) are dictionary-encoded. Times are UTC in microseconds, or null if the recording
-//! has none.
+//! Repeated strings (actions and sites) are dictionary-encoded. The entries of a dictionary are unique: pandas rejects
+//! others, and pyarrow would group by entry and not by text. Times are UTC in microseconds, or null if the recording has
+//! none.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::builder::StringBuilder;
@@ -11,9 +13,8 @@ use arrow_array::{
     ArrayRef, BooleanArray, DictionaryArray, RecordBatch, StringArray, TimestampMicrosecondArray, UInt8Array,
     UInt32Array, UInt64Array,
 };
-use arrow_buffer::ScalarBuffer;
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
-use makeroom_core::{Action, DeviceTrace, StackId, Trace, lifetimes};
+use makeroom_core::{Action, DeviceIndex, DeviceTrace, Lifetime, StackId, Trace, lifetimes};
 use makeroom_explain::place_of;
 use pyo3::PyResult;
 
@@ -37,11 +38,12 @@ pub(crate) fn events(trace: &Trace) -> PyResult<Table> {
     let words = StringArray::from_iter_values(ACTIONS);
     let schema = schema(&[
         ("device", DataType::UInt32, false),
+        ("event", DataType::UInt64, false),
         ("action", dictionary(DataType::UInt8), false),
         ("address", DataType::UInt64, true),
         ("size", DataType::UInt64, false),
         ("stream", DataType::UInt64, false),
-        ("time", moment(), true),
+        ("time", moment_type(), true),
         ("stack", DataType::UInt32, false),
         ("device_free", DataType::UInt64, true),
     ]);
@@ -52,6 +54,7 @@ pub(crate) fn events(trace: &Trace) -> PyResult<Table> {
         let is_place = |action| action != Action::OutOfMemory;
         vec![
             Arc::new(UInt32Array::from_value(device.device.0, events.len())),
+            numbers(0..events.len() as u64),
             Arc::new(DictionaryArray::<UInt8Type>::new(actions, Arc::new(words.clone()))),
             Arc::new(
                 events
@@ -73,38 +76,122 @@ pub(crate) fn events(trace: &Trace) -> PyResult<Table> {
     })
 }
 
-/// Table of all allocations.
-pub(crate) fn allocations(trace: &Trace) -> PyResult<Table> {
-    let places: Arc<StringArray> = Arc::new(StringArray::from_iter_values(
-        trace.stacks.ids().map(|stack| place_of(trace, stack).unwrap_or_default()),
-    ));
+/// Which allocations to list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Moment {
+    /// All.
+    Ever,
+    /// Those live when live memory was highest.
+    Peak,
+    /// Those live after this event.
+    After(usize),
+}
+
+/// Table of allocations, of one device or of all.
+pub(crate) fn allocations(trace: &Trace, moment: Moment, device: Option<DeviceIndex>) -> PyResult<Table> {
+    let sites = Sites::new(trace);
     let schema = schema(&[
         ("device", DataType::UInt32, false),
         ("address", DataType::UInt64, false),
         ("size", DataType::UInt64, false),
         ("stream", DataType::UInt64, false),
-        ("allocated", moment(), true),
-        ("freed", moment(), true),
+        ("allocated_event", DataType::UInt64, true),
+        ("allocated_at", moment_type(), true),
+        ("freed_event", DataType::UInt64, true),
+        ("freed_at", moment_type(), true),
         ("is_live", DataType::Boolean, false),
-        ("site", dictionary(DataType::UInt32), false),
+        ("site", dictionary(DataType::UInt32), true),
         ("stack", DataType::UInt32, false),
     ]);
-    pieces(schema, trace, |device| {
-        let rows = lifetimes(device);
+    pieces_of(schema, trace, device, |device| {
+        let rows = rows_at(lifetimes(device), device.events.len(), moment);
         let time = |event: Option<usize>| event.and_then(|event| Some(device.events.get(event)?.time_us));
-        let keys: ScalarBuffer<u32> = rows.iter().map(|row| row.stack.index() as u32).collect();
         vec![
             Arc::new(UInt32Array::from_value(device.device.0, rows.len())),
             numbers(rows.iter().map(|row| row.address.0)),
             numbers(rows.iter().map(|row| row.size.get())),
             numbers(rows.iter().map(|row| row.stream.0)),
+            positions(rows.iter().map(|row| row.born)),
             times(rows.iter().map(|row| time(row.born))),
+            positions(rows.iter().map(|row| row.freed)),
             times(rows.iter().map(|row| time(row.freed))),
             Arc::new(rows.iter().map(|row| Some(row.freed.is_none())).collect::<BooleanArray>()),
-            Arc::new(DictionaryArray::<UInt32Type>::new(UInt32Array::new(keys, None), places.clone())),
+            sites.column(rows.iter().map(|row| row.stack)),
             stacks(rows.iter().map(|row| row.stack)),
         ]
     })
+}
+
+/// The event after which the most memory was live, and the amount.
+pub(crate) fn peak(device: &DeviceTrace) -> (usize, u64) {
+    peak_of(&lifetimes(device), device.events.len())
+}
+
+fn peak_of(rows: &[Lifetime], events: usize) -> (usize, u64) {
+    let mut changes = vec![0_i128; events];
+    let mut live: i128 = 0;
+    for row in rows {
+        let size = i128::from(row.size.get());
+        match row.born.and_then(|event| changes.get_mut(event)) {
+            Some(change) => *change += size,
+            None => live += size,
+        }
+        if let Some(change) = row.freed.and_then(|event| changes.get_mut(event)) {
+            *change -= size;
+        }
+    }
+    let (mut most, mut at) = (live, 0);
+    for (event, change) in changes.into_iter().enumerate() {
+        live += change;
+        if live > most {
+            (most, at) = (live, event);
+        }
+    }
+    (at, u64::try_from(most).unwrap_or(u64::MAX))
+}
+
+fn rows_at(mut rows: Vec<Lifetime>, events: usize, moment: Moment) -> Vec<Lifetime> {
+    let event = match moment {
+        Moment::Ever => return rows,
+        Moment::Peak => peak_of(&rows, events).0,
+        Moment::After(event) => event,
+    };
+    rows.retain(|row| {
+        row.born.is_none_or(|born| born <= event) && row.freed.is_none_or(|freed| freed > event)
+    });
+    rows
+}
+
+/// The sites of all stacks, each text once. Many stacks share a site.
+struct Sites {
+    texts: Arc<StringArray>,
+    /// The text of each stack; `None` if the stack names no place in the program.
+    of_stack: Vec<Option<u32>>,
+}
+
+impl Sites {
+    fn new(trace: &Trace) -> Self {
+        let mut keys: HashMap<String, u32> = HashMap::new();
+        let mut texts = StringBuilder::new();
+        let of_stack = trace
+            .stacks
+            .ids()
+            .map(|stack| {
+                let site = place_of(trace, stack)?;
+                let next = keys.len() as u32;
+                Some(*keys.entry(site).or_insert_with_key(|site| {
+                    texts.append_value(site);
+                    next
+                }))
+            })
+            .collect();
+        Self { texts: Arc::new(texts.finish()), of_stack }
+    }
+
+    fn column(&self, stacks: impl Iterator<Item = StackId>) -> ArrayRef {
+        let keys = stacks.map(|stack| self.of_stack.get(stack.index()).copied().flatten()).collect();
+        Arc::new(DictionaryArray::<UInt32Type>::new(keys, self.texts.clone()))
+    }
 }
 
 /// Table of the allocator's segments at the end of the recording.
@@ -174,9 +261,20 @@ fn pieces(
     trace: &Trace,
     columns: impl Fn(&DeviceTrace) -> Vec<ArrayRef>,
 ) -> PyResult<Table> {
+    pieces_of(schema, trace, None, columns)
+}
+
+/// The same, for one device or for all.
+fn pieces_of(
+    schema: Arc<Schema>,
+    trace: &Trace,
+    device: Option<DeviceIndex>,
+    columns: impl Fn(&DeviceTrace) -> Vec<ArrayRef>,
+) -> PyResult<Table> {
     let pieces = trace
         .devices
         .iter()
+        .filter(|one| device.is_none_or(|device| device == one.device))
         .map(|device| RecordBatch::try_new(schema.clone(), columns(device)))
         .collect::<Result<_, _>>()
         .map_err(|error| broken(&error))?;
@@ -193,12 +291,16 @@ fn dictionary(keys: DataType) -> DataType {
     DataType::Dictionary(Box::new(keys), Box::new(DataType::Utf8))
 }
 
-fn moment() -> DataType {
+fn moment_type() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }
 
 fn numbers(values: impl Iterator<Item = u64>) -> ArrayRef {
     Arc::new(UInt64Array::from_iter_values(values))
+}
+
+fn positions(values: impl Iterator<Item = Option<usize>>) -> ArrayRef {
+    Arc::new(values.map(|event| event.map(|event| event as u64)).collect::<UInt64Array>())
 }
 
 fn stacks(values: impl Iterator<Item = StackId>) -> ArrayRef {

@@ -11,20 +11,23 @@ mod columns;
 mod failure;
 mod recording;
 mod table;
+mod values;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use makeroom_core::identity::JobIdentity;
 use makeroom_core::{Bytes, Trace};
-use makeroom_explain::explain_text;
+use makeroom_explain::{Cause, Certainty, explain_text, explain_text_with};
 use makeroom_gather::Watcher;
 use makeroom_trace::Input;
+use makeroom_view::{Viewer, report};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use answer::Answer;
 use failure::{InputError, UsageError};
-use recording::Recording;
+use recording::{Question, Recording};
 use table::Table;
 
 /// The content of a file: a recording, or text such as a log.
@@ -40,7 +43,10 @@ fn read(py: Python<'_>, path: PathBuf) -> PyResult<Opened> {
     let name = path.display().to_string();
     let input = py.detach(|| makeroom_trace::open(&path));
     Ok(match input.map_err(|error| failure::input(&name, error))? {
-        Input::Trace(trace) => Opened::Recording(Recording::new(name, trace)),
+        Input::Trace(trace) => {
+            let bytes = std::fs::metadata(&path).ok().map(|file| file.len());
+            Opened::Recording(Recording::new(name, bytes, trace))
+        }
         Input::Text(bytes) => Opened::Text(String::from_utf8_lossy(&bytes).into_owned()),
     })
 }
@@ -81,10 +87,62 @@ fn job_identity(variables: HashMap<String, String>) -> BTreeMap<&'static str, St
     identity.fields().map(|(field, value)| (field.name(), value)).collect()
 }
 
-/// Explains an error text.
+/// Reads a recording from memory, and adds notes to it.
 #[pyfunction]
-fn explain(py: Python<'_>, text: &str) -> Answer {
-    py.detach(|| Answer::explanation(explain_text(text)))
+fn read_bytes(py: Python<'_>, name: &str, content: &[u8], notes: Vec<String>) -> PyResult<Recording> {
+    match py.detach(|| makeroom_trace::read(content)).map_err(|error| failure::input(name, error))? {
+        Input::Trace(mut trace) => {
+            trace.notes.extend(notes);
+            Ok(Recording::new(name.to_owned(), Some(content.len() as u64), trace))
+        }
+        Input::Text(_) => Err(InputError::new_err(format!("{name}: text, not a recording"))),
+    }
+}
+
+/// Explains an error text, with the lines of the memory that was live then.
+#[pyfunction]
+#[pyo3(signature = (text, live = None))]
+fn explain(py: Python<'_>, text: &str, live: Option<PyRef<'_, Recording>>) -> Answer {
+    let live = live.map(|recording| recording.clone());
+    py.detach(|| {
+        Answer::explanation(match live {
+            Some(live) => explain_text_with(text, live.trace()),
+            None => explain_text(text),
+        })
+    })
+}
+
+/// The page of `makeroom view` as one file, and a sentence about what it leaves out.
+#[pyfunction]
+#[pyo3(signature = (recordings, memory = None, card = None, what_if = false))]
+fn page(
+    py: Python<'_>,
+    recordings: Vec<PyRef<'_, Recording>>,
+    memory: Option<u64>,
+    card: Option<u64>,
+    what_if: bool,
+) -> PyResult<(String, Option<String>)> {
+    let question = Question::new(memory, card, None)?.asked();
+    let recordings: Vec<Recording> = recordings.iter().map(|recording| (*recording).clone()).collect();
+    let made = py.detach(|| {
+        let opened = recordings.iter().map(|recording| recording.opened(question)).collect();
+        report(&Viewer::new(opened), what_if)
+    });
+    match made {
+        Ok(report) => Ok((report.html, report.reduced)),
+        Err(refusal) => {
+            Err(PyRuntimeError::new_err(format!("{}\n\nhint: {}", refusal.message, refusal.hint)))
+        }
+    }
+}
+
+/// Names of all causes and certainties, for the types of the public module.
+#[pyfunction]
+fn names() -> (Vec<&'static str>, Vec<&'static str>) {
+    (
+        Cause::ALL.iter().map(|cause| cause.name()).collect(),
+        Certainty::ALL.iter().map(|one| one.name()).collect(),
+    )
 }
 
 /// Parses a size such as `24GiB` into bytes.
@@ -109,7 +167,10 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("UsageError", py.get_type::<UsageError>())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
+    module.add_function(wrap_pyfunction!(read_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(explain, module)?)?;
+    module.add_function(wrap_pyfunction!(page, module)?)?;
+    module.add_function(wrap_pyfunction!(names, module)?)?;
     module.add_function(wrap_pyfunction!(job, module)?)?;
     module.add_function(wrap_pyfunction!(job_identity, module)?)?;
     module.add_function(wrap_pyfunction!(parse_size, module)?)?;

@@ -7,10 +7,11 @@ use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, Trace, TraceKind};
 use makeroom_explain::{Moments, Room, TraceQuestion, explain_running, explain_trace, watch};
 use makeroom_report::watched_json;
 use makeroom_sim::{AllocatorSpec, Comparing, Memory, Settings, Workload, candidates, require_pytorch, tune};
+use makeroom_view::{Opened, OpenedInput};
 use pyo3::prelude::*;
 
 use crate::answer::Answer;
-use crate::columns;
+use crate::columns::{self, Moment};
 use crate::failure::usage;
 use crate::table::Table;
 
@@ -19,18 +20,20 @@ use crate::table::Table;
 #[derive(Clone, Debug)]
 pub(crate) struct Recording {
     name: String,
+    /// Size of the file, if it is one.
+    bytes: Option<u64>,
     trace: Arc<Trace>,
 }
 
 /// The options of every analysis: the available memory and the device.
 #[derive(Clone, Copy, Debug)]
-struct Question {
+pub(crate) struct Question {
     room: Room,
     device: Option<DeviceIndex>,
 }
 
 impl Question {
-    fn new(memory: Option<u64>, card: Option<u64>, device: Option<u32>) -> PyResult<Self> {
+    pub(crate) fn new(memory: Option<u64>, card: Option<u64>, device: Option<u32>) -> PyResult<Self> {
         let room = match (memory, card) {
             (Some(_), Some(_)) => {
                 return Err(usage(
@@ -45,14 +48,28 @@ impl Question {
         Ok(Self { room, device: device.map(DeviceIndex) })
     }
 
+    pub(crate) fn asked(self) -> TraceQuestion {
+        TraceQuestion { room: self.room, device: self.device }
+    }
+
     fn memory(self) -> Memory {
         Memory { bytes: self.room.limit().map(Bytes::get) }
     }
 }
 
 impl Recording {
-    pub(crate) fn new(name: String, trace: Trace) -> Self {
-        Self { name, trace: Arc::new(trace) }
+    pub(crate) fn new(name: String, bytes: Option<u64>, trace: Trace) -> Self {
+        Self { name, bytes, trace: Arc::new(trace) }
+    }
+
+    pub(crate) fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    /// The recording as an input of the page.
+    pub(crate) fn opened(&self, question: TraceQuestion) -> Opened {
+        let input = OpenedInput::Trace(Box::new((*self.trace).clone()));
+        Opened { name: self.name.clone(), bytes: self.bytes, input, question }
     }
 
     fn device(&self, question: Question) -> PyResult<&DeviceTrace> {
@@ -91,6 +108,7 @@ impl Recording {
             TraceKind::TorchSnapshot => "torch-snapshot",
             TraceKind::RmmLog => "rmm-log",
             TraceKind::Room => "room-trace",
+            TraceKind::JaxProfile => "jax-profile",
         }
     }
 
@@ -125,7 +143,7 @@ impl Recording {
         if device.is_some() {
             self.device(question)?;
         }
-        let asked = TraceQuestion { room: question.room, device: question.device };
+        let asked = question.asked();
         let explain = if running { explain_running } else { explain_trace };
         Ok(py.detach(|| Answer::explanation(explain(&self.trace, &asked))))
     }
@@ -196,7 +214,34 @@ impl Recording {
 
     /// Table of all allocations, with the times of allocation and free.
     fn allocations(&self, py: Python<'_>) -> PyResult<Table> {
-        py.detach(|| columns::allocations(&self.trace))
+        py.detach(|| columns::allocations(&self.trace, Moment::Ever, None))
+    }
+
+    /// Table of the allocations that are live after an event, or at the peak of each device.
+    #[pyo3(signature = (event = None, device = None))]
+    fn live(&self, py: Python<'_>, event: Option<usize>, device: Option<u32>) -> PyResult<Table> {
+        let question = Question::new(None, None, device)?;
+        let Some(event) = event else {
+            if device.is_some() {
+                self.device(question)?;
+            }
+            return py.detach(|| columns::allocations(&self.trace, Moment::Peak, question.device));
+        };
+        let subject = self.device(question)?;
+        let events = subject.events.len();
+        if event >= events {
+            return Err(usage(format!("{}: no event {event}; there are {events}", self.name), None));
+        }
+        py.detach(|| columns::allocations(&self.trace, Moment::After(event), Some(subject.device)))
+    }
+
+    /// For each device: its index, the event after which the most memory was live, and the amount.
+    fn peaks(&self, py: Python<'_>) -> Vec<(u32, usize, u64)> {
+        let peak = |device: &DeviceTrace| {
+            let (event, bytes) = columns::peak(device);
+            (device.device.0, event, bytes)
+        };
+        py.detach(|| self.trace.devices.iter().map(peak).collect())
     }
 
     /// Table of the allocator's segments at the end of the recording.

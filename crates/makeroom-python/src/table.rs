@@ -1,13 +1,16 @@
 //! Tables for pyarrow, polars, pandas and others, through Arrow's C stream interface: nothing is copied, and none of them
-//! is needed to create one.
+//! is needed to create one. Single rows and columns can be read as Python values, for which no other package is needed
+//! either (`values.rs`).
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{Array, RecordBatch, RecordBatchIterator};
 use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{ArrowError, SchemaRef};
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
+use pyo3::types::{PyCapsule, PyTuple};
+
+use crate::values::values;
 
 /// An Arrow table with one record batch for each device.
 #[pyclass(frozen, module = "makeroom._native")]
@@ -20,6 +23,11 @@ pub(crate) struct Table {
 impl Table {
     pub(crate) fn new(schema: SchemaRef, pieces: Vec<RecordBatch>) -> Self {
         Self { schema, pieces }
+    }
+
+    /// The position of a column.
+    fn column(&self, name: &str) -> PyResult<usize> {
+        self.schema.index_of(name).map_err(|_| PyKeyError::new_err(name.to_owned()))
     }
 }
 
@@ -50,6 +58,55 @@ impl Table {
 
     fn __len__(&self) -> usize {
         self.pieces.iter().map(RecordBatch::num_rows).sum()
+    }
+
+    /// Rows `start..stop`, without copying them.
+    fn slice(&self, start: usize, stop: usize) -> Self {
+        let mut pieces = Vec::new();
+        let mut first = 0;
+        for piece in &self.pieces {
+            let last = first + piece.num_rows();
+            let (from, to) = (start.clamp(first, last), stop.clamp(first, last));
+            if from < to {
+                pieces.push(piece.slice(from - first, to - from));
+            }
+            first = last;
+        }
+        Self { schema: self.schema.clone(), pieces }
+    }
+
+    /// Some of the columns, without copying them.
+    fn select(&self, names: Vec<String>) -> PyResult<Self> {
+        let columns: Vec<usize> = names.iter().map(|name| self.column(name)).collect::<PyResult<_>>()?;
+        let schema = self.schema.project(&columns).map_err(|error| broken(&error))?;
+        let pieces = self.pieces.iter().map(|piece| piece.project(&columns)).collect::<Result<_, _>>();
+        Ok(Self { schema: schema.into(), pieces: pieces.map_err(|error| broken(&error))? })
+    }
+
+    /// A column as Python values. Times are numbers of microseconds.
+    fn values<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let column = self.column(name)?;
+        let mut all = Vec::with_capacity(self.__len__());
+        for piece in &self.pieces {
+            all.extend(values(py, piece.column(column))?);
+        }
+        Ok(all)
+    }
+
+    /// Rows `start..stop` as tuples of Python values.
+    fn rows<'py>(&self, py: Python<'py>, start: usize, stop: usize) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        let mut rows = Vec::new();
+        for piece in self.slice(start, stop).pieces {
+            let columns = piece.columns().iter().map(|column| values(py, column));
+            let columns: Vec<Vec<_>> = columns.collect::<PyResult<_>>()?;
+            for row in 0..piece.num_rows() {
+                rows.push(PyTuple::new(
+                    py,
+                    columns.iter().filter_map(|column| column.get(row)).collect::<Vec<_>>(),
+                )?);
+            }
+        }
+        Ok(rows)
     }
 
     /// The schema, as an Arrow `PyCapsule`.

@@ -90,6 +90,7 @@ pub fn require_pytorch(trace: &Trace, purpose: &'static str) -> Result<(), NoPyt
         }
         TraceKind::Room => "contains only driver calls, not PyTorch's allocations",
         TraceKind::RmmLog => "is an RMM log and does not contain PyTorch's allocator",
+        TraceKind::JaxProfile => "is a profile of live buffers and contains no allocations",
     };
     Err(NoPytorch { what, purpose })
 }

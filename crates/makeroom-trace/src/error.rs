@@ -123,6 +123,14 @@ pub enum Error {
         /// Length of the file.
         offset: u64,
     },
+    /// A memory profile is damaged.
+    #[error("byte {offset}: {problem}")]
+    Profile {
+        /// Offset.
+        offset: u64,
+        /// What is wrong.
+        problem: &'static str,
+    },
     /// A line of an RMM log is damaged.
     #[error("line {line} (byte {offset}): expected {expected}, found `{found}`")]
     RmmLine {
@@ -166,7 +174,8 @@ impl Error {
                 "check the archive with `tar -tf FILE` or `unzip -t FILE`, or unpack it and pass the directory"
             }
             Self::Unrecognised { .. } => {
-                "makeroom reads .room recordings, PyTorch memory snapshots (pickle), RMM logs (CSV) and text that contains an error, \
+                "makeroom reads .room recordings, PyTorch memory snapshots (pickle), RMM logs (CSV), JAX memory profiles (pprof) and text \
+                 that contains an error, \
                  plain or compressed with gzip or zstd"
             }
             Self::TextTooLong { .. } => "pass the part with the error: tail -n 1000 LOG | makeroom why -",
@@ -185,6 +194,9 @@ impl Error {
             Self::TooMany { .. } | Self::NotASnapshot { .. } => DUMP_A_SNAPSHOT,
             Self::NothingRecorded { .. } => {
                 "the program ended or the disk was full when recording started; check the disk with `df .` and run it again"
+            }
+            Self::Profile { .. } => {
+                "save the profile again: jax.profiler.save_device_memory_profile(\"memory.prof\")"
             }
             Self::RmmLine { .. } => {
                 "several processes may have written to one file; give each its own: RMM_LOG_FILE=rmm.$$.csv"

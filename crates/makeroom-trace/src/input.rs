@@ -11,7 +11,7 @@ use std::path::Path;
 use makeroom_core::{Bytes, Trace};
 
 use crate::error::Error;
-use crate::{compressed, pickle, rmm_log, room, text, torch_snapshot};
+use crate::{compressed, jax_profile, pickle, rmm_log, room, text, torch_snapshot};
 
 /// The content of an input.
 #[derive(Clone, Debug)]
@@ -87,6 +87,7 @@ fn recognize<'stream>(stream: impl Read + 'stream) -> Result<Recognized<'stream>
             }
             Format::Room => return room::import::read(whole).map(Recognized::Trace),
             Format::RmmLog => return rmm_log::read(whole).map(Recognized::Trace),
+            Format::JaxProfile => return jax_profile::read(whole).map(Recognized::Trace),
             Format::Text => return Ok(Recognized::Text(Box::new(whole))),
             Format::Empty => return Err(Error::Empty),
             Format::Other { name, hint } => return Err(Error::OtherFormat { format: name, hint }),
@@ -162,13 +163,14 @@ enum Format {
     Pickle,
     Room,
     RmmLog,
+    JaxProfile,
     Text,
     Other { name: &'static str, hint: &'static str },
     Unknown,
 }
 
 const NOT_A_RECORDING: &str =
-    "pass a .room recording, a PyTorch memory snapshot, an RMM log or an error message";
+    "pass a .room recording, a PyTorch memory snapshot, an RMM log, a JAX memory profile or an error message";
 
 const CHANGED_ROOM: &str = "a .room recording damaged by a text-mode transfer";
 const COPY_AGAIN: &str = "copy it again in binary mode, for example with scp, and compare sha256sum";
@@ -230,6 +232,9 @@ impl Format {
         if rmm_log::is_header(head.split(|&byte| byte == b'\n').next().unwrap_or(head)) {
             return Self::RmmLog;
         }
+        if jax_profile::is_opening(head) {
+            return Self::JaxProfile;
+        }
         if is_text(head) { Self::Text } else { Self::Unknown }
     }
 }
@@ -267,6 +272,8 @@ mod tests {
             (b"cos\nsystem\n(S'true'\n", Format::Pickle),
             (b"Thread,Time,Action,Pointer,Size,Stream\n", Format::RmmLog),
             (b"\xef\xbb\xbfThread,Time,Action,Pointer,Size,Stream\r\n", Format::RmmLog),
+            (b"\x0a\x04\x08\x01\x10\x02", Format::JaxProfile),
+            (b"\nTraceback", Format::Text),
             (b"Traceback (most recent call last):\n", Format::Text),
             (b"clear\nls\n(base) user@host:~$ python train.py\n", Format::Text),
             (b"E\0r\0r\0o\0r\0:\0 \x000\0\r\0\n\0", Format::Text),

@@ -1,7 +1,7 @@
 //! Reads recordings of GPU memory into the trace model of `makeroom-core`.
 //!
-//! Three formats are supported: makeroom's own `.room` files, PyTorch's memory snapshots, which are Python pickles,
-//! and RMM's CSV logs. `.room` files are also written here, see [`room`]. [`open`] detects the format by content,
+//! Four formats are supported: makeroom's own `.room` files, PyTorch's memory snapshots, which are Python pickles,
+//! RMM's CSV logs, and JAX's device memory profiles. `.room` files are also written here, see [`room`]. [`open`] detects the format by content,
 //! never by file name, and decompresses gzip and zstd. Other text is returned as [`Input::Text`]: a log that may
 //! contain an error message, for the caller to interpret.
 //!
@@ -25,7 +25,7 @@
 //!
 //! Modules: `input` detects formats and decompresses; `pickle` is a machine for the opcodes that carry data;
 //! `torch_snapshot` is the heap that it fills instead of Python objects; `room` writes and reads `.room` files;
-//! `rmm_log` reads the CSV; `check` checks the result. [`protocol`] is how a recorded process talks to `makeroom run`.
+//! `rmm_log` reads the CSV; `jax_profile` reads pprof (`protobuf`); `check` checks the result. [`protocol`] is how a recorded process talks to `makeroom run`.
 #![forbid(unsafe_code)]
 
 mod archive;
@@ -33,7 +33,9 @@ mod check;
 mod compressed;
 mod error;
 mod input;
+mod jax_profile;
 mod pickle;
+mod protobuf;
 pub mod protocol;
 mod rmm_log;
 pub mod room;

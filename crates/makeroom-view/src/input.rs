@@ -68,6 +68,7 @@ impl Input {
                     TraceKind::TorchSnapshot => "pytorch_snapshot",
                     TraceKind::RmmLog => "rmm_log",
                     TraceKind::Room => "room",
+                    TraceKind::JaxProfile => "jax_profile",
                 };
                 let (explanation, recording) = Recording::explained(*trace, &question);
                 (kind, explanation, Some(recording))

@@ -3,8 +3,10 @@
     makeroom.explain(error)            explain an exception, an error message, a log or a recording
     makeroom.install_excepthook()      print the explanation under each out-of-memory traceback
     makeroom.job(path)                 explain a job of many ranks from their recordings, snapshots and logs
-    makeroom.why, replay, tune         same as the commands of the same name
-    makeroom.open(path)                read a recording as tables for polars, pandas and pyarrow
+    makeroom.replay, tune              same as the commands of the same name
+    makeroom.open(path)                read a recording as tables for polars, pandas, pyarrow and DuckDB
+    makeroom.view(path)                show the interactive page of a recording in a notebook cell
+    %load_ext makeroom                 %%makeroom measures a notebook cell
     makeroom.watch()                   measure a block of code: peak, lines, leak per step
     makeroom.use_pool()                avoid fragmentation in PyTorch, CuPy and RMM
     makeroom.chunks(array, function)   apply a function to data larger than the GPU
@@ -20,72 +22,119 @@ if TYPE_CHECKING:
     from ._excepthook import install_excepthook as install_excepthook
     from ._excepthook import uninstall_excepthook as uninstall_excepthook
     from ._explanation import Explanation as Explanation
+    from ._explanation import Fix as Fix
+    from ._explanation import Ledger as Ledger
+    from ._explanation import LedgerLine as LedgerLine
     from ._explanation import explain as explain
     from ._explanation import why as why
+    from ._job import Culprit as Culprit
     from ._job import Job as Job
+    from ._job import Line as Line
+    from ._job import Rank as Rank
     from ._job import job as job
     from ._library import OutOfMemoryError as OutOfMemoryError
     from ._library import PoolError as PoolError
+    from ._library import Stats as Stats
+    from ._magic import load_ipython_extension as load_ipython_extension
+    from ._magic import unload_ipython_extension as unload_ipython_extension
     from ._native import InputError as InputError
     from ._native import UsageError as UsageError
     from ._native import __version__ as __version__
     from ._pool import Pool as Pool
     from ._pool import use_pool as use_pool
+    from ._replay import Best as Best
+    from ._replay import Check as Check
     from ._replay import Replay as Replay
+    from ._replay import Run as Run
     from ._replay import Tuning as Tuning
     from ._replay import replay as replay
     from ._replay import tune as tune
-    from ._trace import Table as Table
+    from ._table import Table as Table
     from ._trace import Trace as Trace
     from ._trace import open as open
+    from ._types import Cause as Cause
+    from ._types import Certainty as Certainty
+    from ._types import Kind as Kind
+    from ._types import SourceName as SourceName
+    from ._view import View as View
+    from ._view import view as view
+    from ._watch import Site as Site
+    from ._watch import Step as Step
     from ._watch import Watch as Watch
     from ._watch import WatchError as WatchError
+    from ._watch import WatchWarning as WatchWarning
+    from ._watch import WatchedDevice as WatchedDevice
     from ._watch import watch as watch
 
 _HOMES = {
+    "Best": "_replay",
+    "Cause": "_types",
+    "Certainty": "_types",
+    "Check": "_replay",
+    "Culprit": "_job",
     "Explanation": "_explanation",
+    "Fix": "_explanation",
     "InputError": "_native",
     "Job": "_job",
+    "Kind": "_types",
+    "Ledger": "_explanation",
+    "LedgerLine": "_explanation",
+    "Line": "_job",
     "OutOfMemoryError": "_library",
     "Pool": "_pool",
     "PoolError": "_library",
+    "Rank": "_job",
     "Replay": "_replay",
-    "Table": "_trace",
+    "Run": "_replay",
+    "Site": "_watch",
+    "SourceName": "_types",
+    "Stats": "_library",
+    "Step": "_watch",
+    "Table": "_table",
     "Trace": "_trace",
     "Tuning": "_replay",
     "UsageError": "_native",
+    "View": "_view",
     "Watch": "_watch",
     "WatchError": "_watch",
+    "WatchWarning": "_watch",
+    "WatchedDevice": "_watch",
+    "__version__": "_native",
     "chunks": "_chunks",
     "explain": "_explanation",
     "install_excepthook": "_excepthook",
     "job": "_job",
+    "load_ipython_extension": "_magic",
     "open": "_trace",
     "replay": "_replay",
     "tune": "_replay",
     "uninstall_excepthook": "_excepthook",
+    "unload_ipython_extension": "_magic",
     "use_pool": "_pool",
+    "view": "_view",
     "watch": "_watch",
     "why": "_explanation",
-    "__version__": "_native",
 }
 
-__all__ = [name for name in _HOMES if not name.startswith("_")]
+# Without `open`, so that a star import does not replace Python's, and without the functions that IPython calls.
+__all__ = [name for name in _HOMES if not name.startswith("_") and not name.endswith("_extension") and name != "open"]
 
+if not TYPE_CHECKING:
+    # A type checker would take this function to mean that every name exists.
+    def __getattr__(name):
+        from importlib import import_module
 
-def __getattr__(name: str) -> object:
-    from importlib import import_module
+        if name == "callbacks":
+            return import_module(f"{__name__}.callbacks")
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-    if name == "callbacks":
-        return import_module(f"{__name__}.callbacks")
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-    value = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
+        value = getattr(import_module(f"{__name__}.{home}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> "list[str]":
-    return sorted({*globals(), *_HOMES})
+    dunders = [name for name in globals() if name.startswith("__")]
+    return sorted({*dunders, *__all__, "open", "callbacks", "__version__"})

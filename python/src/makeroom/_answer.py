@@ -1,19 +1,53 @@
-"""Base class of results, with the text, JSON and notes from the native module."""
+"""Base class of results, with the text, JSON and notes from the native module.
+
+Results can be pickled and compared. A pickled result contains its JSON, and its text at a few widths, because the text is
+rendered from data that only the native module has.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from . import _native, _show
+from . import _show
+from ._types import Certainty
+
+# Widths of the text in a pickled result.
+_WIDTHS = (60, 80, 100, _show.MOST_COLUMNS)
+
+
+class _Rendered(Protocol):
+    """What the native module and a pickled result provide."""
+
+    def json(self) -> str: ...
+    def text(self, columns: int, styled: bool = ...) -> str: ...
+
+
+class _Unpickled:
+    """A result that was rendered before it was pickled."""
+
+    def __init__(self, content: str, texts: dict[tuple[int, bool], str]) -> None:
+        self._content, self._texts = content, texts
+
+    def json(self) -> str:
+        return self._content
+
+    def text(self, columns: int, styled: bool = False) -> str:
+        """Return the text at the largest width that fits, else at the smallest."""
+        width = max((width for width in _WIDTHS if width <= columns), default=_WIDTHS[0])
+        return self._texts[width, styled]
+
+
+_Kind = TypeVar("_Kind", bound="Answer")
 
 
 class Answer:
     """A result that prints the same text as the command."""
 
-    def __init__(self, answer: _native.Answer) -> None:
+    def __init__(self, answer: _Rendered) -> None:
         self._answer = answer
-        self._json: dict[str, Any] = json.loads(answer.json())
+        self._content = answer.json()
+        self._json: dict[str, Any] = json.loads(self._content)
 
     @property
     def notes(self) -> list[str]:
@@ -22,13 +56,15 @@ class Answer:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything that the command prints with `--json`."""
-        return json.loads(self._answer.json())
+        content: dict[str, Any] = json.loads(self._content)
+        return content
 
     def text(self, columns: int | None = None, styled: bool = False) -> str:
         """Return the text that the command prints.
 
         Args:
-            columns: Width of the text [default: the terminal's, at most 110].
+            columns: Width of the text [default: the terminal's, at most 110]. A result that was pickled has widths 60, 80,
+                100 and 110.
             styled: Include ANSI colors.
         """
         return self._answer.text(columns or _show.columns(), styled)
@@ -36,21 +72,31 @@ class Answer:
     def __repr__(self) -> str:
         return self.text()
 
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and isinstance(other, Answer) and other._content == self._content
+
+    def __hash__(self) -> int:
+        return hash(self._content)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        texts = {(width, styled): self._answer.text(width, styled) for width in _WIDTHS for styled in (False, True)}
+        return _restore, (type(self), self._content, texts)
+
+
+def _restore(kind: type[_Kind], content: str, texts: dict[tuple[int, bool], str]) -> _Kind:
+    return kind(_Unpickled(content, texts))
+
 
 class Verdict(Answer):
     """A result that names one cause."""
 
     @property
-    def cause(self) -> str:
-        """Name of the cause, such as `fragmentation` or `rank_holds_more`; `none` if nothing failed."""
-        return self._json["verdict"]["cause"]
-
-    @property
-    def certainty(self) -> str:
+    def certainty(self) -> Certainty:
         """Certainty of the cause: `certain`, `likely`, `possible` or `undetermined`."""
-        return self._json["verdict"]["certainty"]
+        certainty: Certainty = self._json["verdict"]["certainty"]
+        return certainty
 
     @property
     def summary(self) -> str:
         """The verdict in one or two sentences, with the deciding figures."""
-        return self._json["verdict"]["summary"]
+        return str(self._json["verdict"]["summary"])

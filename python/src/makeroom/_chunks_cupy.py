@@ -56,7 +56,7 @@ class CupyBackend:
         self._copier = Copier(self._wire, total)
 
     def room(self) -> int:
-        return self._device.mem_info[0] + self._cupy.get_default_memory_pool().free_bytes()
+        return int(self._device.mem_info[0] + self._cupy.get_default_memory_pool().free_bytes())
 
     def submit(self, rows: Any, function: Callable[[Any], Any]) -> Ticket:
         import numpy

@@ -65,7 +65,7 @@ class TorchBackend:
     def room(self) -> int:
         cuda = self._torch.cuda
         unused = cuda.memory_reserved(self._device) - cuda.memory_allocated(self._device)
-        return cuda.mem_get_info(self._device)[0] + max(unused, 0)
+        return int(cuda.mem_get_info(self._device)[0] + max(unused, 0))
 
     def submit(self, rows: Any, function: Callable[[Any], Any]) -> TorchTicket:
         torch, cuda = self._torch, self._torch.cuda

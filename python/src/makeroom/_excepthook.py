@@ -44,7 +44,8 @@ def install_excepthook(directory: str | os.PathLike[str] | None = None) -> None:
     """Print the explanation under the traceback of each uncaught out-of-memory error.
 
     The explanation goes to stderr; in a notebook, it is displayed as HTML. In a job of many ranks, the first that fails
-    prints it, and the others print one line. Calling it again changes only the directory.
+    prints it, and the others print one line. Under `makeroom run`, which explains the failures that it records, only the
+    cause is printed. Calling it again changes only the directory.
 
     Args:
         directory: Where each rank that runs out of memory writes its traceback and, with PyTorch, a memory snapshot:
@@ -144,18 +145,20 @@ def _install_in_ipython() -> None:
                 structured = shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
             finally:
                 shell.custom_exceptions = registered
-        _display_verdict(error)
+        display_verdict(error)
         return structured
 
     shell.set_custom_exc((Exception,), show)
 
 
-def _display_verdict(error: BaseException) -> None:
+def display_verdict(error: BaseException) -> None:
+    """Display the explanation of an out-of-memory error in IPython or a notebook, unless it was displayed already."""
     try:
         if not is_about_memory(error):
             return
         from IPython import get_ipython
-        from IPython.display import display
+
+        from ._show import display
 
         # A terminal cannot show HTML.
         if type(get_ipython()).__name__ == "TerminalInteractiveShell":
@@ -163,6 +166,7 @@ def _display_verdict(error: BaseException) -> None:
             return
         from ._explanation import explain
 
-        display(explain(error))
+        if _failure.is_first_report(error):
+            display(explain(error))
     except Exception:
         _print_verdict(error)

@@ -1,4 +1,4 @@
-"""Explain an out-of-memory failure from an exception, a string or a file.
+"""Explain an out-of-memory failure from an exception, an error message, a file or a recording.
 
 An `Explanation` prints the output of `makeroom why`, renders as HTML in notebooks, and has the fields of `makeroom why --json`.
 """
@@ -6,15 +6,21 @@ An `Explanation` prints the output of `makeroom why`, renders as HTML in noteboo
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
-from typing import Any, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from . import _native, _recorder
 from ._answer import Verdict
 from ._sizes import Size, parse_optional
+from ._types import Cause, Path
 
-Path = Union[str, "os.PathLike[str]"]
+if TYPE_CHECKING:
+    from ._trace import Trace
+
+Source = Union[BaseException, Path, bytes, "Trace", None]
+"""What `explain` takes."""
 
 
 class Fix(NamedTuple):
@@ -23,6 +29,17 @@ class Fix(NamedTuple):
     do: str
     command: str | None
     frees_bytes: int | None
+
+    @property
+    def python(self) -> str | None:
+        """The command as Python, for a program or a notebook; `None` if there is no command or it is not a setting.
+
+        A setting must be made before the framework is imported. In a notebook, that means: restart the kernel, then run this
+        in the first cell.
+        """
+        from ._settings import as_python
+
+        return as_python(self.command)
 
 
 class LedgerLine(NamedTuple):
@@ -45,7 +62,18 @@ class Ledger(NamedTuple):
 
 
 class Explanation(Verdict):
-    """The cause of a failure with its certainty, a breakdown of the memory, and fixes."""
+    """The cause of a failure with its certainty, a breakdown of the memory, and fixes. It can be pickled and compared."""
+
+    @property
+    def cause(self) -> Cause:
+        """Name of the cause, such as `fragmentation`; `none` if nothing failed."""
+        cause: Cause = self._json["verdict"]["cause"]
+        return cause
+
+    @property
+    def title(self) -> str:
+        """The cause as the command prints it, such as `FRAGMENTATION`."""
+        return str(self._json["verdict"]["title"])
 
     @property
     def ledger(self) -> Ledger | None:
@@ -78,93 +106,101 @@ def _line(line: dict[str, Any]) -> LedgerLine:
     return LedgerLine(line["what"], line["bytes"], line["note"], [_line(part) for part in line["lines"]])
 
 
-def why(
-    source: Path | Any,
+def explain(
+    source: Source = None,
     *,
     memory: Size | None = None,
     card: Size | None = None,
     device: int | None = None,
 ) -> Explanation:
-    """Explain an out-of-memory failure from a file.
+    """Explain an out-of-memory failure.
+
+    An exception is explained from the recording in a program that runs under `makeroom run`. An exception of JAX is explained
+    together with JAX's profile of live buffers. Both show which line holds the memory, which the message does not.
 
     Args:
-        source: A `Trace`, or the path of a log, a PyTorch snapshot, an RMM log or a recording, plain or compressed.
-        memory: Memory that was available to the allocator, in bytes or as a string such as `"24GiB"`.
+        source: An exception, an error message, a log, a `Trace`, or the path of a log, a PyTorch snapshot, a recording, an RMM
+            log or a JAX memory profile, plain or compressed [default: the last uncaught exception of the session].
+        memory: Memory that was available to the allocator, in bytes or as a string such as `"24GiB"`. For recordings.
         card: Size of the GPU; memory for the driver and the CUDA context is subtracted. Use this or `memory`.
         device: GPU to analyze [default: the one that failed, else the fullest].
 
-    Raises:
-        OSError: The file cannot be opened.
-        InputError: The file cannot be read as a log or a recording.
-        UsageError: An argument is invalid.
-
-    Example:
-        >>> makeroom.why("snapshot.pickle", memory="6GiB").cause
-        'fragmentation'
-    """
-    from ._trace import Trace
-
-    if isinstance(source, Trace):
-        return source.why(memory=memory, card=card, device=device)
-    opened = _native.read(source)
-    if isinstance(opened, str):
-        return Explanation(_native.explain(opened))
-    return Explanation(opened.why(parse_optional(memory), parse_optional(card), device))
-
-
-def explain(error: BaseException | Path | bytes | None = None) -> Explanation:
-    """Explain an out-of-memory failure.
-
-    In a program that runs under `makeroom run`, an exception is explained from the recording, which has more detail
-    than its message.
-
-    Args:
-        error: An exception, an error message, a log, or the path of a file that `why` reads [default: the last uncaught
-            exception of the session].
+    Returns:
+        The explanation; `print` it for the text of `makeroom why`.
 
     Raises:
+        FileNotFoundError: `source` is the path of a file that does not exist, or looks like one: a name without spaces and
+            with a suffix or a directory.
         OSError: The file cannot be opened.
         InputError: The file cannot be read as a log or a recording.
-        UsageError: `error` is omitted and there was no uncaught exception.
+        UsageError: An argument is invalid, or `source` is omitted and there was no uncaught exception.
 
     Example:
         >>> try:
         ...     train()
         ... except torch.OutOfMemoryError as error:
         ...     print(makeroom.explain(error))
+        >>> makeroom.explain("snapshot.pickle", memory="6GiB").cause
+        'fragmentation'
     """
-    if error is None:
-        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-        if error is None:
+    from ._trace import Trace
+
+    sizes = parse_optional(memory), parse_optional(card)
+    if source is None:
+        source = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        if source is None:
             raise _native.UsageError("no exception to explain\n\nhint: pass one: makeroom.explain(error)")
-    if isinstance(error, BaseException):
-        return _from_recording() or Explanation(_native.explain(_text_of(error)))
-    if isinstance(error, bytes):
-        return Explanation(_native.explain(error.decode(errors="replace")))
-    if isinstance(error, os.PathLike) or _is_path(error):
-        return why(error)
-    if not isinstance(error, str):
-        raise TypeError(f"expected an exception, a string or a path, not {type(error).__name__}")
-    return Explanation(_native.explain(error))
+    if isinstance(source, BaseException):
+        return from_recording(*sizes, device) or _of_exception(source)
+    if isinstance(source, Trace):
+        return Explanation(source._recording.why(*sizes, device))
+    if isinstance(source, bytes):
+        return Explanation(_native.explain(source.decode(errors="replace")))
+    if isinstance(source, str) and not _is_path(source):
+        return Explanation(_native.explain(source))
+    if not isinstance(source, (str, os.PathLike)):
+        expected = "an exception, an error message, a path or a Trace"
+        raise TypeError(f"expected {expected}, not {type(source).__name__}")
+    opened = _native.read(source)
+    if isinstance(opened, str):
+        return Explanation(_native.explain(opened))
+    return Explanation(opened.why(*sizes, device))
 
 
-def _is_path(text: object) -> bool:
-    """Return whether a string is a path rather than an error message, judging by its suffix or by whether the file exists."""
-    if not isinstance(text, str) or not text or "\n" in text or "\0" in text or len(text) > 4096:
-        return False
-    looks_like_one = " " not in text.strip() and text.endswith((".txt", ".log", ".room", ".pickle", ".csv", ".gz", ".zst"))
-    return looks_like_one or os.path.isfile(text)
+why = explain
+"""The name of the command, for the same function."""
 
 
-def _text_of(error: BaseException) -> str:
-    """Return an exception as Python prints it, with its causes."""
-    return "".join(traceback.format_exception(type(error), error, error.__traceback__))
-
-
-def _from_recording() -> Explanation | None:
+def from_recording(
+    memory: int | None = None, card: int | None = None, device: int | None = None
+) -> Explanation | None:
     """Explain from the recording of this process. Return `None` if there is no recording or it does not show a failure."""
     recording = _recorder.read()
     if recording is None:
         return None
-    explanation = Explanation(recording.why(running=True))
+    explanation = Explanation(recording.why(memory, card, device, running=True))
     return None if explanation.cause in ("none", "undetermined") else explanation
+
+
+_SUFFIX = re.compile(r"[^.\s:]\.[A-Za-z0-9_]{1,8}$")
+
+
+def _is_path(text: str) -> bool:
+    """Return whether a string is a path rather than an error message.
+
+    It is one if the file exists. A string without spaces that has a directory or a suffix is one too, so that a misspelled
+    path is an error and not an error message.
+    """
+    if not text or "\n" in text or "\0" in text or len(text) > 4096:
+        return False
+    if os.path.exists(text):
+        return True
+    return not re.search(r"\s", text) and (os.sep in text or _SUFFIX.search(text) is not None)
+
+
+def _of_exception(error: BaseException) -> Explanation:
+    from . import _jax
+
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    live = _jax.live_buffers(error)
+    return Explanation(_native.explain(text, live))

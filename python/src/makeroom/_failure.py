@@ -20,12 +20,8 @@ _REPORTED = "__makeroom_reported__"
 
 def report(error: BaseException, directory: str | os.PathLike[str] | None = None) -> None:
     """Write the files of this rank to the directory, if there is one, and print the explanation to stderr."""
-    if getattr(error, _REPORTED, False):
+    if not is_first_report(error):
         return
-    try:
-        setattr(error, _REPORTED, True)
-    except AttributeError:
-        pass  # An exception class with slots can only be reported twice.
     rank = _ranks.current()
     place = None if directory is None else _ranks.resolve(directory)
     if place is not None:
@@ -36,11 +32,37 @@ def report(error: BaseException, directory: str | os.PathLike[str] | None = None
     if first is not None:
         _print(f"makeroom: {rank} ran out of memory after {first}{hint and '; ' + hint}\n")
         return
-    from ._explanation import explain
-
-    _print(explain(error).text(styled=_show.has_colours(sys.stderr)))
+    _print(_explained_by_run() or _explained(error))
     if is_one_of_many and hint:
         _print(f"makeroom: {hint}\n")
+
+
+def is_first_report(error: BaseException) -> bool:
+    """Return whether an exception has no report yet, and mark that it has one now."""
+    is_first = not getattr(error, _REPORTED, False)
+    try:
+        setattr(error, _REPORTED, True)
+    except AttributeError:
+        pass  # An exception class with slots can only be reported twice.
+    return is_first
+
+
+def _explained(error: BaseException) -> str:
+    from ._explanation import explain
+
+    return explain(error).text(styled=_show.has_colours(sys.stderr))
+
+
+def _explained_by_run() -> str | None:
+    """Return one line if this process runs under `makeroom run`, which prints the explanation of each failure it records."""
+    if not os.environ.get("MAKEROOM_SOCKET"):
+        return None
+    from ._explanation import from_recording
+
+    recorded = from_recording()
+    if recorded is None:
+        return None
+    return f"makeroom: {recorded.title} ({recorded.certainty}); makeroom run prints the explanation\n"
 
 
 def _print(text: str) -> None:

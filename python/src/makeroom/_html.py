@@ -1,23 +1,49 @@
-"""Results as HTML for notebooks, with inline styles.
+"""Results as HTML for notebooks, with inline styles: the same parts as the command's text.
 
-Text inherits the notebook's color, and bars are semitransparent, so that both work with light and dark themes.
+Text inherits the notebook's color, and colors of bars are semitransparent, so that both work with light and dark themes.
+Settings are Python, because `export` has no effect in a running kernel.
 """
 
 from __future__ import annotations
 
 from html import escape
-from typing import Any, Iterable
+from typing import TYPE_CHECKING, Any, Iterable
 
+from ._settings import RESTART, as_python
 from ._sizes import show
+
+if TYPE_CHECKING:
+    from ._watch import Watch
 
 _BOX = "font-size:.95em;line-height:1.45;max-width:70em"
 _COLOURS = {"none": "#2e8b57", "undetermined": "#b8860b"}
 _CODE = "background:rgba(127,127,127,.15);padding:.1em .35em;border-radius:.25em;white-space:pre-wrap"
+_DIM = "opacity:.7"
+_LEFT, _RIGHT = "text-align:left", "text-align:right"
+# Colors of kinds of memory, by the words in a line of the ledger; the first that occurs decides.
+_KINDS = (
+    ("live", "rgba(38,118,190,.8)"),
+    ("in use", "rgba(38,118,190,.8)"),
+    ("cached", "rgba(225,155,30,.8)"),
+    ("unused", "rgba(225,155,30,.8)"),
+    ("rounding", "rgba(225,155,30,.45)"),
+    ("process", "rgba(165,60,50,.8)"),
+    ("context", "rgba(120,95,175,.8)"),
+    ("reserve", "rgba(120,95,175,.45)"),
+    ("free", "rgba(127,127,127,.12)"),
+    ("unaccounted", "rgba(127,127,127,.5)"),
+)
+_OTHER_KIND = "rgba(60,150,110,.75)"
+_COPY = (
+    '<button style="margin-left:.5em;font-size:.8em" title="copy" '
+    'onclick="navigator.clipboard.writeText(this.previousElementSibling.textContent)">copy</button>'
+)
 
 
 def explanation(answer: dict[str, Any]) -> str:
     """Render an explanation."""
-    verdict = answer["verdict"]
+    verdict, causes = answer["verdict"], answer["causes"]
+    is_open = verdict["cause"] == "undetermined"
     colour = _COLOURS.get(verdict["cause"], "#c0392b")
     certainty = "" if verdict["cause"] in _COLOURS else f" ({escape(verdict['certainty'])})"
     parts = [
@@ -30,44 +56,94 @@ def explanation(answer: dict[str, Any]) -> str:
     if answer["ledger"]:
         parts.append(_ledger(answer["ledger"]))
     if answer["sites"]:
-        parts.append(f"<details><summary><b>Live memory, by line of code</b></summary>{_sites(answer['sites'])}</details>")
-    fixes = answer["causes"][0]["fixes"] if answer["causes"] else []
+        parts.append(f"<details open><summary><b>Live memory, by line of code</b></summary>{_sites(answer['sites'])}</details>")
+    if answer["alternatives"]:
+        rows = "".join(map(_alternative, answer["alternatives"]))
+        parts.append(f"{_heading('Memory needed, including the failed request')}<table>{rows}</table>")
+    fixes = causes[0]["fixes"] if causes else []
     if fixes:
-        parts.append(f"<div><b>Fixes, most effective first</b></div><ol>{''.join(map(_fix, fixes))}</ol>")
+        title = "What to do" if verdict["cause"] == "none" else "Fixes, most effective first"
+        parts.append(f"{_heading(title)}<ol>{''.join(map(_fix, fixes))}</ol>")
+    if is_open and causes[1:]:
+        parts.append(f"{_heading('Possible causes, most likely first')}<ol>{''.join(map(_hypothesis, causes[1:]))}</ol>")
     parts += [f"<div>Won't help: {escape(line)}</div>" for line in answer["will_not_help"]]
-    parts += [f'<div style="opacity:.7">note: {escape(note)}</div>' for note in answer["notes"]]
+    others = [cause["title"].lower() for cause in causes[1:] if cause["cause"] != "none"]
+    if others and not is_open and verdict["certainty"] != "certain":
+        parts.append(f'<div style="{_DIM}">also possible: {escape(", ".join(others))}</div>')
+    if answer["next"]:
+        steps = "".join(f"<div>{escape(step['do'])}{_command(step['command'])}</div>" for step in answer["next"])
+        parts.append(f"{_heading('To learn more')}{steps}")
+    parts += [f'<div style="{_DIM}">note: {escape(note)}</div>' for note in answer["notes"]]
     return f'<div style="{_BOX}">{"".join(parts)}</div>'
 
 
 def runs(rows: Iterable[tuple[str, dict[str, Any]]], command: str | None = None) -> str:
-    """Render a table of runs under several allocators or settings."""
-    head = "".join(f"<th>{text}</th>" for text in ("allocator", "reserved", "÷ live", "driver time", "min memory", ""))
-    body = "".join(_run(name, run) for name, run in rows)
-    paste = f'<div><code style="{_CODE}">{escape(command)}</code></div>' if command else ""
-    return f'<div style="{_BOX}">{paste}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    """Render a table of runs under several allocators or settings. A column without values is left out."""
+    head = ("allocator", "reserved", "÷ live", "driver time", "min memory", "")
+    table = [_run(name, run) for name, run in rows]
+    kept = [column for column in range(len(head)) if any(row[column] for row in table)]
+    titles = "".join(_cell("th", head[column], column) for column in kept)
+    body = "".join("<tr>" + "".join(_cell("td", row[column], column) for column in kept) + "</tr>" for row in table)
+    paste = _command(command)
+    return f'<div style="{_BOX}">{paste}<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _run(name: str, run: dict[str, Any]) -> str:
+def watched(watch: Watch) -> str:
+    """Render the result of `watch`."""
+    return f"<pre>{escape(repr(watch))}</pre>"
+
+
+def _heading(text: str) -> str:
+    return f'<div style="margin-top:.5em"><b>{text}</b></div>'
+
+
+def _cell(tag: str, text: str, column: int) -> str:
+    return f'<{tag} style="{_LEFT if column in (0, 5) else _RIGHT}">{escape(text)}</{tag}>'
+
+
+def _run(name: str, run: dict[str, Any]) -> tuple[str, ...]:
     ratio, smallest, refusal = run["reserved_over_live"], run["smallest_memory_bytes"], run["oom"]
-    cells = (
-        escape(name),
+    return (
+        name,
         show(run["peak_reserved_bytes"]),
         "" if ratio is None else f"{ratio:.3f}",
         f"{run['driver_time_us'] / 1000:.0f} ms",
         "" if smallest is None else show(smallest),
         "" if refusal is None else f"out of memory: {show(refusal['bytes'])}",
     )
-    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+
+
+def _alternative(alternative: dict[str, Any]) -> str:
+    fits = {True: "fits", False: "does not fit either", None: "with no limit"}[alternative["fits"]]
+    about = "" if alternative["exact"] else "about "
+    setting = alternative["settings"] or "same settings"
+    return (
+        f'<tr><td style="{_RIGHT}">{about}{show(alternative["needs_bytes"])}</td>'
+        f'<td style="{_LEFT}">{escape(setting)}: {fits}</td></tr>'
+    )
 
 
 def _ledger(ledger: dict[str, Any]) -> str:
-    listed = sum(line["bytes"] for line in ledger["lines"])
+    lines = [line for line in ledger["lines"] if line["bytes"]]
+    listed = sum(line["bytes"] for line in lines)
     whole = max(ledger["total_bytes"] or 0, listed, 1)
-    rows = [row for line in ledger["lines"] for row in _rows(line, 0, whole)]
-    if ledger["unaccounted_bytes"]:
-        rows.append(_row("unaccounted", ledger["unaccounted_bytes"], None, 0, whole))
+    unaccounted = ledger["unaccounted_bytes"]
+    rows = [row for line in lines for row in _rows(line, 0, whole)]
+    if unaccounted:
+        rows.append(_row("unaccounted", unaccounted, None, 0, whole))
     total = f", {show(ledger['total_bytes'])}" if ledger["total_bytes"] is not None else ""
-    return f'<div style="margin-top:.5em"><b>{escape(ledger["name"])}{total}</b></div><table>{"".join(rows)}</table>'
+    drawn = [(line["what"], line["bytes"]) for line in lines] + [("unaccounted", max(unaccounted, 0))]
+    stacked = "".join(
+        f'<span title="{escape(what)}: {show(bytes)}" style="background:{_colour(what)};width:{bytes / whole * 100:.2f}%"></span>'
+        for what, bytes in drawn
+        if bytes
+    )
+    bar = f'<div style="display:flex;height:1.1em;max-width:44em;margin:.3em 0">{stacked}</div>'
+    return f'{_heading(escape(ledger["name"]) + total)}{bar}<table>{"".join(rows)}</table>'
+
+
+def _colour(what: str) -> str:
+    return next((colour for word, colour in _KINDS if word in what), _OTHER_KIND)
 
 
 def _rows(line: dict[str, Any], depth: int, whole: int) -> list[str]:
@@ -79,12 +155,12 @@ def _rows(line: dict[str, Any], depth: int, whole: int) -> list[str]:
 
 def _row(what: str, bytes: int, note: str | None, depth: int, whole: int) -> str:
     width = max(min(abs(bytes) / whole, 1) * 100, 0.5)
-    bar = f'<div style="background:rgba(70,130,180,.75);height:.8em;width:{width:.1f}%"></div>'
-    remark = f'<span style="opacity:.7">{escape(note)}</span>' if note else ""
+    bar = f'<div style="background:{_colour(what)};height:.8em;width:{width:.1f}%"></div>'
+    remark = f'<span style="{_DIM}">{escape(note)}</span>' if note else ""
     return (
-        f'<tr><td style="text-align:left;padding-left:{0.5 + depth}em">{escape(what)}</td>'
-        f'<td style="text-align:right">{show(bytes)}</td>'
-        f'<td style="min-width:12em">{bar}</td><td style="text-align:left">{remark}</td></tr>'
+        f'<tr><td style="{_LEFT};padding-left:{0.5 + depth}em">{escape(what)}</td>'
+        f'<td style="{_RIGHT}">{show(bytes)}</td>'
+        f'<td style="min-width:18em">{bar}</td><td style="{_LEFT}">{remark}</td></tr>'
     )
 
 
@@ -97,6 +173,23 @@ def _sites(sites: list[dict[str, Any]]) -> str:
 
 
 def _fix(fix: dict[str, Any]) -> str:
-    frees = f" (frees up to {show(fix['frees_bytes'])})" if fix["frees_bytes"] else ""
-    command = f'<br><code style="{_CODE}">{escape(fix["command"])}</code>' if fix["command"] else ""
-    return f"<li>{escape(fix['do'])}{frees}{command}</li>"
+    frees = fix["frees_bytes"]
+    # The sentence may already have the amount.
+    shown = f" (frees up to {show(frees)})" if frees and show(frees) not in fix["do"] else ""
+    return f"<li>{escape(fix['do'])}{shown}{_command(fix['command'])}</li>"
+
+
+def _hypothesis(cause: dict[str, Any]) -> str:
+    check = cause["check"]
+    checked = f"<div>check: {escape(check['do'])}{_command(check['command'])}</div>" if check else ""
+    fixes = "".join(f"<div>fix: {escape(fix['do'])}{_command(fix['command'])}</div>" for fix in cause["fixes"][:3])
+    return f"<li>{escape(cause['summary'])}{checked}{fixes}</li>"
+
+
+def _command(command: str | None) -> str:
+    """Render a command with a button that copies it: a setting as Python, with the advice to restart the kernel."""
+    if command is None:
+        return ""
+    python = as_python(command)
+    advice = f' <span style="{_DIM}">{RESTART}</span>' if python else ""
+    return f'<div><code style="{_CODE}">{escape(python or command)}</code>{_COPY}{advice}</div>'

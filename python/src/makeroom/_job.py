@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple
 
 from . import _native
 from ._answer import Verdict
-
-Path = Union[str, "os.PathLike[str]"]
+from ._types import Path
 
 
 class Line(NamedTuple):
@@ -49,6 +48,11 @@ class Rank(NamedTuple):
 
 class Job(Verdict):
     """The answer for a job: one cause, the ranks to blame, and the outcome of every rank."""
+
+    @property
+    def cause(self) -> str:
+        """Name of the cause, such as `fragmentation` or `rank_holds_more`; `none` if nothing failed."""
+        return str(self._json["verdict"]["cause"])
 
     @property
     def culprits(self) -> list[Culprit]:

@@ -88,7 +88,8 @@ def as_tuple(kind: Any, raw: _Structure) -> Any:
 
 def path() -> str:
     """Return the path of the library: `MAKEROOM_POOL_LIBRARY` if set, else the one in the wheel."""
-    return os.environ.get("MAKEROOM_POOL_LIBRARY") or os.path.join(os.path.dirname(__file__), "libmakeroom_pool.so")
+    own = os.path.join(os.path.dirname(__file__), "lib", "libmakeroom_pool.so")
+    return os.environ.get("MAKEROOM_POOL_LIBRARY") or own
 
 
 class Library:

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Callable
 from . import _library, _pool_expandable
 from ._library import OutOfMemoryError, PoolError, RawOptions, RawStats, Stats, as_tuple
 from ._sizes import Size, parse_optional, show
+from ._types import Framework
 
 if TYPE_CHECKING:
     from ._sources import Counter
 
 __all__ = ["OutOfMemoryError", "Pool", "PoolError", "Stats", "current", "use_pool"]
 
-FRAMEWORKS = ("torch", "cupy", "rmm")
+FRAMEWORKS: tuple[Framework, ...] = ("torch", "cupy", "rmm")
 
 _current: Pool | None = None
 
@@ -184,7 +185,8 @@ class Pool:
     def _read(self, name: str, which: int) -> Stats:
         raw = RawStats()
         self.library.call(name, which, ctypes.byref(raw))
-        return as_tuple(Stats, raw)
+        stats: Stats = as_tuple(Stats, raw)
+        return stats
 
 
 def _unknown(address: int) -> str:
@@ -203,7 +205,7 @@ def current_pooled() -> Pool | None:
 
 
 def use_pool(
-    *frameworks: str,
+    *frameworks: Framework,
     limit: Size | None = None,
     spill: Size | None = None,
     history: int = 0,
@@ -222,9 +224,11 @@ def use_pool(
         pluggable: Make PyTorch use makeroom's pool too, as a pluggable allocator. `limit` and `spill` imply this.
     """
     global _current
-    unknown = [name for name in frameworks if name not in FRAMEWORKS]
+    unknown: list[str] = [name for name in frameworks if name not in FRAMEWORKS]
     if unknown:
-        raise PoolError(f"use_pool does not support {unknown[0]!r}\n\nhint: it supports {', '.join(FRAMEWORKS)}")
+        other = "makeroom run --pool -- python … serves JAX and others" if unknown[0] == "jax" else None
+        hint = other or f"it supports {', '.join(FRAMEWORKS)}"
+        raise PoolError(f"use_pool does not support {unknown[0]!r}\n\nhint: {hint}")
     wanted = frameworks or tuple(name for name in FRAMEWORKS if name in sys.modules)
     if not wanted:
         raise PoolError("no framework is imported yet\n\nhint: name one: makeroom.use_pool('torch')")

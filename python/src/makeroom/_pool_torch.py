@@ -94,7 +94,8 @@ def _answer(functions: Any, pool: Pool) -> None:
         try:
             pool.library.call("torch_snapshot", path.encode())
             with open(path, "rb") as file:
-                return pickle.load(file)
+                snapshot: dict[str, Any] = pickle.load(file)
+                return snapshot
         finally:
             os.unlink(path)
 

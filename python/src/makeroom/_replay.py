@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
 
 from ._answer import Answer
-from ._explanation import Path
 from ._sizes import Size
+
+if TYPE_CHECKING:
+    from ._trace import TraceOrPath
 
 
 class Run(NamedTuple):
@@ -31,15 +33,28 @@ class Check(NamedTuple):
 
 
 class Best(NamedTuple):
-    """Recommended setting. `saves_bytes` is negative if it reserves more than the recorded run did before it failed."""
+    """Recommended setting of PyTorch's allocator.
+
+    `fits` is whether the run completes with it. `saves_bytes` is how much less it reserves than the recorded run did; `None` if
+    it does not reserve less, as after a run that failed early.
+    """
 
     settings: str
     command: str
-    saves_bytes: int
+    fits: bool
+    reserved_bytes: int
+    saves_bytes: int | None
+
+    @property
+    def python(self) -> str | None:
+        """The command as Python, for a program or a notebook. It must run before PyTorch is imported."""
+        from ._settings import as_python
+
+        return as_python(self.command)
 
 
 class Replay(Answer):
-    """Results of replaying a recording under several allocators. `replay["pytorch"]` is one run."""
+    """Results of replaying a recording under several allocators. Iterating yields the runs; `replay["pytorch"]` is one."""
 
     @property
     def runs(self) -> list[Run]:
@@ -52,11 +67,21 @@ class Replay(Answer):
         check = self._json.get("check")
         return Check(check["matched"], check["mismatched"]) if check else None
 
-    def __getitem__(self, allocator: str) -> Run:
-        for run in self.runs:
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self.runs)
+
+    def __len__(self) -> int:
+        return len(self._json["runs"])
+
+    def __getitem__(self, allocator: str | int) -> Run:
+        runs = self.runs
+        if isinstance(allocator, int):
+            return runs[allocator]
+        for run in runs:
             if run.allocator == allocator:
                 return run
-        raise KeyError(allocator)
+        names = ", ".join(repr(run.allocator) for run in runs)
+        raise KeyError(f"{allocator!r} was not replayed; there are: {names}")
 
     def _repr_html_(self) -> str:
         from ._html import runs
@@ -71,7 +96,17 @@ class Tuning(Answer):
     def best(self) -> Best | None:
         """Recommended setting; `None` if no setting is better than the recorded one."""
         best = self._json["best"]
-        return Best(best["settings"], best["command"], best["saves_bytes"]) if best else None
+        if not best:
+            return None
+        run = self.trials[best["settings"]]
+        saves = best["saves_bytes"]
+        return Best(
+            settings=best["settings"],
+            command=best["command"],
+            fits=not run.out_of_memory,
+            reserved_bytes=run.peak_reserved_bytes,
+            saves_bytes=saves if saves > 0 else None,
+        )
 
     @property
     def recorded(self) -> Run:
@@ -88,7 +123,7 @@ class Tuning(Answer):
 
         rows = [("as recorded", self._json["recorded"])]
         rows += [(trial["settings"] or "PyTorch's defaults", trial) for trial in self._json["trials"][:8]]
-        return runs(rows, self._json["best"]["command"] if self._json["best"] else None)
+        return runs(rows, self.best.command if self.best else None)
 
 
 def _run(run: dict[str, Any]) -> Run:
@@ -106,7 +141,7 @@ def _run(run: dict[str, Any]) -> Run:
 
 
 def replay(
-    source: Path | Any,
+    source: TraceOrPath,
     *allocators: str,
     memory: Size | None = None,
     card: Size | None = None,
@@ -119,7 +154,7 @@ def replay(
     Args:
         source: A `Trace`, or the path of a recording, a PyTorch snapshot or an RMM log.
         *allocators: Allocators to simulate, such as `"pytorch"`, `"pytorch:expandable_segments:True"`, `"cuda-async"`,
-            `"bfc"` or `"makeroom"`; `makeroom replay --help` lists all [default: the common ones].
+            `"bfc"`, `"cupy"`, `"rmm-pool"`, `"planned"`, `"ideal"` or `"makeroom"` [default: the common ones].
         memory: Memory available to the allocator, in bytes or as a string such as `"24GiB"`.
         card: Size of the GPU; memory for the driver and the CUDA context is subtracted. Use this or `memory`.
         device: GPU to analyze [default: the one with the most events].
@@ -143,7 +178,7 @@ def replay(
 
 
 def tune(
-    source: Path | Any,
+    source: TraceOrPath,
     *,
     memory: Size | None = None,
     card: Size | None = None,

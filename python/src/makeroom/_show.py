@@ -1,10 +1,10 @@
-"""Choose the width and color of text in the same way as the command."""
+"""Show results: width and color of text as the command chooses them, and IPython's display."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from typing import TextIO
+from typing import Any, TextIO
 
 MOST_COLUMNS = 110
 
@@ -22,3 +22,12 @@ def has_colours(stream: TextIO) -> bool:
         return stream.isatty()
     except (AttributeError, ValueError):
         return False
+
+
+def display(result: object) -> None:
+    """Display a result in a notebook."""
+    import IPython.display
+
+    # IPython's function has no types.
+    show: Any = IPython.display.display
+    show(result)

@@ -5,6 +5,7 @@
 | recorder | under `makeroom run` | always | none beyond the recorder's |
 | pool | after `makeroom.use_pool()`, if a framework uses makeroom's pool | none | a call into the pool for each step |
 | torch | if PyTorch with CUDA is imported | with `lines=True` | counters for each step; with lines, a stack for each allocation |
+| jax | if JAX is imported and has a GPU (`_jax.py`) | with `lines=True` | counters for each step; with lines, a profile for each |
 
 All return the same figures for each device, in the format of `watched_json` in `makeroom-report`.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import sys
 import tempfile
 import time
 from typing import Any, Callable
@@ -43,10 +45,37 @@ class Source:
     def end(self) -> list[dict[str, Any]]:
         raise NotImplementedError
 
+    def peak_so_far(self) -> int | None:
+        """Return the highest peak up to the last mark; `None` if it is known only at the end."""
+        return None
+
+    def recording(self) -> tuple[str, _native.Recording] | None:
+        """Return the name and the recording of the block after its end, if the source has one."""
+        return None
+
+
+class NoSource(Source):
+    """Stands for a source where there is none: the block runs, and the result says why it has no figures."""
+
+    name, words = "none", "none"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__()
+        self.notes.append(f"GPU memory was not watched: {reason}")
+
+    def begin(self) -> None:
+        pass
+
+    def mark(self) -> None:
+        pass
+
+    def end(self) -> list[dict[str, Any]]:
+        return []
+
 
 def choose(name: str | None, lines: bool | None) -> Source:
     """Return the source of this name, or the first one that is available."""
-    from . import _pool
+    from . import _jax, _pool
 
     if name is None:
         if _recorder.is_there():
@@ -56,10 +85,13 @@ def choose(name: str | None, lines: bool | None) -> Source:
         elif _torch.on_cuda() is not None:
             name = "torch"
         else:
-            raise WatchError(_nothing())
+            jax = _jax.source(False, lines)
+            if jax is None:
+                raise WatchError(_nothing())
+            return jax
     if name == "recorder":
         if not _recorder.is_there():
-            raise WatchError("this process is not being recorded\n\nhint: start it with: makeroom run -- python …")
+            raise WatchError(f"this process is not recorded\n\nhint: {_recording_hint()}")
         return RecorderSource()
     if name == "pool":
         pool = _pool.current()
@@ -71,7 +103,12 @@ def choose(name: str | None, lines: bool | None) -> Source:
         if torch is None:
             raise WatchError(_torch.why_not())
         return TorchHistorySource(torch) if lines else TorchSource(torch)
-    raise WatchError(f"unknown source {name!r}\n\nhint: use 'recorder', 'pool' or 'torch'")
+    if name == "jax":
+        jax = _jax.source(True, lines)
+        if jax is None:
+            raise WatchError(_jax.why_not() or "JAX found no GPU")
+        return jax
+    raise WatchError(f"unknown source {name!r}\n\nhint: use 'recorder', 'pool', 'torch' or 'jax'")
 
 
 class RecordingSource(Source):
@@ -80,6 +117,7 @@ class RecordingSource(Source):
     def __init__(self) -> None:
         super().__init__()
         self._times: list[int] = []
+        self._read: _native.Recording | None = None
 
     def read(self) -> _native.Recording | None:
         raise NotImplementedError
@@ -101,11 +139,15 @@ class RecordingSource(Source):
 
     def end(self) -> list[dict[str, Any]]:
         self.mark()
-        recording = self.read()
+        recording = self._read = self.read()
         if recording is None:
             return []
         self.notes += recording.notes
-        return json.loads(recording.watched(self._times, self.changes_after()))
+        watched: list[dict[str, Any]] = json.loads(recording.watched(self._times, self.changes_after()))
+        return watched
+
+    def recording(self) -> tuple[str, _native.Recording] | None:
+        return None if self._read is None else (self.words, self._read)
 
 
 class RecorderSource(RecordingSource):
@@ -169,6 +211,9 @@ class CounterSource(Source):
         figures = [counter.figures() for counter in self._counters]
         return [each for each in figures if each["peak_bytes"] or each["after_bytes"]]
 
+    def peak_so_far(self) -> int | None:
+        return max((step["peak_bytes"] for counter in self._counters for step in counter.steps), default=0)
+
 
 class TorchSource(CounterSource):
     """PyTorch's counters. Its peak is reset at each step."""
@@ -226,6 +271,9 @@ class TorchHistorySource(RecordingSource):
             if device["device"] < len(self._counters):
                 _say_how_much(device, self._counters[device["device"]].figures())
         return watched
+
+    def peak_so_far(self) -> int | None:
+        return max((step["peak_bytes"] for counter in self._counters for step in counter.steps), default=0)
 
     def changes_after(self) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
@@ -292,12 +340,14 @@ def _changes(cuda: Any, device: int) -> int | None:
 
 def _statistics(cuda: Any, device: int) -> dict[str, Any]:
     # `memory_stats` flattens about two hundred figures, which is too slow to do at each step.
-    return cuda.memory_stats_as_nested_dict(device)
+    stats: dict[str, Any] = cuda.memory_stats_as_nested_dict(device)
+    return stats
 
 
 def _all(stats: dict[str, Any], name: str) -> dict[str, int]:
     """Return a statistic for blocks of all sizes."""
-    return stats.get(name, {}).get("all", {})
+    counted: dict[str, int] = stats.get(name, {}).get("all", {})
+    return counted
 
 
 def _say_how_much(watched: dict[str, Any], counted: dict[str, Any]) -> None:
@@ -309,8 +359,18 @@ def _say_how_much(watched: dict[str, Any], counted: dict[str, Any]) -> None:
 
 
 def _nothing() -> str:
+    from . import _jax
+
+    jax = (_jax.why_not() or "").split("\n")[0]
+    reasons = [_torch.why_not().split("\n")[0], *([jax] if jax else [])]
     return (
-        "no source of memory figures: this process is not recorded, makeroom's pool is not in use, and "
-        + _torch.why_not().split("\n")[0]
-        + "\n\nhint: run it with makeroom run -- python …, which works with every framework"
+        f"this process is not recorded, makeroom's pool is not in use, {' and '.join(reasons)}\n\n"
+        f"hint: {_recording_hint()}"
     )
+
+
+def _recording_hint() -> str:
+    """Return how to record this program. A notebook's kernel is recorded if the notebook server is."""
+    if "ipykernel" in sys.modules:
+        return "start the notebook server with makeroom run -- jupyter lab, which records its kernels, with every framework"
+    return "run it with makeroom run -- python …, which works with every framework"

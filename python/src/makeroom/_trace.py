@@ -1,72 +1,22 @@
-"""Recordings as Arrow tables, for polars, pandas and pyarrow."""
+"""Recordings of a program's GPU allocations, with their tables and analyses."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from html import escape
+from typing import TYPE_CHECKING, Union
 
 from . import _native
-from ._explanation import Explanation, Path
+from ._explanation import Explanation
 from ._replay import Replay, Tuning
 from ._sizes import Size, parse_optional, show
+from ._table import Table
+from ._types import Kind, Path
 
 if TYPE_CHECKING:
-    import pandas
-    import polars
-    import pyarrow
+    from ._view import View
 
-
-class Table:
-    """An Arrow table.
-
-    It implements Arrow's PyCapsule interface: `polars.DataFrame(table)`, `pyarrow.table(table)` and DuckDB use its
-    columns without copying them. No other package is needed to create one.
-    """
-
-    def __init__(self, name: str, columns: _native.Table) -> None:
-        self._name = name
-        self._columns = columns
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the columns."""
-        return self._columns.column_names
-
-    @property
-    def nbytes(self) -> int:
-        """Size of the columns in memory, in bytes."""
-        return self._columns.nbytes
-
-    def __len__(self) -> int:
-        return len(self._columns)
-
-    def __arrow_c_schema__(self) -> Any:
-        return self._columns.__arrow_c_schema__()
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
-        return self._columns.__arrow_c_stream__(requested_schema)
-
-    def to_polars(self) -> polars.DataFrame:
-        """Return a polars DataFrame."""
-        return _module("polars").DataFrame(self)
-
-    def to_pyarrow(self) -> pyarrow.Table:
-        """Return a pyarrow Table."""
-        return _module("pyarrow").table(self)
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return a pandas DataFrame.
-
-        pandas copies nullable columns into its own types; `to_pyarrow().to_pandas(types_mapper=pandas.ArrowDtype)`
-        copies nothing.
-        """
-        _module("pandas")
-        return self.to_pyarrow().to_pandas()
-
-    def __repr__(self) -> str:
-        width = max((len(name) for name in self.columns), default=0)
-        kinds = zip(self.columns, self._columns.column_types)
-        lines = [f"  {name:<{width}}  {kind}" for name, kind in kinds]
-        return "\n".join([f"{self._name}: {len(self)} rows, {show(self.nbytes)}", *lines])
+TraceOrPath = Union["Trace", Path]
+"""A recording, or the path of one."""
 
 
 class Trace:
@@ -78,8 +28,13 @@ class Trace:
         self._tables: dict[str, Table] = {}
 
     @property
-    def kind(self) -> str:
-        """Kind of recording: `torch-snapshot`, `rmm-log` or `room-trace`."""
+    def path(self) -> str:
+        """Path of the file, or the source of a recording that is not in a file."""
+        return self._path
+
+    @property
+    def kind(self) -> Kind:
+        """Kind of recording: `torch-snapshot`, `rmm-log`, `room-trace` or `jax-profile`."""
         return self._recording.kind
 
     @property
@@ -94,7 +49,7 @@ class Trace:
 
     @property
     def events(self) -> Table:
-        """Table of all events, in order. Join it with `frames` on `stack`."""
+        """Table of all events, in order. `event` is the index that the page and `live` use; join `frames` on `stack`."""
         return self._table("events")
 
     @property
@@ -112,9 +67,28 @@ class Trace:
         """Table of the frames of all stacks, innermost first."""
         return self._table("frames")
 
-    def why(self, *, memory: Size | None = None, card: Size | None = None, device: int | None = None) -> Explanation:
-        """Explain an out-of-memory failure; see `makeroom.why`."""
+    def live(self, event: int | None = None, *, device: int | None = None) -> Table:
+        """Return the allocations that are live at one moment, as a table with the columns of `allocations`.
+
+        Args:
+            event: The moment after this event, an index of the column `event` [default: the peak of each device].
+            device: GPU [default: all for the peak; for an event, the one with the most events].
+
+        Raises:
+            UsageError: There is no such event or device.
+
+        Example:
+            >>> trace.live().to_polars().group_by("site").agg(polars.col("size").sum())
+        """
+        return Table("live", self._recording.live(event, device))
+
+    def explain(
+        self, *, memory: Size | None = None, card: Size | None = None, device: int | None = None
+    ) -> Explanation:
+        """Explain an out-of-memory failure; see `makeroom.explain`."""
         return Explanation(self._recording.why(parse_optional(memory), parse_optional(card), device))
+
+    why = explain
 
     def replay(
         self,
@@ -133,12 +107,39 @@ class Trace:
         """Find the best settings of PyTorch's allocator for the recording; see `makeroom.tune`."""
         return Tuning(self._recording.tune(parse_optional(memory), parse_optional(card), device))
 
+    def view(
+        self, *, memory: Size | None = None, card: Size | None = None, what_if: bool = False, height: int = 900
+    ) -> View:
+        """Return the interactive page of the recording, which a notebook shows in the cell; see `makeroom.view`."""
+        from ._view import view
+
+        return view(self, memory=memory, card=card, what_if=what_if, height=height)
+
     def __len__(self) -> int:
         return len(self._recording)
 
     def __repr__(self) -> str:
         devices = ", ".join(map(str, self.devices)) or "none"
         return f"<makeroom.Trace {self._path}: {self.kind}, {len(self)} events, devices {devices}>"
+
+    def _repr_html_(self) -> str:
+        peaks = ", ".join(f"GPU {device}: {show(bytes)}" for device, _, bytes in self._recording.peaks())
+        facts = {
+            "recording": self._path,
+            "kind": self.kind,
+            "events": f"{len(self):,}",
+            "allocations": f"{len(self.allocations):,}",
+            "peak of live memory": peaks or "none",
+        }
+        rows = "".join(
+            f'<tr><th style="text-align:left">{escape(name)}</th><td style="text-align:left">{escape(value)}</td></tr>'
+            for name, value in facts.items()
+        )
+        notes = "".join(f'<div style="opacity:.7">note: {escape(note)}</div>' for note in self.notes)
+        return (
+            f"<div><table>{rows}</table>{notes}<div><code>.explain()</code> finds the cause of a failure, "
+            "<code>.view()</code> shows the page, <code>.allocations</code> is a table.</div></div>"
+        )
 
     def _table(self, name: str) -> Table:
         if name not in self._tables:
@@ -150,7 +151,7 @@ def open(path: Path) -> Trace:
     """Read a recording. Unlike `pickle.load`, this does not execute anything in the file.
 
     Args:
-        path: A `.room` file, a PyTorch snapshot or an RMM log, plain or compressed.
+        path: A `.room` file, a PyTorch snapshot, an RMM log or a JAX memory profile, plain or compressed.
 
     Raises:
         OSError: The file cannot be opened.
@@ -166,15 +167,6 @@ def open(path: Path) -> Trace:
     return Trace(str(path), opened)
 
 
-def as_trace(source: Path | Trace) -> Trace:
+def as_trace(source: TraceOrPath) -> Trace:
     """Return a `Trace` unchanged, or open a file."""
     return source if isinstance(source, Trace) else open(source)
-
-
-def _module(name: str) -> Any:
-    from importlib import import_module
-
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise ImportError(f"cannot import {name}\n\nhint: pip install {name}") from error

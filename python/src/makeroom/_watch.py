@@ -14,15 +14,24 @@ from __future__ import annotations
 import json
 import statistics
 import time
+import warnings
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._sizes import show
-from ._sources import Source, WatchError, choose
+from ._sources import NoSource, Source, WatchError, choose
+from ._types import SourceName
 
-__all__ = ["Site", "Step", "Watch", "WatchError", "WatchedDevice", "watch"]
+if TYPE_CHECKING:
+    from ._trace import Trace
+
+__all__ = ["Site", "Step", "Watch", "WatchError", "WatchWarning", "WatchedDevice", "watch"]
 
 _MOST_LINES = 8
+
+
+class WatchWarning(UserWarning):
+    """A block runs without being watched."""
 
 
 class Site(NamedTuple):
@@ -71,8 +80,16 @@ class WatchedDevice(NamedTuple):
         return int(statistics.median(growth)) if growth else None
 
 
+class _Finished(Source):
+    """What remains of a source after its block: enough to print and pickle the result."""
+
+    def __init__(self, name: str, words: str, notes: list[str]) -> None:
+        super().__init__()
+        self.name, self.words, self.notes = name, words, notes
+
+
 class Watch:
-    """Context manager that measures a block. The figures are available after the block."""
+    """Context manager that measures a block. The figures are available after the block, and can be pickled."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -83,8 +100,22 @@ class Watch:
 
     @property
     def source(self) -> str:
-        """Source of the figures: `recorder`, `pool` or `torch`."""
+        """Source of the figures: `recorder`, `pool`, `torch` or `jax`; `none` if nothing could be watched."""
         return self._source.name
+
+    @property
+    def notes(self) -> list[str]:
+        """Remarks about the figures."""
+        return list(self._source.notes)
+
+    @property
+    def trace(self) -> Trace | None:
+        """The recording of the block, if the source has one: the recorder, and PyTorch with `lines=True`. The recorder's
+        begins when the program began. A result that was pickled has none."""
+        from ._trace import Trace
+
+        recording = self._source.recording()
+        return None if recording is None else Trace(*recording)
 
     @property
     def devices(self) -> list[WatchedDevice]:
@@ -134,15 +165,25 @@ class Watch:
         self._seconds = time.perf_counter() - (self._started or 0)
         self._devices = [_device(device) for device in self._source.end()]
 
+    def __getstate__(self) -> dict[str, Any]:
+        if self._devices is None:
+            raise WatchError("the block is still being watched\n\nhint: pickle the result after the `with` block")
+        source = self._source
+        return {**self.__dict__, "_source": _Finished(source.name, source.words, source.notes)}
+
     def to_dict(self) -> dict[str, Any]:
         """Return all figures, for a file or a log."""
         named = [{**device._asdict(), "leak_per_step_bytes": device.leak_per_step_bytes} for device in self.devices]
-        return json.loads(json.dumps({"source": self.source, "seconds": self._seconds, "devices": named}))
+        figures: dict[str, Any] = {"source": self.source, "seconds": self._seconds, "devices": named}
+        copied: dict[str, Any] = json.loads(json.dumps(figures))
+        return copied
 
     def __repr__(self) -> str:
         if self._devices is None:
             return f"<makeroom.Watch, not finished, source: {self._source.name}>"
         lines = [f"watched for {self._seconds:.2f} s (source: {self._source.words})"]
+        if self._source.name == "none":
+            return "\n".join(f"makeroom: {note}" for note in self._source.notes)
         if not self._devices:
             lines.append("  no GPU memory was used")
         for device in self._devices:
@@ -151,24 +192,28 @@ class Watch:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from html import escape
+        from ._html import watched
 
-        return f"<pre>{escape(repr(self))}</pre>"
+        return watched(self)
 
 
-def watch(*, lines: bool | None = None, source: str | None = None) -> Watch:
+def watch(*, lines: bool | None = None, source: SourceName | None = None, required: bool = False) -> Watch:
     """Measure the GPU memory of a block of code.
+
+    If nothing can be watched, as on a machine without a GPU, the block runs all the same: a `WatchWarning` states the reason,
+    all figures are 0, and `source` is `none`.
 
     Args:
         lines: Record the lines that hold memory. This slows PyTorch down. The recorder always has lines; the pool never does.
-        source: `"recorder"` (under `makeroom run`), `"pool"` (after `makeroom.use_pool()`) or `"torch"` (PyTorch on CUDA)
-            [default: the first that is available].
+        source: `"recorder"` (under `makeroom run`), `"pool"` (after `makeroom.use_pool()`), `"torch"` (PyTorch on CUDA) or
+            `"jax"` (JAX on CUDA) [default: the first that is available].
+        required: Raise an exception instead of a warning if nothing can be watched.
 
     Returns:
         A context manager that provides the figures after the block; `print` it for a summary.
 
     Raises:
-        WatchError: The source is not available, or no source is.
+        WatchError: The named source is not available, or with `required`, no source is.
 
     Example:
         >>> with makeroom.watch() as w:
@@ -177,7 +222,15 @@ def watch(*, lines: bool | None = None, source: str | None = None) -> Watch:
         ...         w.step()
         >>> w.peak_bytes, w.leak_per_step_bytes
     """
-    return Watch(choose(source, lines))
+    try:
+        return Watch(choose(source, lines))
+    except WatchError as error:
+        if required or source is not None:
+            raise
+        reason = str(error)
+    # Outside of the handler, so that the warning is not "during handling" of the error.
+    warnings.warn(f"GPU memory is not watched: {reason}", WatchWarning, stacklevel=2)
+    return Watch(NoSource(reason))
 
 
 def _device(figures: dict[str, Any]) -> WatchedDevice:

@@ -32,7 +32,8 @@ class Training:
 
     Args:
         lines: Passed to `makeroom.watch`.
-        limit: Raise `MemoryError` at the end of training if the peak was higher.
+        limit: Raise `MemoryError` if the peak is higher: after the step, or at the end of training under `makeroom run`, where
+            the recording is read only then.
         prints: Print the result to stderr.
         directory: Where each rank that runs out of memory writes its files; passed to `install_excepthook`.
     """
@@ -55,7 +56,7 @@ class Training:
         if self._directory is not None:
             install_excepthook(self._directory)
         try:
-            self.watch = watch(lines=self._lines).__enter__()
+            self.watch = watch(lines=self._lines, required=True).__enter__()
             self._is_on = True
         except WatchError as error:
             self._say(f"makeroom: training is not watched: {error}")
@@ -63,6 +64,9 @@ class Training:
     def step(self) -> None:
         if self._is_on and self.watch is not None:
             self.watch.step()
+            peak = self.watch._source.peak_so_far()
+            if self._limit is not None and peak is not None and peak > self._limit:
+                self.end()
 
     def end(self) -> None:
         if not self._is_on or self.watch is None:
@@ -97,8 +101,9 @@ def _hugging_face() -> type:
         from transformers import TrainerCallback
     except ImportError as error:
         raise ImportError("cannot import transformers\n\nhint: pip install 'transformers[torch]'") from error
+    base: Any = TrainerCallback
 
-    class HuggingFace(Training, TrainerCallback):
+    class HuggingFace(Training, base):  # type: ignore[misc]
         """Callback for `transformers.Trainer`; `Training` lists the arguments.
 
         Example:
@@ -132,7 +137,7 @@ def _lightning() -> type:
     if base is None:
         raise ImportError("cannot import lightning\n\nhint: pip install lightning")
 
-    class Lightning(Training, base):  # type: ignore[misc, valid-type]
+    class Lightning(Training, base):  # type: ignore[misc]
         """Callback for `lightning.Trainer`; `Training` lists the arguments.
 
         Example:

@@ -1,28 +1,46 @@
-"""pytest plugin: limit how much GPU memory a test may use or leak.
+"""pytest plugin: limit how much GPU memory a test may use or leak, and list the tests that use the most.
 
-    @pytest.mark.gpu_memory(limit="2GiB", leaks=0)
+    @pytest.mark.gpu_memory("2GiB", leaks=0)
     def test_step(): ...
 
-Tests without the marker are not affected. Figures come from `makeroom.watch`: `makeroom run -- pytest` works with every
-framework and shows lines; with PyTorch on CUDA, plain `pytest` works too. If memory cannot be watched, tests run unchecked
-and emit a warning; with `--gpu-memory=require` they fail.
+    pytest --gpu-memory-top=10
+
+Without `--gpu-memory-top`, tests without the marker are not affected. Figures come from `makeroom.watch`: `makeroom run --
+pytest` works with every framework and shows lines; with PyTorch or JAX on CUDA, plain `pytest` works too. If memory cannot be
+watched, tests run unchecked, and the summary says so; with `--gpu-memory=require` they fail.
 """
 
 from __future__ import annotations
 
 import gc
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Any, Generator
 
 import pytest
 
+if TYPE_CHECKING:
+    from ._watch import Watch
+
+_PEAK, _TAKEN, _LEFT = "gpu_memory_peak_bytes", "gpu_memory_taken_bytes", "gpu_memory_left_bytes"
+_UNCHECKED = "gpu_memory_not_checked"
+_HINT = "@pytest.mark.gpu_memory('2GiB', leaks=0)"
+_OPTION_TOP = "--gpu-memory-top"
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.getgroup("makeroom").addoption(
+    group = parser.getgroup("makeroom")
+    group.addoption(
         "--gpu-memory",
         choices=("auto", "require", "off"),
         default="auto",
         help="tests marked gpu_memory: check if possible (auto), fail if impossible (require), do not check (off)",
     )
+    group.addoption(
+        _OPTION_TOP,
+        type=int,
+        metavar="N",
+        help="measure every test, and list the N tests that used the most GPU memory [default: gpu_memory_top in the ini file]",
+    )
+    parser.addini("gpu_memory_top", "number of tests to list by GPU memory", default="0")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -31,57 +49,123 @@ def pytest_configure(config: pytest.Config) -> None:
         "gpu_memory(limit=None, leaks=None): fail the test if it uses more GPU memory than limit or leaks more than leaks; "
         "sizes are numbers of bytes or strings such as '2GiB'",
     )
+    _top(config)
+
+
+def _top(config: pytest.Config) -> int:
+    """Return the number of tests to list."""
+    wish = config.getoption(_OPTION_TOP)
+    if wish is None:
+        wish = config.getini("gpu_memory_top")
+    try:
+        return max(int(wish), 0)
+    except ValueError:
+        raise pytest.UsageError(f"gpu_memory_top: {wish!r} is not a number") from None
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
     marker = item.get_closest_marker("gpu_memory")
     wish = item.config.getoption("--gpu-memory")
-    if marker is None or wish == "off":
+    if wish == "off" or marker is None and not _top(item.config):
         yield
         return
-    from ._sources import WatchError
-    from ._watch import watch
-
-    limit, leaks = _budget(marker)
+    limit, leaks = _budget(marker) if marker is not None else (None, None)
     gc.collect()
-    try:
-        watched = watch().__enter__()
-    except WatchError as error:
-        if wish == "require":
-            pytest.fail(f"GPU memory cannot be checked: {error}", pytrace=False)
-        reason = str(error).split("\n")[0]
-        item.warn(pytest.PytestWarning(f"gpu_memory was not checked: {reason}"))
+    watched = _started()
+    if isinstance(watched, str):
+        if wish == "require" and marker is not None:
+            pytest.fail(f"GPU memory cannot be checked: {watched}", pytrace=False)
+        if marker is not None:
+            item.user_properties.append((_UNCHECKED, watched.split("\n")[0]))
         yield
         return
-    outcome: Any = yield
+    outcome = yield
     # Memory that only a reference cycle keeps is not a leak.
     gc.collect()
     watched.__exit__(None, None, None)
-    item.user_properties.append(("gpu_memory_peak_bytes", watched.peak_bytes))
-    item.user_properties.append(("gpu_memory_taken_bytes", watched.taken_bytes))
-    item.user_properties.append(("gpu_memory_left_bytes", watched.left_bytes))
+    item.user_properties.append((_PEAK, watched.peak_bytes))
+    item.user_properties.append((_TAKEN, watched.taken_bytes))
+    item.user_properties.append((_LEFT, watched.left_bytes))
     complaint = _complaint(watched, limit, leaks)
     # A failed test has its own reason, and its traceback keeps its tensors alive.
     if complaint is not None and outcome.excinfo is None:
         _fail(outcome, f"{complaint}\n\n{watched!r}")
 
 
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """List the tests by GPU memory, and say which were not checked. The figures come with the reports, so that tests in other
+    processes (pytest-xdist) are included."""
+    reports = [
+        report
+        for group in terminalreporter.stats.values()
+        for report in group
+        if isinstance(report, pytest.TestReport) and report.when == "call"
+    ]
+    _list_top(terminalreporter, reports, _top(config))
+    reasons = [dict(report.user_properties).get(_UNCHECKED) for report in reports]
+    unchecked = [str(reason) for reason in reasons if reason is not None]
+    if unchecked:
+        tests = "1 test" if len(unchecked) == 1 else f"{len(unchecked)} tests"
+        terminalreporter.section("GPU memory", sep="-")
+        terminalreporter.line(f"gpu_memory was not checked in {tests}: {unchecked[0]}", yellow=True)
+
+
+def _list_top(reporter: Any, reports: list[pytest.TestReport], most: int) -> None:
+    from ._sizes import show
+
+    rows = []
+    for report in reports:
+        figures = dict(report.user_properties)
+        if figures.get(_TAKEN):
+            rows.append((int(str(figures[_TAKEN])), int(str(figures[_LEFT])), report.nodeid))
+    if not most or not rows:
+        if most:
+            reporter.section("GPU memory", sep="-")
+            reporter.line("no test used GPU memory that could be measured")
+        return
+    rows.sort(reverse=True)
+    shown = rows[:most]
+    reporter.section(f"top {len(shown)} of {len(rows)} tests by GPU memory", sep="-")
+    reporter.line(f"{'used':>12}  {'left':>12}  test")
+    for taken, left, name in shown:
+        reporter.line(f"{show(taken):>12}  {show(left):>12}  {name}")
+
+
+def _started() -> Watch | str:
+    """Return a watch that has begun, or why there is none."""
+    from ._sources import WatchError
+    from ._watch import watch
+
+    try:
+        return watch(required=True).__enter__()
+    except WatchError as error:
+        return str(error)
+
+
 def _budget(marker: pytest.Mark) -> tuple[int | None, int | None]:
     from ._sizes import parse_optional
 
-    unknown = set(marker.kwargs) - {"limit", "leaks"}
-    if marker.args or unknown:
-        what = ", ".join(sorted(unknown)) or "a positional argument"
-        hint = "@pytest.mark.gpu_memory(limit='2GiB', leaks=0)"
-        pytest.fail(f"gpu_memory takes limit and leaks, not {what}\n\nhint: {hint}", pytrace=False)
+    unknown = sorted(set(marker.kwargs) - {"limit", "leaks"})
+    what = None
+    if unknown:
+        what = ", ".join(unknown)
+    elif len(marker.args) > 1:
+        what = f"{len(marker.args)} positional arguments"
+    elif marker.args and "limit" in marker.kwargs:
+        what = "limit twice"
+    if what is not None:
+        pytest.fail(f"gpu_memory takes limit and leaks, not {what}\n\nhint: {_HINT}", pytrace=False)
+    limit = marker.args[0] if marker.args else marker.kwargs.get("limit")
     try:
-        return parse_optional(marker.kwargs.get("limit")), parse_optional(marker.kwargs.get("leaks"))
+        return parse_optional(limit), parse_optional(marker.kwargs.get("leaks"))
     except ValueError as error:
-        pytest.fail(f"gpu_memory: {error}", pytrace=False)
+        reason = str(error)
+    # Outside of the handler, so that the report shows one failure and not two.
+    pytest.fail(f"gpu_memory: {reason}", pytrace=False)
 
 
-def _complaint(watched: Any, limit: int | None, leaks: int | None) -> str | None:
+def _complaint(watched: Watch, limit: int | None, leaks: int | None) -> str | None:
     from ._sizes import show
 
     # Without the memory of other tests and fixtures, so that the order of tests does not matter.

@@ -31,6 +31,7 @@ pub(super) fn input_kind(trace: &Trace) -> InputKind {
         TraceKind::TorchSnapshot => InputKind::TorchSnapshot,
         TraceKind::RmmLog => InputKind::RmmLog,
         TraceKind::Room => InputKind::RoomTrace,
+        TraceKind::JaxProfile => InputKind::JaxProfile,
     }
 }
 
@@ -39,6 +40,7 @@ pub(super) fn framework(trace: &Trace) -> Framework {
     match trace.kind {
         TraceKind::TorchSnapshot => Framework::PyTorch,
         TraceKind::RmmLog => Framework::Rmm,
+        TraceKind::JaxProfile => Framework::Jax,
         TraceKind::Room if trace.process.as_ref().is_some_and(|process| process.sees_tensors) => {
             Framework::PyTorch
         }

@@ -270,6 +270,7 @@ pub(crate) fn say_the_room(kind: TraceKind) -> Fix {
     let what = match kind {
         TraceKind::TorchSnapshot => "a snapshot",
         TraceKind::RmmLog => "an RMM log",
+        TraceKind::JaxProfile => "a memory profile",
         TraceKind::Room => "this recording",
     };
     Fix::new(format!(

@@ -275,10 +275,20 @@ impl<'trace> Subject<'trace> {
 
     /// A snapshot without history says what was there when it was taken, and nothing of what failed.
     fn explain_final_state(&self, explanation: &mut Explanation, room: Room, pieces: &Pieces) {
-        let summary = format!(
-            "The snapshot has no history. It shows the memory at the moment it was taken, {} live and {} reserved, but not what failed.",
-            pieces.live, pieces.reserved
-        );
+        let is_profile = self.trace.kind == TraceKind::JaxProfile;
+        let summary = if is_profile {
+            let buffers: usize = self.device.segments.iter().map(|segment| segment.blocks.len()).sum();
+            format!(
+                "The profile shows live memory at the moment it was saved, {} in {buffers} buffer{}, but not what failed.",
+                pieces.live,
+                if buffers == 1 { "" } else { "s" }
+            )
+        } else {
+            format!(
+                "The snapshot has no history. It shows the memory at the moment it was taken, {} live and {} reserved, but not what failed.",
+                pieces.live, pieces.reserved
+            )
+        };
         explanation.verdict = Verdict {
             cause: Cause::Undetermined,
             certainty: Certainty::Undetermined,
@@ -288,7 +298,8 @@ impl<'trace> Subject<'trace> {
             .causes
             .push(Finding::new(Cause::Undetermined, Certainty::Undetermined, summary).bytes(pieces.live));
         explanation.ledger = Some(self.ledger(room, pieces, None, &[], None));
-        explanation.next.push(crate::advice::record_snapshot());
+        let next = if is_profile { crate::advice::record_run() } else { crate::advice::record_snapshot() };
+        explanation.next.push(next);
     }
 
     /// What of the live memory is older than the step that failed, where steps are marked.

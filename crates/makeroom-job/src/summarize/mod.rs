@@ -112,6 +112,7 @@ fn row(trace: &Trace, source: &Source) -> RecordingRow {
             TraceKind::Room => RecordingKind::Room,
             TraceKind::TorchSnapshot => RecordingKind::TorchSnapshot,
             TraceKind::RmmLog => RecordingKind::RmmLog,
+            TraceKind::JaxProfile => RecordingKind::JaxProfile,
         },
         rank: identity.rank,
         local_rank: identity.local_rank,

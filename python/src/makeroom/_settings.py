@@ -1,0 +1,40 @@
+"""Shell commands that make a setting, as Python: `export` has no effect in a running notebook."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+
+# The new name of the allocator's variable works from this version on.
+_NEW_NAME_SINCE = (2, 10)
+_OLD_NAME, _NEW_NAME = "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"
+
+RESTART = "restart the kernel and run this before the framework is imported"
+
+
+def as_python(command: str | None) -> str | None:
+    """Return Python code with the effect of `export NAME=VALUE …`, or `None` for any other command."""
+    if command is None or not command.startswith("export "):
+        return None
+    # An explanation or an alternative may follow in parentheses.
+    setting = re.split(r"\s{2,}\(", command, maxsplit=1)[0]
+    try:
+        words = shlex.split(setting)[1:]
+    except ValueError:
+        return None
+    pairs = [word.partition("=") for word in words]
+    if not pairs or any(not re.fullmatch(r"[A-Za-z_]\w*", name) or not equals for name, equals, _ in pairs):
+        return None
+    # A value that the shell would compute is not a constant.
+    if any("$" in value or "`" in value for _, _, value in pairs):
+        return None
+    return "\n".join(["import os", *(f"os.environ[{_named(name)!r}] = {value!r}" for name, _, value in pairs)])
+
+
+def _named(name: str) -> str:
+    """Return the name of a variable in the version of PyTorch that is imported."""
+    torch = sys.modules.get("torch")
+    numbers = re.match(r"(\d+)\.(\d+)", str(getattr(torch, "__version__", "")))
+    is_new = numbers is not None and tuple(map(int, numbers.groups())) >= _NEW_NAME_SINCE
+    return _NEW_NAME if name == _OLD_NAME and is_new else name

@@ -1,0 +1,182 @@
+"""Arrow tables, for polars, pandas, pyarrow and DuckDB, and readable without any of them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from html import escape
+from typing import TYPE_CHECKING, Any, Iterator, overload
+
+from . import _native
+from ._sizes import show
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+    from ._native import CapsuleType
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+# Rows that `repr` shows.
+_SHOWN = 5
+# Longest cell that `repr` shows.
+_LONGEST = 40
+# Rows that an iterator converts at a time.
+_CHUNK = 1024
+
+
+class Table:
+    """An Arrow table.
+
+    It implements Arrow's PyCapsule interface: `polars.DataFrame(table)`, `pyarrow.table(table)` and DuckDB use its
+    columns without copying them. No other package is needed to create one.
+
+    `table["size"]` is a column as a list, `table[0]` a row as a dictionary, `table[:10]` and `table[["site", "size"]]` are
+    tables, and iterating yields rows.
+    """
+
+    def __init__(self, name: str, columns: _native.Table) -> None:
+        self._name = name
+        self._columns = columns
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return self._columns.column_names
+
+    @property
+    def schema(self) -> dict[str, str]:
+        """Arrow type of each column."""
+        return dict(zip(self._columns.column_names, self._columns.column_types))
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the columns in memory, in bytes."""
+        return self._columns.nbytes
+
+    def head(self, rows: int = 5) -> Table:
+        """Return the first rows."""
+        return self[:rows]
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    @overload
+    def __getitem__(self, key: str) -> list[Any]: ...
+    @overload
+    def __getitem__(self, key: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, key: slice | list[str]) -> Table: ...
+    def __getitem__(self, key: str | int | slice | list[str]) -> list[Any] | dict[str, Any] | Table:
+        if isinstance(key, str):
+            self._check(key)
+            values = self._columns.values(key)
+            return [_moment(value) for value in values] if self._is_time(key) else values
+        if isinstance(key, slice):
+            start, stop, step = key.indices(len(self))
+            if step != 1:
+                raise ValueError("a table can be sliced only with step 1")
+            return Table(self._name, self._columns.slice(start, max(start, stop)))
+        if isinstance(key, list):
+            for name in key:
+                self._check(name)
+            return Table(self._name, self._columns.select(key))
+        index = key + len(self) if key < 0 else key
+        if not 0 <= index < len(self):
+            raise IndexError(f"row {key} of {len(self)}")
+        return next(self._rows(index, index + 1))
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for start in range(0, len(self), _CHUNK):
+            yield from self._rows(start, start + _CHUNK)
+
+    def __arrow_c_schema__(self) -> CapsuleType:
+        return self._columns.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> CapsuleType:
+        return self._columns.__arrow_c_stream__(requested_schema)
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return a polars DataFrame."""
+        frame: polars.DataFrame = _module("polars").DataFrame(self)
+        return frame
+
+    def to_pyarrow(self) -> pyarrow.Table:
+        """Return a pyarrow Table."""
+        table: pyarrow.Table = _module("pyarrow").table(self)
+        return table
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a pandas DataFrame.
+
+        pandas copies nullable columns into its own types; `to_pyarrow().to_pandas(types_mapper=pandas.ArrowDtype)`
+        copies nothing.
+        """
+        _module("pandas")
+        frame: pandas.DataFrame = self.to_pyarrow().to_pandas()
+        return frame
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return all rows as dictionaries."""
+        return list(self)
+
+    def __repr__(self) -> str:
+        title = f"{self._name}: {_counted(len(self), 'row')}, {show(self.nbytes)}"
+        cells = [self.columns, *(self._shown(row) for row in self.head(_SHOWN))]
+        widths = [max(len(row[column]) for row in cells) for column in range(len(self.columns))]
+        rows = ["  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths)).rstrip() for row in cells]
+        rest = len(self) - _SHOWN
+        return "\n".join([title, *rows, *([f"  … {_counted(rest, 'more row')}"] if rest > 0 else [])])
+
+    def _repr_html_(self) -> str:
+        head = "".join(f'<th style="text-align:left">{escape(name)}</th>' for name in self.columns)
+        body = "".join(
+            "<tr>" + "".join(f'<td style="text-align:left">{escape(cell)}</td>' for cell in self._shown(row)) + "</tr>"
+            for row in self.head(2 * _SHOWN)
+        )
+        title = f"{escape(self._name)}: {_counted(len(self), 'row')}, {show(self.nbytes)}"
+        return f"<div><div>{title}</div><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+
+    def _rows(self, start: int, stop: int) -> Iterator[dict[str, Any]]:
+        names = self.columns
+        times = {name for name in names if self._is_time(name)}
+        for row in self._columns.rows(start, min(stop, len(self))):
+            yield {name: _moment(value) if name in times else value for name, value in zip(names, row)}
+
+    def _is_time(self, name: str) -> bool:
+        return self.schema[name].startswith("Timestamp")
+
+    def _check(self, name: str) -> None:
+        if name not in self.columns:
+            raise KeyError(f"no column {name!r}; there are: {', '.join(self.columns)}")
+
+    def _shown(self, row: dict[str, Any]) -> list[str]:
+        return [_cell(name, value) for name, value in row.items()]
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if name == "address":
+        return f"{value:#x}"
+    if isinstance(value, datetime):
+        return value.strftime("%H:%M:%S.%f")
+    text = str(value)
+    return text if len(text) <= _LONGEST else "…" + text[1 - _LONGEST :]
+
+
+def _moment(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else _EPOCH + timedelta(microseconds=microseconds)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _module(name: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ImportError(f"cannot import {name}\n\nhint: pip install {name}") from error

@@ -1,0 +1,43 @@
+"""Names that results and arguments can have, as types: a checker knows them all, and an editor completes them.
+
+Causes, certainties, fates and kinds are those of the command's `--json`; a test compares them with the native module.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Literal, Union
+
+Path = Union[str, "os.PathLike[str]"]
+"""Path of a file."""
+
+Cause = Literal[
+    "request_exceeds_device",
+    "live_data_fills_device",
+    "fragmentation",
+    "cache_held_by_framework",
+    "other_processes",
+    "hidden_holder",
+    "non_framework_overhead",
+    "artificial_limit",
+    "preallocation",
+    "host_memory",
+    "shared_memory_or_kernel_resource",
+    "leak",
+    "integer_or_shape_bug",
+    "undetermined",
+    "none",
+]
+"""Cause of a failure; `none` if nothing failed."""
+
+Certainty = Literal["undetermined", "possible", "likely", "certain"]
+"""Certainty of a cause."""
+
+Kind = Literal["torch-snapshot", "rmm-log", "room-trace", "jax-profile"]
+"""Kind of recording."""
+
+SourceName = Literal["recorder", "pool", "torch", "jax"]
+"""Source of the figures of `watch`."""
+
+Framework = Literal["torch", "cupy", "rmm"]
+"""Framework that `use_pool` configures."""

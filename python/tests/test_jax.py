@@ -1,0 +1,192 @@
+"""JAX: its profile of live buffers with the real package on the CPU, and its counters with the documented interface."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+import makeroom
+from makeroom import _jax
+
+MIB = 1 << 20
+
+
+def run(script: str) -> str:
+    pytest.importorskip("jax")
+    environment = {"PATH": "/usr/bin:/bin", "JAX_PLATFORMS": "cpu", "COLUMNS": "110", "HOME": "/tmp"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_profile_is_a_recording(traces: Path):
+    trace = makeroom.open(traces / "jax_memory.prof.gz")
+    assert (trace.kind, trace.devices, len(trace)) == ("jax-profile", [0], 0)
+    sizes = {}
+    for row in trace.allocations:
+        sizes[row["site"]] = sizes.get(row["site"], 0) + row["size"]
+    # Two arrays of 256 rows and two of 512, one of a million numbers, and a product.
+    expected = {"user/train.py:3 layer": 6 * MIB, "user/train.py:6 train": 4_000_000, "user/train.py:9 <module>": 256 << 10}
+    assert sizes == expected
+    explanation = trace.explain()
+    assert explanation.cause == "undetermined" and "10.06 MiB in 6 buffers" in explanation.summary
+    with pytest.raises(makeroom.UsageError, match="profile of live buffers"):
+        trace.tune()
+    assert len(trace.view().html) > 100_000
+
+
+def test_a_failure_is_explained_with_the_lines_of_live_buffers(tmp_path: Path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import jax, jax.numpy as jnp, jaxlib
+import makeroom
+
+def layer():
+    return jnp.ones((4, 1024, 1024), jnp.float32)
+
+kept = [layer() for _ in range(3)]
+text = ("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 bytes.")
+try:
+    raise jax.errors.JaxRuntimeError(text)
+except RuntimeError as error:
+    explanation = makeroom.explain(error)
+print(explanation)
+print(makeroom.explain(MemoryError(text)).to_dict()["sites"])
+"""
+    )
+    shown = run(f"exec(compile(open({str(program)!r}).read(), {str(program)!r}, 'exec'))")
+    assert "Live memory, by line of code" in shown
+    assert "48.00 MiB" in shown and "program.py:6 layer" in shown
+    assert "largest live arrays: 3 × float32[4,1024,1024] (48.00 MiB)" in shown
+    assert "8.00 GiB" in shown
+    # An error of something else says nothing about JAX's buffers.
+    assert shown.rstrip().endswith("[]")
+
+
+def test_nothing_starts_jax():
+    shown = run(
+        "import warnings; warnings.simplefilter('ignore')\n"
+        "import jax, makeroom\nfrom makeroom import _jax\n"
+        "with makeroom.watch() as w: pass\n"
+        "print(_jax.is_started(), w.source, w.notes)\n"
+        "print(makeroom.explain(jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: Out of memory')).cause, _jax.is_started())\n"
+        "jax.numpy.ones(3).block_until_ready()\n"
+        "print(_jax.is_started(), _jax.why_not().splitlines()[0])\n"
+    ).splitlines()
+    assert shown[0].startswith("False jax") and "JAX used no GPU" in shown[0]
+    assert shown[1].endswith("False")
+    assert shown[2] == "True JAX found no GPU"
+
+
+class Device:
+    """A GPU with the statistics that JAX documents."""
+
+    platform, id, local_hardware_id = "gpu", 0, 0
+
+    def __init__(self):
+        self.live = self.most = 100
+
+    def take(self, bytes):
+        self.live += bytes
+        self.most = max(self.most, self.live)
+
+    def memory_stats(self):
+        return {"bytes_in_use": self.live, "peak_bytes_in_use": self.most, "bytes_limit": 1 << 40}
+
+
+@pytest.fixture
+def device(monkeypatch):
+    device = Device()
+    jax = types.ModuleType("jax")
+    jax.local_devices = lambda: [device]
+    bridge = types.ModuleType("jax._src.xla_bridge")
+    bridge.backends_are_initialized = lambda: True
+    monkeypatch.setitem(sys.modules, "jax", jax)
+    monkeypatch.setitem(sys.modules, "jax._src.xla_bridge", bridge)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    return device
+
+
+def test_jax_s_counters_are_watched(device):
+    with makeroom.watch() as w:
+        for _ in range(4):
+            device.take(1000)
+            device.take(-990)
+            w.step()
+    (figures,) = w.devices
+    assert w.source == "jax"
+    assert (figures.before_bytes, figures.peak_bytes, figures.after_bytes, w.left_bytes) == (100, 1130, 140, 40)
+    assert [step.peak_bytes for step in figures.steps] == [1100, 1110, 1120, 1130]
+    assert w.leak_per_step_bytes == 10
+    assert "lower bound" not in repr(w)
+
+
+def test_a_peak_that_jax_had_before_is_said_to_be_unknown(device):
+    device.take(5000)
+    device.take(-5000)
+    with makeroom.watch() as w:
+        device.take(1000)
+        device.take(-900)
+    assert (w.peak_bytes, w.left_bytes) == (200, 100)
+    assert "the peak here is a lower bound" in repr(w)
+
+
+def test_a_device_that_starts_later_was_empty_before(device, monkeypatch):
+    bridge = sys.modules["jax._src.xla_bridge"]
+    started = []
+    bridge.backends_are_initialized = lambda: bool(started)
+    device.live = device.most = 0
+    with makeroom.watch(source=None) as w:
+        w.step()
+        started.append(True)
+        device.take(300)
+        w.step()
+        device.take(300)
+        w.step()
+    (figures,) = w.devices
+    assert figures.before_bytes == 0 and figures.after_bytes == 600
+    assert [step.after_bytes for step in figures.steps] == [0, 300, 600]
+
+
+def test_lines_come_from_profiles(device, monkeypatch, traces: Path):
+    """A real profile stands for JAX's, before and after."""
+    profile = (traces / "jax_memory.prof.gz").read_bytes()
+    jax = sys.modules["jax"]
+    profiles = [profile]
+    jax.profiler = types.SimpleNamespace(device_memory_profile=lambda: profiles[-1])
+    jax.live_arrays = lambda: []
+    monkeypatch.setattr(_jax, "_by_line", _counting(_jax._by_line))
+    with makeroom.watch(lines=True) as w:
+        device.take(6 * MIB)
+        w.step()
+    (figures,) = w.devices
+    assert [site.place for site in figures.sites][:2] == ["user/train.py:3 layer", "user/train.py:6 train"]
+    # The second and the third profile have twice as much of everything.
+    assert [(site.bytes, site.blocks) for site in figures.left_sites][:1] == [(6 * MIB, 4)]
+
+
+def _counting(by_line):
+    count = [0]
+
+    def doubled(recording):
+        count[0] += 1
+        factor = 1 if count[0] == 1 else 2
+        found = by_line(recording)
+        return {
+            device: {site: (bytes * factor, blocks * factor) for site, (bytes, blocks) in lines.items()}
+            for device, lines in found.items()
+        }
+
+    return doubled
+
+
+def test_the_pool_says_what_serves_jax():
+    with pytest.raises(makeroom.PoolError, match="makeroom run --pool"):
+        makeroom.use_pool("jax")
