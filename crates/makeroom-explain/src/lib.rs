@@ -40,6 +40,6 @@ pub use text::{TextReader, explain_text};
 pub use trace::{
     Allocation, Allocations, BlockEnds, BlockSizes, DeviceOverhead, HeldSegment, LiveBlock, LiveLine, Part,
     Places, Room, SegmentsHeld, SizesAtEnd, TraceQuestion, context_bytes, cut, device_overhead,
-    held_over_time, is_small, line_of, live_lines, place_of, step_starts,
+    held_over_time, is_small, line_of, live_lines, overhead_over_time, place_of, step_starts,
 };
 pub use watch::{Moments, Watched, WatchedStep, watch};
