@@ -110,7 +110,7 @@ export function watch(page: Page): string[] {
 
 export async function openPage(page: Page, url: string): Promise<void> {
   await page.goto(url);
-  await expect(page.getByTestId("verdict").first()).toBeVisible();
+  await expect(page.getByTestId("verdict").or(page.getByTestId("difference")).first()).toBeVisible();
 }
 
 /** The page's list of inputs. */

@@ -33,7 +33,9 @@ for (const width of [1000, 2500])
       await withInput("served", [TRACE], page, async (url) => {
         await openPage(page, url);
         await expect(page.locator("html")).toHaveAttribute("data-theme", colorScheme);
+        await page.keyboard.press("4");
         await expect(page.getByTestId("map")).toHaveAttribute("data-sites", "6");
+        await page.keyboard.press("5");
         await expectNoOverflow(page);
         await page.screenshot({
           path: join(SCREENSHOTS, `page-${width}-${colorScheme}.png`),
@@ -55,13 +57,13 @@ test("the address brings back what was shown", async ({ page, context }) => {
     await expect(page.locator(".legend [aria-pressed]").first()).toBeVisible();
     for (const key of ["+", "+", "b", "p", "d", "s", "s", "7"]) await page.keyboard.press(key);
     await expect(page.locator(".legend [aria-pressed=true]")).toHaveCount(1);
-    await page.locator("#filter-0").fill("train");
-    await expect.poll(() => page.evaluate(() => location.hash)).toContain("filter=train");
+    await page.locator("#search").fill("train");
+    await expect.poll(() => page.evaluate(() => location.hash)).toContain("search=train");
     const other = await context.newPage();
     await other.goto(page.url());
-    for (const id of ["reading-a", "reading-b", "flame-total", "allocations-total"])
+    for (const id of ["reading-a", "reading-b", "allocations-total"])
       await expect(other.getByTestId(id)).toHaveText((await page.getByTestId(id).textContent()) ?? "");
-    await expect(other.locator("#filter-0")).toHaveValue("train");
+    await expect(other.locator("#search")).toHaveValue("train");
     await expect(other.locator(".legend [aria-pressed=true]")).toHaveCount(1);
     await other.close();
   });
@@ -92,6 +94,7 @@ test("a dragged cursor shows the memory on its way", async ({ page }) => {
 test("a site chosen in the table is chosen everywhere", async ({ page }) => {
   await withInput("served", [TRACE], page, async (url) => {
     await openPage(page, url);
+    await page.keyboard.press("6");
     await page.getByTestId("site").nth(2).getByRole("button").first().click();
     await expect(page.locator(".legend [aria-pressed=true]")).toContainText("3");
     await page.getByTestId("site").nth(2).getByRole("button", { name: "list" }).click();
@@ -121,7 +124,7 @@ test("every key is in the help, and the help opens and closes by key", async ({ 
       await page.keyboard.press("Tab");
       reached.add(await page.evaluate(() => (document.activeElement as HTMLElement | null)?.dataset["testid"] ?? ""));
     }
-    for (const id of ["theme", "keys", "reading-a", "cursor-a", "map", "flame", "tab-sites"])
+    for (const id of ["theme", "keys", "save-report", "reading-a", "cursor-a", "flame", "search", "tab-flame"])
       expect([...reached]).toContain(id);
   });
 });
@@ -129,12 +132,15 @@ test("every key is in the help, and the help opens and closes by key", async ({ 
 test("a segment is looked at closely by keys", async ({ page }) => {
   await withInput("served", [TRACE], page, async (url) => {
     await openPage(page, url);
+    await page.keyboard.press("4");
     await expect(page.getByTestId("map")).toHaveAttribute("data-segments", /[1-9]/);
-    for (const key of ["4", "ArrowRight", "ArrowDown", "Enter"]) await page.keyboard.press(key);
+    await expect(page.getByTestId("map")).toBeFocused();
+    for (const key of ["ArrowRight", "ArrowDown", "Enter"]) await page.keyboard.press(key);
     const strip = page.getByTestId("strip");
     await expect(strip).toHaveAttribute("data-view", "0 1");
-    await page.keyboard.press("Tab");
-    while (!(await strip.evaluate((element) => element === document.activeElement))) await page.keyboard.press("Tab");
+    await page.keyboard.press("Shift+Tab");
+    while (!(await strip.evaluate((element) => element === document.activeElement)))
+      await page.keyboard.press("Shift+Tab");
     await page.keyboard.press("ArrowRight");
     await expect(page.getByTestId("segment").getByRole("status")).toContainText("at 0x");
     const first = await page.getByTestId("segment").getByRole("status").textContent();
@@ -158,8 +164,8 @@ for (const [name, given] of [
     const wrong = watch(page);
     await withInput("served", [...given], page, async (url) => {
       await openPage(page, url);
-      for (const tab of ["sites", "allocations", "whatif"]) {
-        await page.getByTestId(`tab-${tab}`).first().click();
+      for (const tab of ["flame", "space", "sites", "allocations", "whatif"]) {
+        await page.getByTestId(`tab-${tab}`).click();
         await expectNoOverflow(page);
       }
       await page.keyboard.press("?");
@@ -192,22 +198,33 @@ for (const way of ["served", "report"] as const)
       });
     });
 
-test("two inputs stand beside each other at one scale", async ({ browser }) => {
+test("two inputs show their difference, then both charts on one axis", async ({ browser }) => {
   const page = await browser.newPage({ viewport: { width: 1600, height: 1000 } });
   const wrong = watch(page);
   await withInput("served", [TRACE, AFTER], page, async (url) => {
     await openPage(page, url);
     const [before, after] = (await told(url)).inputs;
     const table = page.getByRole("region", { name: "both inputs" });
-    await expect(table).toContainText(bytes(before?.devices[0]?.peak.live ?? 0));
-    await expect(table).toContainText(bytes(after?.devices[0]?.peak.live ?? 0));
-    const one = await page.getByTestId("pane-0").boundingBox();
-    const other = await page.getByTestId("pane-1").boundingBox();
-    expect(one?.y).toBe(other?.y);
-    expect(other?.x).toBeGreaterThan((one?.x ?? 0) + (one?.width ?? 0));
-    await page.getByTestId("pane-1").getByTestId("tab-compare").click();
+    await expect(page.getByTestId("difference")).toContainText("oom_fragmented-expandable");
+    for (const input of [before, after]) {
+      await expect(table).toContainText(bytes(input?.devices[0]?.peak.live ?? 0));
+      await expect(table).toContainText(bytes(input?.devices[0]?.peak_reserved.reserved ?? 0));
+    }
     await expect(page.getByTestId("pair").first()).toBeVisible();
-    await page.keyboard.press("i");
+    // Below each other, with one axis and one cursor.
+    const one = await page.getByTestId("pane-0").getByTestId("plot").boundingBox();
+    const other = await page.getByTestId("pane-1").getByTestId("plot").boundingBox();
+    expect(other?.x).toBe(one?.x);
+    expect(other?.width).toBe(one?.width);
+    expect(other?.y).toBeGreaterThan((one?.y ?? 0) + (one?.height ?? 0));
+    await page.keyboard.press("+");
+    await page.keyboard.press(",");
+    const range = await page.getByTestId("pane-0").getByTestId("plot").getAttribute("data-range");
+    await expect(page.getByTestId("pane-1").getByTestId("plot")).toHaveAttribute("data-range", range ?? "");
+    const [left, right] = await Promise.all(
+      ["pane-0", "pane-1"].map((pane) => page.getByTestId(pane).getByTestId("cursor-a").getAttribute("aria-valuenow")),
+    );
+    expect(left).toBe(right);
     await page.keyboard.press("p");
     await expect(page.getByTestId("pane-0").getByTestId("reading-a")).toContainText(
       bytes(before?.devices[0]?.peak.live ?? 0),
@@ -224,7 +241,7 @@ for (const way of ["served", "report"] as const)
     await withInput(way, [HOSTILE], page, async (url) => {
       await openPage(page, url);
       for (const key of ["4", "ArrowRight", "Enter", "5", "ArrowDown", "6"]) await page.keyboard.press(key);
-      await expect(page.getByTestId("site").first()).toBeVisible();
+      await expect(page.getByTestId("dock").getByTestId("site").first()).toBeVisible();
       await expect(page.getByTestId("site").filter({ hasText: "window.hacked = 1" }).first()).toBeVisible();
       for (const [index, row] of (await page.getByTestId("site").all()).entries())
         expect((await row.textContent())?.length, `row ${index}`).toBeLessThan(1000);
@@ -270,7 +287,7 @@ test("a file that grows is noticed and read again", async ({ page }) => {
     copyFileSync(join(ROOT, "traces", "seed004.pickle.gz"), copy);
     await page.evaluate(() => dispatchEvent(new Event("focus")));
     await expect(page.getByTestId("changed")).toBeVisible();
-    await page.getByRole("button", { name: "reload it" }).click();
+    await page.getByRole("button", { name: "Reload it" }).click();
     await expect(page.getByTestId("summary")).toContainText("223.13 MiB");
     await expect(page.getByTestId("changed")).toBeHidden();
     appendFileSync(copy, "no longer a recording");
@@ -288,7 +305,7 @@ test("two pages of one server never mix what was read before and after", async (
     await expect(other.getByTestId("asked")).toContainText("865.02 MiB");
     copyFileSync(join(ROOT, "traces", "seed004.pickle.gz"), copy);
     await page.evaluate(() => dispatchEvent(new Event("focus")));
-    await page.getByRole("button", { name: "reload it" }).click();
+    await page.getByRole("button", { name: "Reload it" }).click();
     await expect(page.getByTestId("summary")).toContainText("223.13 MiB");
     await other.keyboard.press("p");
     await expect(other.getByTestId("summary")).toContainText("223.13 MiB");
@@ -318,7 +335,7 @@ test("two viewers at once do not disturb each other", async ({ page, context }) 
 });
 
 test("the page and reports keep to their sizes", () => {
-  expect(statSync(join(ROOT, "viewer", "dist", "index.html")).size).toBeLessThan(1_000_000);
+  expect(statSync(join(ROOT, "viewer", "dist", "index.html")).size).toBeLessThan(300_000);
   const file = new URL(report("size", TRACE));
   expect(statSync(file).size).toBeLessThan(10_000_000);
   expect(basename(file.pathname)).toBe("size.html");

@@ -38,6 +38,7 @@ export default function setup(): void {
   const others = process.env["TRACES"] ?? "";
   const inputs = named([
     ...within(join(ROOT, "traces")),
+    ...within(join(ROOT, "crates", "makeroom-trace", "tests", "golden")).filter((path) => path.endsWith(".room")),
     ...within(recordings),
     ...(others === "" ? [] : within(others)),
   ]);

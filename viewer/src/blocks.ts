@@ -1,9 +1,10 @@
 // Draws the blocks of part of a segment, and describes the block at a position.
-import { hatch, FONT } from "./draw";
+import { dots, FONT } from "./draw";
 import { bytes, share } from "./format";
 import { addressOf, blockAt, type Piece } from "./memory";
 import type { Pane } from "./model";
 import { dimmed, inkOn, mix, siteColor } from "./palette";
+import { unusedPattern } from "./plot";
 import { shorten } from "./text";
 import { FREE, LIVE, MERGED, NOTHING, PENDING, type Segment } from "./types";
 
@@ -20,7 +21,7 @@ export function drawBlocks(
   const colors = pane.model.colors;
   const selected = pane.state.value.site;
   const scale = part.width / part.size;
-  context.fillStyle = colors.hole;
+  context.fillStyle = unusedPattern(context, colors);
   context.fillRect(part.x, y, part.width, height);
   context.font = FONT;
   context.textBaseline = "middle";
@@ -50,7 +51,7 @@ export function drawBlocks(
     const color = selected === null || selected === site ? plain : dimmed(plain, colors);
     context.fillStyle = color;
     context.fillRect(left, y, Math.max(0.5, width > 3 ? width - 0.75 : width), height);
-    if (state === PENDING) hatch(context, left, y, width, height, colors.ink, 4);
+    if (state === PENDING) dots(context, left, y, width, height, inkOn(color));
     if (width > 16 && site >= 0) {
       context.fillStyle = inkOn(color);
       const number = String(pane.site(site)?.label ?? "");

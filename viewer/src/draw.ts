@@ -39,7 +39,21 @@ export function prepare(canvas: HTMLCanvasElement, width: number, height: number
   return context;
 }
 
-/** Hatches a box: freed but waiting, or older than the recording. */
+/** Dots in a box: memory that is freed and waits for a stream. */
+export function dots(
+  context: CanvasRenderingContext2D,
+  x: number,
+  y: number,
+  width: number,
+  height: number,
+  color: string,
+): void {
+  context.fillStyle = color;
+  for (let left = x + 2; left + 1.5 < x + width; left += 5)
+    for (let top = y + 3; top + 1.5 < y + height; top += 5) context.fillRect(left, top, 1.5, 1.5);
+}
+
+/** Hatches a box: memory that shrank. */
 export function hatch(
   context: CanvasRenderingContext2D,
   x: number,

@@ -75,6 +75,101 @@ export function weigh(stacks: Stacks, postorder: number[], a: Live, b: Live | nu
   return weights;
 }
 
+/** A trie that shows other frames or another order, and where the bytes of each node of the original go. */
+export interface Shape {
+  stacks: Stacks;
+  /** By node of the original. */
+  to: Map<number, number>;
+}
+
+/** Frames that only pass a call on, and say nothing about memory. */
+const PASSAGES = new Set(["_call_impl", "_wrapped_call_impl"]);
+
+class Builder {
+  readonly nodes: [number, number][] = [[0, -1]];
+  private readonly known = new Map<string, number>();
+
+  child(parent: number, frame: number): number {
+    const key = `${parent} ${frame}`;
+    let node = this.known.get(key);
+    if (node === undefined) {
+      node = this.nodes.length;
+      this.nodes.push([parent, frame]);
+      this.known.set(key, node);
+    }
+    return node;
+  }
+}
+
+/** The trie without frames that only pass a call on. */
+export function withoutPassages(stacks: Stacks, postorder: number[]): Shape {
+  const built = new Builder();
+  const to = new Map<number, number>([[0, 0]]);
+  for (let index = postorder.length - 1; index >= 0; index -= 1) {
+    const node = postorder[index] ?? 0;
+    const [parent, frame] = stacks.nodes[node] ?? [0, -1];
+    if (node === 0) continue;
+    const above = to.get(parent) ?? 0;
+    const passes = PASSAGES.has(stacks.frames[frame]?.name ?? "");
+    to.set(node, passes ? above : built.child(above, frame));
+  }
+  return { stacks: { frames: stacks.frames, nodes: built.nodes }, to };
+}
+
+/** Frames of one stack in the inverted trie, at most. */
+const DEEPEST = 64;
+
+/** The trie that starts with the innermost frames, for the nodes that hold memory at a moment. */
+export function inverted(stacks: Stacks, moments: Live[]): Shape {
+  const built = new Builder();
+  const to = new Map<number, number>();
+  for (const { nodes } of moments)
+    for (const [node] of nodes) {
+      if (to.has(node)) continue;
+      let at = 0;
+      let steps = 0;
+      for (let up = node; up !== 0 && steps < DEEPEST; up = stacks.nodes[up]?.[0] ?? 0, steps += 1)
+        at = built.child(at, stacks.nodes[up]?.[1] ?? -1);
+      to.set(node, at);
+    }
+  return { stacks: { frames: stacks.frames, nodes: built.nodes }, to };
+}
+
+/** A moment on a reshaped trie. */
+export function reshape(live: Live, { to }: Shape): Live {
+  return { ...live, nodes: live.nodes.map(([node, bytes, count]) => [to.get(node) ?? 0, bytes, count]) };
+}
+
+/** The nodes whose frame contains a text, and the bytes below the outermost of them. */
+export function search(
+  stacks: Stacks,
+  postorder: number[],
+  weights: Weights,
+  text: string,
+): { nodes: Set<number>; bytes: number } {
+  const wanted = text.toLowerCase();
+  const nodes = new Set<number>();
+  if (wanted === "") return { nodes, bytes: 0 };
+  const frames = stacks.frames.map(({ name, file, line }) =>
+    `${file ?? ""}:${line ?? 0} ${name}`.toLowerCase().includes(wanted),
+  );
+  const below = new Set<number>();
+  let bytes = 0;
+  for (let index = postorder.length - 1; index >= 0; index -= 1) {
+    const node = postorder[index] ?? 0;
+    const [parent, frame] = stacks.nodes[node] ?? [0, -1];
+    if (node === 0) continue;
+    const matches = frames[frame] === true;
+    if (matches) nodes.add(node);
+    if (below.has(parent)) below.add(node);
+    else if (matches) {
+      below.add(node);
+      bytes += weights.bytes[node] ?? 0;
+    }
+  }
+  return { nodes, bytes };
+}
+
 /** Boxes of the frames from the root down to `focus` at full width, then of the frames below it, each at least `least` wide. */
 export function layout(
   stacks: Stacks,

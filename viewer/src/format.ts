@@ -14,6 +14,20 @@ export function bytes(value: number): string {
   return `${scaled.toFixed(2)} ${UNITS[unit] ?? ""}`;
 }
 
+/** Three significant digits, for labels and headlines: `865 MiB`, `1.45 GiB`. */
+export function size(value: number): string {
+  if (value < 0) return `−${size(-value)}`;
+  if (value < 1000) return `${Math.round(value)} B`;
+  let unit = -1;
+  let scaled = value;
+  while (scaled >= 999.5 && unit < UNITS.length - 1) {
+    scaled /= 1024;
+    unit += 1;
+  }
+  const digits = scaled >= 99.95 ? 0 : scaled >= 9.995 ? 1 : 2;
+  return `${scaled.toFixed(digits).replace(/\.0+$/, "")} ${UNITS[unit] ?? ""}`;
+}
+
 /** A change, always with its sign. */
 export function signed(value: number): string {
   return value > 0 ? `+${bytes(value)}` : bytes(value);
@@ -58,6 +72,7 @@ export function share(part: number, whole: number): string {
 /** Microseconds since the first event, formatted like a stopwatch. */
 export function time(microseconds: number | null | undefined): string {
   if (microseconds === null || microseconds === undefined) return "";
+  if (microseconds === 0) return "0";
   if (microseconds < 1000) return `${Math.round(microseconds)} µs`;
   if (microseconds < 1e6) return `${(microseconds / 1000).toFixed(2)} ms`;
   if (microseconds < 60e6) return `${(microseconds / 1e6).toFixed(3)} s`;

@@ -1,6 +1,6 @@
 // All keys of the page: one table, which handles them and which `?` shows. Keys act on the input that was used last.
 import type { Model, Pane } from "./model";
-import { extent, range, zoom, type Tab } from "./state";
+import { OTHER_DEVICE, range, zoom, type Tab } from "./state";
 
 export interface Key {
   /** As KeyboardEvent.key, with the prefix `Shift+` if Shift matters. */
@@ -10,20 +10,20 @@ export interface Key {
   run: (model: Model, pane: Pane) => void;
 }
 
-export const PLACES = ["verdict", "account", "time", "space", "flame", "tables"] as const;
-
-/** Scrolls to a part of the page and moves the focus there. */
-function go(pane: Pane, what: (typeof PLACES)[number]): void {
-  const element = document.getElementById(`${what}-${pane.index}`);
-  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-  element?.scrollIntoView({ behavior: still ? "auto" : "smooth", block: "start" });
-  const inner = element?.querySelector<HTMLElement>("canvas[tabindex]");
-  (inner ?? element)?.focus({ preventScroll: true });
+/** Moves the focus to a part of the page, and scrolls to it if it is out of sight. */
+function go(id: string): void {
+  // A tab that was just opened is drawn in the next frame.
+  requestAnimationFrame(() => {
+    const element = document.getElementById(id);
+    element?.scrollIntoView({ behavior: "instant", block: "nearest" });
+    const inner = element?.querySelector<HTMLElement>("canvas[tabindex]");
+    (inner ?? element)?.focus({ preventScroll: true });
+  });
 }
 
-function tab(pane: Pane, name: Tab): void {
-  pane.update({ tab: name, sort: "" });
-  go(pane, "tables");
+function tab(model: Model, name: Tab): void {
+  model.open(name);
+  go("dock-panel");
 }
 
 /** Moves the active cursor by a number of hundredths of the view, at least by one event. */
@@ -46,12 +46,12 @@ function near(pane: Pane, factor: number): void {
   if (pane.device === undefined) return;
   const cursor = pane.state.value.active === "b" ? (b ?? a) : a;
   const at = cursor >= from && cursor <= to ? cursor : (from + to) / 2;
-  pane.update(zoom(pane.place, factor, at, pane.device));
+  pane.update(zoom(pane.place, factor, at, pane.axis));
 }
 
 function pan(pane: Pane, share: number): void {
   const { from, to } = pane.place;
-  if (pane.device !== undefined) pane.update(range(from + (to - from) * share, to + (to - from) * share, pane.device));
+  if (pane.device !== undefined) pane.update(range(from + (to - from) * share, to + (to - from) * share, pane.axis));
 }
 
 function failure(pane: Pane): void {
@@ -83,7 +83,7 @@ export const KEYS: Key[] = [
     shown: "1",
     does: "go to the verdict",
     run: (_, pane) => {
-      go(pane, "verdict");
+      go(`verdict-${pane.index}`);
     },
   },
   {
@@ -91,7 +91,7 @@ export const KEYS: Key[] = [
     shown: "2",
     does: "go to the memory breakdown",
     run: (_, pane) => {
-      go(pane, "account");
+      go(`account-${pane.index}`);
     },
   },
   {
@@ -99,47 +99,47 @@ export const KEYS: Key[] = [
     shown: "3",
     does: "go to memory over time",
     run: (_, pane) => {
-      go(pane, "time");
+      go(`time-${pane.index}`);
     },
   },
   {
     keys: ["4"],
     shown: "4",
-    does: "go to the address space (arrows: select a block or segment; Enter: open it; Tab: move into it, then zoom with + and −)",
-    run: (_, pane) => {
-      go(pane, "space");
+    does: "show the address space (arrows: select a block or segment; Enter: open it; Tab: move into it, then zoom with + and −)",
+    run: (model) => {
+      tab(model, "space");
     },
   },
   {
     keys: ["5"],
     shown: "5",
-    does: "go to the flame graph (arrows: select a frame, Enter: zoom in, Backspace: show all)",
-    run: (_, pane) => {
-      go(pane, "flame");
+    does: "show the flame graph (arrows: select a frame; Enter: zoom in; Backspace: show all)",
+    run: (model) => {
+      tab(model, "flame");
     },
   },
   {
     keys: ["6"],
     shown: "6",
     does: "show the table of sites",
-    run: (_, pane) => {
-      tab(pane, "sites");
+    run: (model) => {
+      tab(model, "sites");
     },
   },
   {
     keys: ["7"],
     shown: "7",
     does: "show the table of allocations",
-    run: (_, pane) => {
-      tab(pane, "allocations");
+    run: (model) => {
+      tab(model, "allocations");
     },
   },
   {
     keys: ["8"],
     shown: "8",
     does: "show the what-if table",
-    run: (_, pane) => {
-      tab(pane, "whatif");
+    run: (model) => {
+      tab(model, "whatif");
     },
   },
   {
@@ -219,7 +219,7 @@ export const KEYS: Key[] = [
     shown: "0",
     does: "show the whole run",
     run: (_, pane) => {
-      if (pane.device !== undefined) pane.update({ from: 0, to: extent(pane.device) });
+      pane.reset();
     },
   },
   {
@@ -280,6 +280,32 @@ export const KEYS: Key[] = [
     },
   },
   {
+    keys: ["v"],
+    shown: "v",
+    does: "flame graph: invert it, so that it starts with the innermost frames",
+    run: (_, pane) => {
+      pane.update({ inverted: !pane.state.value.inverted, node: 0 });
+    },
+  },
+  {
+    keys: ["l"],
+    shown: "l",
+    does: "change what the layers stand for: lines of code, inner frames, modules",
+    run: (model) => {
+      const order = ["line", "frame", "module"] as const;
+      if (!model.source.embedded) model.group(order[(order.indexOf(model.by.value) + 1) % order.length] ?? "line");
+    },
+  },
+  {
+    keys: ["u"],
+    shown: "u",
+    does: "switch the x axis between events and time",
+    run: (model) => {
+      model.time.value = !model.time.value;
+      model.remember();
+    },
+  },
+  {
     keys: ["s"],
     shown: "s",
     does: "highlight the next site",
@@ -298,34 +324,39 @@ export const KEYS: Key[] = [
   {
     keys: ["Escape"],
     shown: "Esc",
-    does: "clear the highlight, close the segment, and show the whole flame graph",
+    does: "clear the selection; if there is none, show the whole run",
     run: (_, pane) => {
-      pane.update({ site: null, segment: null, node: 0 });
+      const { site, segment, block, node } = pane.state.value;
+      if (site === null && segment === null && block === null && node === 0) pane.reset();
+      else pane.update({ site: null, segment: null, block: null, node: 0 });
     },
   },
   {
     keys: ["/"],
     shown: "/",
-    does: "filter the tables",
-    run: (_, pane) => {
-      document.querySelector<HTMLInputElement>(`#filter-${pane.index}`)?.focus();
+    does: "search frames, sites and addresses",
+    run: (model) => {
+      model.closed.value = false;
+      requestAnimationFrame(() => {
+        document.querySelector<HTMLInputElement>("#search")?.focus();
+      });
     },
   },
   {
     keys: ["w"],
     shown: "w",
-    does: "show the full output of makeroom why",
+    does: "show or hide the full output of makeroom why",
     run: (model, pane) => {
-      model.details.value = { title: "makeroom why", text: pane.input.text };
+      model.details.value = model.details.value === null ? { title: "makeroom why", text: pane.input.text } : null;
     },
   },
   {
     keys: ["g"],
     shown: "g",
-    does: "switch to the next GPU in the recording",
+    does: "switch to the next GPU in the recording, or to pinned memory",
     run: (_, pane) => {
-      const next = (pane.state.value.device + 1) % Math.max(1, pane.input.devices.length);
-      pane.update({ device: next, from: null, to: null, a: null, b: null, site: null, segment: null, node: 0 });
+      const next = (pane.number + 1) % Math.max(1, pane.input.devices.length);
+      pane.update({ device: next, ...OTHER_DEVICE });
     },
   },
   {
@@ -362,7 +393,7 @@ export function listen(model: Model): void {
       if (event.key === "Escape") target?.blur();
       return;
     }
-    if (document.querySelector("dialog[open]") !== null && event.key !== "?") return;
+    if (document.querySelector("dialog[open]") !== null && event.key !== "?" && event.key !== "w") return;
     const key = find(event);
     const pane = model.pane;
     if (key === undefined || pane === undefined) return;

@@ -18,6 +18,9 @@ export interface Layout {
   rows: number;
 }
 
+/** Bytes per pixel below which nothing is gained by drawing larger. */
+const LEAST_SCALE = 1024;
+
 /** Pixels between two segments. */
 export const GAP = 4;
 
@@ -65,6 +68,8 @@ export function layoutSegments(segments: Segment[], width: number, mostRows: num
   const total = segments.reduce((sum, segment) => sum + segment.size, 0);
   if (total === 0 || width <= 0) return { pieces: [], bytesPerPixel: 1, rows: 0 };
   let low = total / (width * mostRows * 4);
+  // One small segment would fill all rows: it is drawn in one.
+  low = Math.max(low, Math.min(total / width, LEAST_SCALE));
   let high = Math.max(low * 2, total / 10);
   for (let round = 0; round < 40; round += 1) {
     const middle = Math.sqrt(low * high);

@@ -2,18 +2,35 @@
 // The URL follows the state, and the state follows the URL.
 import { signal, type Signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { decode, encode, initialPane, place, type PaneState, type Place, type State, type Theme } from "./state";
+import {
+  decode,
+  encode,
+  initialPane,
+  place,
+  range,
+  type By,
+  type Extent,
+  type PaneState,
+  type Place,
+  type State,
+  type Tab,
+  type Theme,
+} from "./state";
 import { AnswerError, type Answer, type Source } from "./source";
 import { named, type NamedSite } from "./sites";
-import type { Device, Input, Inputs, Sites } from "./types";
+import type { Alternative, Device, Input, Inputs, Sites } from "./types";
 import { DARK, LIGHT, type Colors } from "./palette";
 
 export class Pane {
   readonly state: Signal<PaneState>;
-  /** The top of this pane's series: panes side by side share one scale. */
+  /** The top of this pane's series: panes share one scale. */
   readonly top = signal(0);
   /** The sites of the current device, once loaded. */
   readonly sites = signal<NamedSite[]>([]);
+  /** The run under the recommended setting, once computed. */
+  readonly alternative = signal<Alternative | null>(null);
+  /** The canvas of the chart, for the picture. */
+  chart: HTMLCanvasElement | null = null;
 
   constructor(
     readonly model: Model,
@@ -24,22 +41,50 @@ export class Pane {
     this.state = signal(state);
   }
 
+  /** The index of the device that is shown. */
+  get number(): number {
+    const chosen = this.state.value.device ?? this.input.first_device;
+    return this.input.devices[chosen] === undefined ? 0 : chosen;
+  }
+
   get device(): Device | undefined {
-    return this.input.devices[this.state.value.device] ?? this.input.devices[0];
+    return this.input.devices[this.number];
+  }
+
+  /** The history that the x axis covers: with two inputs, the longer one. */
+  get axis(): Extent {
+    return { events: Math.max(0, ...this.model.panes.map((pane) => pane.device?.events ?? 0)) };
   }
 
   get place(): Place {
     const device = this.device;
-    return device === undefined ? { from: 0, to: 1, a: 0, b: null } : place(this.state.value, device);
+    return device === undefined ? { from: 0, to: 1, a: 0, b: null } : place(this.state.value, device, this.axis);
+  }
+
+  /** The event of the active cursor. */
+  get cursor(): number {
+    const { a, b } = this.place;
+    return this.state.value.active === "b" && b !== null ? b : a;
   }
 
   /** The path of a resource of the current device. */
   path(rest: string): string {
-    return `/api/${this.index}/${Math.max(0, this.input.devices.indexOf(this.device ?? ({} as Device)))}/${rest}`;
+    return `/api/${this.index}/${this.number}/${rest}`;
   }
 
+  /** The same for a resource whose sites depend on what the layers stand for. */
+  grouped(rest: string): string {
+    const by = this.model.by.value;
+    return this.path(by === "line" ? rest : `by/${by}/${rest}`);
+  }
+
+  /** Changes the state. Ranges and cursors are shared by all panes. */
   update(change: Partial<PaneState>): void {
     this.state.value = { ...this.state.value, ...change };
+    const shared: Partial<PaneState> = {};
+    for (const name of SHARED) if (name in change) Object.assign(shared, { [name]: change[name] });
+    if (Object.keys(shared).length > 0)
+      for (const pane of this.model.panes) if (pane !== this) pane.state.value = { ...pane.state.value, ...shared };
     this.model.remember();
   }
 
@@ -47,19 +92,20 @@ export class Pane {
   moveCursor(cursor: "a" | "b", event: number): void {
     const device = this.device;
     if (device === undefined) return;
-    const at = Math.max(0, Math.min(device.events, Math.round(event)));
+    const at = Math.max(0, Math.min(this.axis.events, Math.round(event)));
     const { from, to } = this.place;
-    const change: Partial<PaneState> = { [cursor]: at, active: cursor };
-    if (at < from || at > to) {
-      const span = to - from;
-      const start = Math.max(0, Math.min(device.events + 1 - span, at - span / 2));
-      Object.assign(change, { from: start, to: start + span });
-    }
+    const change: Partial<PaneState> = { [cursor]: at, active: cursor, block: null };
+    if (at < from || at > to) Object.assign(change, range(at - (to - from) / 2, at + (to - from) / 2, this.axis));
     this.update(change);
   }
 
+  /** Shows the whole run. */
+  reset(): void {
+    this.update({ from: null, to: null });
+  }
+
   select(site: number | null): void {
-    this.update({ site: this.state.value.site === site ? null : site });
+    this.update({ site: this.state.value.site === site ? null : site, block: null });
   }
 
   site(id: number | null): NamedSite | undefined {
@@ -67,26 +113,48 @@ export class Pane {
   }
 }
 
+/** The parts of a pane's state that all panes have in common, so that one cursor marks the same place in all. */
+const SHARED = ["from", "to", "a", "b", "active"] as const;
+
+/** Changes that follow each other faster than this are one step of the history. */
+const SETTLED = 700;
+
+/** Pixels that the headline, the chart and the panel need together. */
+const LOW = 780;
+
 export class Model {
   readonly panes: Pane[];
   readonly theme: Signal<Theme>;
   readonly focus: Signal<number>;
+  readonly tab: Signal<Tab>;
+  readonly search: Signal<string>;
+  readonly by: Signal<By>;
+  readonly time: Signal<boolean>;
+  readonly closed: Signal<boolean>;
   readonly dark = signal(false);
   readonly trouble = signal<{ message: string; hint: string | null } | null>(null);
-  /** The name that is shown in full. */
+  /** The text that is shown in full. */
   readonly details = signal<{ title: string; text: string } | null>(null);
   readonly help = signal(false);
   readonly inputs: Signal<Inputs>;
+  /** Whether the window was too low for the panel when the page opened. */
+  private readonly isLow = window.innerHeight < LOW;
   private timer: number | undefined;
+  private changed = -Infinity;
 
   constructor(
     readonly source: Source,
     inputs: Inputs,
   ) {
     this.inputs = signal(inputs);
-    const state = decode(location.hash, inputs.inputs.length);
+    const state = decode(location.hash, inputs.inputs.length, this.isLow);
     this.theme = signal(state.theme);
     this.focus = signal(state.focus);
+    this.tab = signal(state.tab);
+    this.search = signal(state.search);
+    this.by = signal(source.embedded ? "line" : state.by);
+    this.time = signal(state.time);
+    this.closed = signal(state.closed);
     this.panes = inputs.inputs.map((input, index) => new Pane(this, index, input, state.panes[index] ?? initialPane()));
     const preference = matchMedia("(prefers-color-scheme: dark)");
     const adopt = () => {
@@ -95,9 +163,11 @@ export class Model {
     };
     preference.addEventListener("change", adopt);
     this.theme.subscribe(adopt);
-    addEventListener("hashchange", () => {
-      this.adopt(decode(location.hash, this.panes.length));
-    });
+    const read = () => {
+      this.adopt(decode(location.hash, this.panes.length, this.isLow));
+    };
+    addEventListener("hashchange", read);
+    addEventListener("popstate", read);
   }
 
   get colors(): Colors {
@@ -116,16 +186,44 @@ export class Model {
     return {
       theme: this.theme.value,
       focus: this.focus.value,
+      tab: this.tab.value,
+      search: this.search.value,
+      by: this.by.value,
+      time: this.time.value,
+      closed: this.closed.value,
       panes: this.panes.map((pane) => pane.state.value),
     };
   }
 
-  /** Updates the URL, but not 60 times a second, which browsers reject. */
+  /** Shows a tab of the panel. */
+  open(tab: Tab): void {
+    this.tab.value = tab;
+    this.closed.value = false;
+    for (const pane of this.panes) pane.state.value = { ...pane.state.value, sort: "" };
+    this.remember();
+  }
+
+  /** What the layers stand for. Site numbers mean something else then. */
+  group(by: By): void {
+    this.by.value = by;
+    for (const pane of this.panes) pane.state.value = { ...pane.state.value, site: null };
+    this.remember();
+  }
+
+  /**
+   * Updates the URL, but not 60 times a second, which browsers reject. The first change after a pause is a new entry of
+   * the browser's history, so that Back undoes a whole gesture.
+   */
   remember(): void {
     this.timer ??= window.setTimeout(() => {
       this.timer = undefined;
-      const hash = encode(this.state());
-      if (hash !== location.hash.replace(/^#/, "")) history.replaceState(null, "", `#${hash}`);
+      const hash = encode(this.state(), this.isLow);
+      if (hash === location.hash.replace(/^#/, "")) return;
+      const address = `#${hash}`;
+      const now = performance.now();
+      if (now - this.changed > SETTLED) history.pushState(null, "", address);
+      else history.replaceState(null, "", address);
+      this.changed = now;
     }, 150);
   }
 
@@ -142,6 +240,12 @@ export class Model {
   private adopt(state: State): void {
     this.theme.value = state.theme;
     this.focus.value = state.focus;
+    this.tab.value = state.tab;
+    this.search.value = state.search;
+    this.by.value = this.source.embedded ? "line" : state.by;
+    this.time.value = state.time;
+    this.closed.value = state.closed;
+    this.changed = -Infinity;
     state.panes.forEach((pane, index) => {
       const here = this.panes[index];
       if (here) here.state.value = pane;
@@ -200,9 +304,41 @@ export function useAnswer<T>(model: Model, path: string | null): Asked<T> {
 
 /** Loads the sites of the current device into the pane. */
 export function useSites(pane: Pane): void {
-  const { answer } = useAnswer<Sites>(pane.model, pane.device === undefined ? null : pane.path("sites"));
+  const { answer } = useAnswer<Sites>(pane.model, pane.device === undefined ? null : pane.grouped("sites"));
   const first = pane.index === 0 ? null : (pane.model.panes[0]?.sites.value ?? null);
   useEffect(() => {
     pane.sites.value = named(answer?.value.sites ?? [], first);
   }, [pane, answer, first]);
+}
+
+/** How often a computation in the background is asked about, in milliseconds. */
+const POLL = 400;
+
+/** Has the run under the recommended setting computed, and loads it into the pane. */
+export function useAlternative(pane: Pane): void {
+  const { source } = pane.model;
+  const path = pane.device === undefined ? null : pane.path("alternative");
+  useEffect(() => {
+    pane.alternative.value = null;
+    if (path === null) return;
+    let gone = false;
+    const ask = async (): Promise<void> => {
+      let { value } = await source.get<Alternative>(path);
+      if (value.state === "idle" && !source.embedded) {
+        await source.post(path);
+        ({ value } = await source.get<Alternative>(path));
+      }
+      if (gone) return;
+      pane.alternative.value = value;
+      if (value.state === "running")
+        setTimeout(() => {
+          if (!gone) void ask();
+        }, POLL);
+    };
+    // Without it the chart lacks a line, which is no reason for an error message.
+    ask().catch(() => undefined);
+    return () => {
+      gone = true;
+    };
+  }, [pane, source, path]);
 }

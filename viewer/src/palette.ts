@@ -1,7 +1,9 @@
-// Colors of sites: eight hues in three tones that stay distinguishable with color blindness (verified by a test). Every
-// site also has a number, which is drawn wherever its color is, so no information depends on color alone.
+// Colors, one meaning each. Cool hues are sites: eight hues in three tones that stay distinguishable with color blindness
+// (verified by a test). Amber is memory that is reserved but unused, red is a failure and the limit, green is the
+// recommended setting, gray is unknown or not requested by the program. Every site also has a number, which is drawn
+// wherever its color is, so no information depends on color alone.
 
-const HUES = ["#6f87be", "#cf961f", "#4ab89e", "#883c5c", "#b3d7f5", "#ecdf85", "#49428f", "#c0563f"];
+const HUES = ["#4a86dc", "#b0e6ee", "#6a3cc4", "#b996ab", "#1a4890", "#231846", "#884572", "#aaa8e4"];
 
 type Rgb = [number, number, number];
 
@@ -26,8 +28,18 @@ export interface Colors {
   faint: string;
   line: string;
   accent: string;
+  /** A failed request, and the limit it ran into. */
   failure: string;
-  hole: string;
+  /** Memory that is reserved but unused: lines of the hatch, its background, text on it. */
+  unused: string;
+  unusedBack: string;
+  unusedInk: string;
+  /** The run under the recommended setting. */
+  better: string;
+  /** All live memory, where it is not divided into sites. */
+  live: string;
+  /** Contexts, code, driver, other processes. */
+  base: string;
   other: string;
   unknown: string;
   grew: string;
@@ -37,35 +49,45 @@ export interface Colors {
 
 export const LIGHT: Colors = {
   dark: false,
-  background: "#fafaf9",
+  background: "#f7f8f9",
   panel: "#ffffff",
-  ink: "#1d1f23",
-  faint: "#686d76",
-  line: "#d9dbdf",
+  ink: "#1b1e23",
+  faint: "#5c636e",
+  line: "#dadde2",
   accent: "#1f5fbf",
   failure: "#b3261e",
-  hole: "#ffffff",
+  unused: "#d99a1c",
+  unusedBack: "#fdf4e0",
+  unusedInk: "#6b4700",
+  better: "#14773f",
+  live: "#536481",
+  base: "#8b929c",
   other: "#a9adb5",
   unknown: "#c9ccd2",
-  grew: "#d9822b",
-  shrank: "#4a86c5",
+  grew: "#7a3e9d",
+  shrank: "#8fb6dd",
   neutral: "#e2e4e8",
 };
 
 export const DARK: Colors = {
   dark: true,
-  background: "#15171a",
-  panel: "#1b1e22",
-  ink: "#e3e5e9",
-  faint: "#969ca6",
+  background: "#131518",
+  panel: "#1a1d21",
+  ink: "#e4e6ea",
+  faint: "#9aa1ab",
   line: "#33373e",
   accent: "#7fb2f5",
   failure: "#ff8a7e",
-  hole: "#15171a",
+  unused: "#b98526",
+  unusedBack: "#2b2415",
+  unusedInk: "#f0cd86",
+  better: "#5fcb8d",
+  live: "#8195b8",
+  base: "#666d78",
   other: "#6d727b",
   unknown: "#4b5059",
-  grew: "#d08a45",
-  shrank: "#5b93cf",
+  grew: "#b184d6",
+  shrank: "#3f6f9f",
   neutral: "#30343b",
 };
 
@@ -73,14 +95,17 @@ export const DARK: Colors = {
 export const OTHER = 23;
 export const UNKNOWN = 24;
 
-/** The color of a site by the `color` in responses, which is the number of its layer. */
+/** Sites that get one of the eight hues in its first tone. */
+export const FIRST_HUES = HUES.length;
+
+/** The color of a site by its slot: a hue in one of three tones, or gray. */
 export function siteColor(color: number | null | undefined, colors: Colors): string {
   if (color === UNKNOWN) return colors.unknown;
   if (color === null || color === undefined || color < 0 || color >= OTHER) return colors.other;
   const hue = HUES[color % HUES.length] ?? colors.other;
   const tone = Math.floor(color / HUES.length) % 3;
   const base = colors.dark ? mix(hue, "#15171a", 0.12) : hue;
-  if (tone === 1) return mix(base, "#ffffff", 0.42);
+  if (tone === 1) return mix(base, "#ffffff", 0.52);
   if (tone === 2) return mix(base, "#000000", 0.38);
   return base;
 }

@@ -1,31 +1,39 @@
-// Draws the series with uPlot: stacked layers as steps, the lowest live memory of each step, reserved memory, the limit
-// and the GPU's size, failures, and the names of layers where they fit. Independent of the page around it.
+// Draws the series with uPlot: from below, memory that the process did not request, the layers of live memory as steps,
+// and the gap up to reserved memory hatched. annotate.ts draws what is written into it. Independent of the page around it.
 import uPlot from "uplot";
+import { annotate } from "./annotate";
+import { startTimes, type Axis } from "./axis";
 import { FONT } from "./draw";
-import { axisBytes, byteTicks, bytes, count, time } from "./format";
-import { dimmed, inkOn, siteColor, type Colors } from "./palette";
-import { shortenStart } from "./text";
-import { indexAt, timeAt, type Columns } from "./tiles";
+import { axisBytes, byteTicks, count, time } from "./format";
+import { dimmed, siteColor, type Colors } from "./palette";
+import { timeAt, type Columns } from "./tiles";
 import type { NamedSite } from "./sites";
-import type { Device } from "./types";
+import type { Alternative, Device } from "./types";
 
 /** The plot's area inside its canvas, in CSS pixels; the page draws cursors over it. */
-export const LEFT = 76;
-export const RIGHT = 36;
-export const TOP = 20;
-export const BOTTOM = 38;
+export const LEFT = 68;
+export const RIGHT = 20;
+export const TOP = 34;
+export const BOTTOM = 24;
 
 export interface Shown {
   from: number;
   to: number;
+  axis: Axis;
   top: number;
   columns: Columns;
-  /** The layers of the columns, stacked. */
+  /** Memory that the process did not request, by column. */
+  base: number[];
+  /** The layers of the columns, stacked on the base. */
   sums: number[][];
   device: Device;
   sites: NamedSite[];
   selected: number | null;
   colors: Colors;
+  /** The run under the recommended setting, if it differs. */
+  better: Alternative["result"] | null;
+  /** Another run's reserved memory, drawn as a line. */
+  beside: { name: string; x: number[]; reserved: number[] } | null;
 }
 
 export function layerColor(shown: Shown, layer: number): string {
@@ -40,15 +48,27 @@ export function layerColor(shown: Shown, layer: number): string {
   return shown.selected === null || shown.selected === site ? color : dimmed(color, shown.colors);
 }
 
-/** x, the stacked layers from the top down (each paints over the ones above it), the lowest live memory, reserved memory. */
-export function data(columns: Columns, sums: number[][]): uPlot.AlignedData {
-  return [columns.x, ...sums.slice().reverse(), columns.low, columns.reserved];
+/** x, reserved memory, the stacked layers from the top down (each paints over those above it), the base, the lowest live. */
+export function data({ columns, sums, base, axis }: Shown): uPlot.AlignedData {
+  const x = axis.byTime ? startTimes(columns) : columns.x;
+  const raised = (values: number[]) => values.map((value, index) => value + (base[index] ?? 0));
+  const reserved = raised(columns.mostReserved);
+  return [x, reserved, ...sums.slice().reverse(), base, raised(columns.low), reserved];
 }
 
 export function create(box: HTMLElement, width: number, height: number, layers: number, view: () => Shown): uPlot {
   const stepped = uPlot.paths.stepped?.({ align: 1 });
   const steps: Partial<uPlot.Series> = { points: { show: false }, ...(stepped ? { paths: stepped } : {}) };
+  const hasGap = view().device.has_segments;
   const series: uPlot.Series[] = [{}];
+  series.push({
+    ...steps,
+    label: "unused",
+    show: hasGap,
+    width: 0,
+    fill: (plot: uPlot) => unusedPattern(plot.ctx, view().colors),
+    fillTo: 0,
+  });
   for (let index = 0; index < layers; index += 1) {
     const layer = layers - 1 - index;
     series.push({
@@ -61,14 +81,9 @@ export function create(box: HTMLElement, width: number, height: number, layers: 
       fillTo: 0,
     });
   }
+  series.push({ ...steps, label: "base", width: 0, fill: () => view().colors.base, fillTo: 0 });
   series.push({ ...steps, label: "lowest", width: 1, stroke: () => view().colors.ink, dash: [1, 3] });
-  series.push({
-    ...steps,
-    label: "reserved",
-    width: 1.25,
-    stroke: () => view().colors.ink,
-    show: view().device.has_segments,
-  });
+  series.push({ ...steps, label: "reserved", width: 1.5, stroke: () => view().colors.ink, show: hasGap });
   const axis: Partial<uPlot.Axis> = {
     stroke: () => view().colors.faint,
     font: FONT,
@@ -84,7 +99,7 @@ export function create(box: HTMLElement, width: number, height: number, layers: 
       legend: { show: false },
       cursor: { show: false },
       scales: {
-        x: { time: false, range: () => [view().from, view().to] },
+        x: { time: false, range: () => [view().axis.low, view().axis.high] },
         y: { range: () => [0, view().top] },
       },
       axes: [
@@ -93,13 +108,13 @@ export function create(box: HTMLElement, width: number, height: number, layers: 
           size: BOTTOM,
           grid: { show: false },
           space: 90,
-          incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6, 5e6, 1e7],
-          values: (_, splits) => splits.map((event) => tick(view(), event)),
+          ...(view().axis.byTime ? {} : { incrs: EVENT_STEPS }),
+          values: (_, splits) => ticks(view(), splits),
         },
         {
           ...axis,
           size: LEFT,
-          splits: (_, __, ___, most) => byteTicks(most, Math.max(2, Math.floor((height - TOP - BOTTOM) / 28))),
+          splits: (_, __, ___, most) => byteTicks(most, Math.max(2, Math.floor((height - TOP - BOTTOM) / 30))),
           values: (_, splits) => splits.map((value) => axisBytes(value, (splits[1] ?? 1) - (splits[0] ?? 0))),
         },
       ],
@@ -116,164 +131,71 @@ export function create(box: HTMLElement, width: number, height: number, layers: 
         ],
       },
     },
-    data(view().columns, view().sums),
+    data(view()),
     box,
   );
 }
+
+const EVENT_STEPS = [
+  1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6, 5e6, 1e7,
+];
 
 /** Draws thin lines between layers if steps are wide enough. */
 function sparse(shown: Shown, width: number): boolean {
   return ((shown.to - shown.from) / shown.columns.grain) * 6 < width;
 }
 
-function tick(shown: Shown, event: number): string {
-  const at = timeAt(shown.columns, event);
-  return at === null ? count(event) : `${count(event)}\n${time(at)}`;
+/** Numbers of events with their time, or times; a time that the tick before has is left out. */
+function ticks({ axis, columns }: Shown, splits: number[]): string[] {
+  if (axis.byTime) return splits.map((at) => time(at));
+  let last = "";
+  return splits.map((event) => {
+    const at = time(timeAt(columns, event));
+    const shown = at === "" || at === last || event === 0 ? count(event) : `${count(event)} · ${at}`;
+    last = at;
+    return shown;
+  });
 }
 
 const patterns = new Map<string, CanvasPattern | null>();
 
+/** A pattern of parallel lines; `direction` 1 rises to the right, −1 falls. */
+export function hatchPattern(
+  context: CanvasRenderingContext2D,
+  back: string,
+  line: string,
+  direction: 1 | -1,
+): CanvasPattern | string {
+  const key = `${back}${line}${direction}${uPlot.pxRatio}`;
+  if (!patterns.has(key)) {
+    const size = Math.round(8 * uPlot.pxRatio);
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = size;
+    const inside = tile.getContext("2d");
+    if (inside !== null) {
+      inside.fillStyle = back;
+      inside.fillRect(0, 0, size, size);
+      inside.strokeStyle = line;
+      inside.lineWidth = uPlot.pxRatio;
+      inside.beginPath();
+      for (const at of [-size, 0, size]) {
+        inside.moveTo(at, direction > 0 ? size : 0);
+        inside.lineTo(at + size, direction > 0 ? 0 : size);
+      }
+      inside.stroke();
+    }
+    patterns.set(key, context.createPattern(tile, "repeat"));
+  }
+  return patterns.get(key) ?? back;
+}
+
+/** Memory that is reserved but unused, wherever it is drawn. */
+export function unusedPattern(context: CanvasRenderingContext2D, colors: Colors): CanvasPattern | string {
+  return hatchPattern(context, colors.unusedBack, colors.unused, 1);
+}
+
 function fillOf(plot: uPlot, shown: Shown, layer: number): string | CanvasPattern {
   const color = layerColor(shown, layer);
   if (shown.columns.names[layer]?.name !== "not in the history") return color;
-  const key = `${color}${shown.colors.panel}`;
-  if (!patterns.has(key)) {
-    const tile = document.createElement("canvas");
-    tile.width = tile.height = 8;
-    const context = tile.getContext("2d");
-    if (context !== null) {
-      context.fillStyle = color;
-      context.fillRect(0, 0, 8, 8);
-      context.strokeStyle = shown.colors.panel;
-      context.beginPath();
-      for (const at of [-8, 0, 8]) {
-        context.moveTo(at, 8);
-        context.lineTo(at + 8, 0);
-      }
-      context.stroke();
-    }
-    patterns.set(key, plot.ctx.createPattern(tile, "repeat"));
-  }
-  return patterns.get(key) ?? color;
-}
-
-function annotate(plot: uPlot, shown: Shown, layers: number): void {
-  const { ctx, bbox } = plot;
-  const ratio = uPlot.pxRatio;
-  ctx.save();
-  ctx.beginPath();
-  ctx.rect(bbox.left, 0, bbox.width, bbox.top + bbox.height);
-  ctx.clip();
-  ctx.font = FONT.replace("11px", `${11 * ratio}px`);
-  labels(plot, shown, layers, ratio);
-  horizontal(plot, shown, ratio);
-  failures(plot, shown, ratio);
-  ctx.restore();
-}
-
-/** Draws names inside layers, where there is the most space: the full name, or else the number. */
-function labels(plot: uPlot, shown: Shown, layers: number, ratio: number): void {
-  const { ctx, bbox } = plot;
-  const { x, layers: own, names } = shown.columns;
-  const { sums } = shown;
-  const perByte = bbox.height / shown.top;
-  const perEvent = bbox.width / (shown.to - shown.from);
-  ctx.textBaseline = "middle";
-  ctx.textAlign = "left";
-  for (let layer = 0; layer < layers; layer += 1) {
-    const { site, name } = names[layer] ?? { site: null, name: "" };
-    const number = site === null ? null : String(shown.sites[site]?.label ?? site + 1);
-    const texts = number === null ? [name] : [`${number}  ${shortenStart(name, 44)}`, number];
-    for (const text of texts) {
-      const width = ctx.measureText(text).width + 8 * ratio;
-      const found = roomiest(x, own[layer] ?? [], sums[layer] ?? [], shown, width / perEvent);
-      if (found === null || found.room * perByte < 13 * ratio) continue;
-      const dim = shown.selected !== null && shown.selected !== site;
-      ctx.fillStyle = dim ? shown.colors.faint : inkOn(layerColor(shown, layer));
-      const left = bbox.left + (found.start - shown.from) * perEvent + 4 * ratio;
-      ctx.fillText(text, left, bbox.top + bbox.height - found.middle * perByte);
-      break;
-    }
-  }
-}
-
-/** The position where a box of this many events has the most space above and below it in a layer. */
-function roomiest(
-  x: number[],
-  own: number[],
-  sums: number[],
-  shown: Shown,
-  wanted: number,
-): { start: number; middle: number; room: number } | null {
-  let best: { start: number; middle: number; room: number } | null = null;
-  // Columns extend beyond the view; ignore that part.
-  const [begin, end] = [indexAt(x, shown.from), indexAt(x, shown.to)];
-  const stride = Math.max(1, Math.floor((end - begin) / 80));
-  for (let first = begin; first <= end && first + 1 < x.length; first += stride) {
-    const start = Math.max(x[first] ?? 0, shown.from);
-    if (start + wanted > shown.to) break;
-    let bottom = 0;
-    let top = Infinity;
-    for (let index = first; index + 1 < x.length && (x[index] ?? 0) < start + wanted; index += 1) {
-      top = Math.min(top, sums[index] ?? 0);
-      bottom = Math.max(bottom, (sums[index] ?? 0) - (own[index] ?? 0));
-      if (top - bottom <= (best?.room ?? 0)) break;
-    }
-    if (top - bottom > (best?.room ?? 0)) best = { start, middle: (top + bottom) / 2, room: top - bottom };
-  }
-  return best;
-}
-
-function horizontal(plot: uPlot, shown: Shown, ratio: number): void {
-  const { device, colors } = shown;
-  const lines: [number | null, string][] = [
-    [device.limit, "limit"],
-    [device.total, "card"],
-  ];
-  for (const [value, name] of lines) {
-    if (value === null || value > shown.top) continue;
-    const y = Math.round(plot.valToPos(value, "y", true));
-    plot.ctx.strokeStyle = colors.failure;
-    plot.ctx.lineWidth = ratio;
-    plot.ctx.setLineDash([6 * ratio, 4 * ratio]);
-    plot.ctx.beginPath();
-    plot.ctx.moveTo(plot.bbox.left, y);
-    plot.ctx.lineTo(plot.bbox.left + plot.bbox.width, y);
-    plot.ctx.stroke();
-    plot.ctx.setLineDash([]);
-    plot.ctx.fillStyle = colors.failure;
-    plot.ctx.textBaseline = "bottom";
-    plot.ctx.textAlign = "right";
-    plot.ctx.fillText(`${name} ${bytes(value)}`, plot.bbox.left + plot.bbox.width - 4 * ratio, y - 2 * ratio);
-    plot.ctx.textAlign = "left";
-  }
-}
-
-function failures(plot: uPlot, shown: Shown, ratio: number): void {
-  const { ctx, bbox } = plot;
-  let free = -Infinity;
-  for (const failure of shown.device.failures) {
-    if (failure.event < shown.from || failure.event > shown.to) continue;
-    const x = plot.valToPos(failure.event, "x", true);
-    ctx.strokeStyle = shown.colors.failure;
-    ctx.fillStyle = shown.colors.failure;
-    ctx.lineWidth = ratio;
-    ctx.beginPath();
-    ctx.moveTo(x, bbox.top - 4 * ratio);
-    ctx.lineTo(x, bbox.top + bbox.height);
-    ctx.stroke();
-    ctx.beginPath();
-    ctx.moveTo(x - 5 * ratio, bbox.top - 9 * ratio);
-    ctx.lineTo(x + 5 * ratio, bbox.top - 9 * ratio);
-    ctx.lineTo(x, bbox.top - 1 * ratio);
-    ctx.fill();
-    const text = `failed: ${bytes(failure.size)}`;
-    const width = ctx.measureText(text).width;
-    const left = x + width + 10 * ratio > bbox.left + bbox.width ? x - width - 8 * ratio : x + 8 * ratio;
-    if (left < free) continue;
-    free = left + width + 12 * ratio;
-    ctx.textBaseline = "middle";
-    ctx.textAlign = "left";
-    ctx.fillText(text, left, bbox.top - 7 * ratio);
-  }
+  return hatchPattern(plot.ctx, color, shown.colors.panel, -1);
 }

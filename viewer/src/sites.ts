@@ -1,28 +1,50 @@
-// The number and color of a site on the page. With two inputs, sites of the same name look the same in both, which
-// makes before and after easy to compare.
-import { OTHER } from "./palette";
+// The number and color of a site on the page. The color follows from the name, so that a site looks the same in every
+// recording, unless a larger site of this recording has that color already. Sites without a stack are gray.
+import { FIRST_HUES, OTHER, UNKNOWN } from "./palette";
 import type { Site } from "./types";
 
 export interface NamedSite extends Site {
   /** The number that is drawn wherever its color is. */
   label: number;
+  /** The layer of the series that it belongs to. */
+  layer: number;
 }
 
+/** FNV-1a: short, and equal everywhere. */
+export function hash(text: string): number {
+  let value = 0x811c9dc5;
+  for (let index = 0; index < text.length; index += 1)
+    value = Math.imul(value ^ text.charCodeAt(index), 0x01000193) >>> 0;
+  return value;
+}
+
+/** The free slot nearest to the one that the name prefers, among the first tones while there are some. */
+function slot(name: string, taken: Set<number>): number {
+  for (let tone = 0; tone < 3; tone += 1)
+    for (let step = 0; step < FIRST_HUES; step += 1) {
+      const found = tone * FIRST_HUES + ((hash(name) + step) % FIRST_HUES);
+      if (found < OTHER && !taken.has(found)) return found;
+    }
+  return OTHER;
+}
+
+/** `beside` are the sites of another input: those of the same name look the same. */
 export function named(sites: Site[], beside: NamedSite[] | null): NamedSite[] {
-  if (beside === null) return sites.map((site) => ({ ...site, label: site.id + 1 }));
-  const known = new Map(beside.map((site) => [site.name, site]));
+  const known = new Map((beside ?? []).map((site) => [site.name, site]));
   const taken = new Set<number>();
   for (const site of sites) {
     const same = known.get(site.name);
     if (same !== undefined) taken.add(same.color);
   }
-  const free = Array.from({ length: OTHER }, (_, color) => color).filter((color) => !taken.has(color));
-  let next = beside.length;
+  let next = beside?.length ?? 0;
   return sites.map((site) => {
     const same = known.get(site.name);
     const label = same?.label ?? (next += 1);
-    if (site.color >= OTHER) return { ...site, label };
-    const color = same !== undefined && same.color < OTHER ? same.color : (free.shift() ?? site.color);
-    return { ...site, label, color };
+    const layer = site.color;
+    if (site.frame === null) return { ...site, label, layer, color: UNKNOWN };
+    if (site.color >= OTHER) return { ...site, label, layer, color: site.color };
+    const color = same !== undefined && same.color < OTHER ? same.color : slot(site.name, taken);
+    taken.add(color);
+    return { ...site, label, layer, color };
   });
 }

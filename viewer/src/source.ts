@@ -91,7 +91,7 @@ export class ServerSource implements Source {
 
 /** Resources that can change. */
 function changes(path: string): boolean {
-  return path.endsWith("/whatif") || path === "/api/inputs";
+  return path.endsWith("/whatif") || path.endsWith("/alternative") || path === "/api/inputs";
 }
 
 async function reach(path: string, method: string): Promise<Response> {

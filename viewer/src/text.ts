@@ -42,3 +42,14 @@ export function fit(context: CanvasRenderingContext2D, text: string, width: numb
   }
   return low < 3 ? "" : `…${whole.slice(whole.length - low)}`;
 }
+
+/** A place in one line: outer directories are left out until it fits. */
+export function shortPlace(text: string, most: number): string {
+  let rest = text;
+  while (rest.length > most) {
+    const cut = rest.indexOf("/", 1);
+    if (cut < 0 || cut > rest.lastIndexOf(" ") + rest.length) break;
+    rest = rest.slice(cut + 1);
+  }
+  return shorten(rest, Math.max(most, 12));
+}

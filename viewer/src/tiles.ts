@@ -65,6 +65,8 @@ export interface Columns {
   time: (number | null)[];
   live: number[];
   reserved: number[];
+  /** The most reserved memory of each bucket, which may be at another moment. */
+  mostReserved: number[];
   low: number[];
   /** Live memory per layer, not stacked. */
   layers: number[][];
@@ -104,6 +106,7 @@ export function gather({ level, first, tiles }: Picked, events: number): Columns
     time: [],
     live: [],
     reserved: [],
+    mostReserved: [],
     low: [],
     layers: [],
     names: [],
@@ -141,6 +144,7 @@ function take(columns: Columns, tile: Tile, start: number, end: number): void {
     columns.time.push(tile.time[index] ?? null);
     columns.live.push(tile.live[index] ?? 0);
     columns.reserved.push(tile.reserved[index] ?? 0);
+    columns.mostReserved.push(tile.most_reserved[index] ?? 0);
     columns.low.push(tile.low[index] ?? 0);
     tile.layers.forEach((layer, number) => columns.layers[number]?.push(layer.live[index] ?? 0));
   }
@@ -151,7 +155,8 @@ function extend(columns: Columns, last: number, end: number): void {
   columns.x.push(end);
   columns.event.push(columns.event[last] ?? 0);
   columns.time.push(columns.time[last] ?? null);
-  for (const column of [columns.live, columns.reserved, columns.low, ...columns.layers]) column.push(column[last] ?? 0);
+  const { live, reserved, mostReserved, low, layers } = columns;
+  for (const column of [live, reserved, mostReserved, low, ...layers]) column.push(column[last] ?? 0);
 }
 
 /** Sums from the bottom: stack[i][j] = Σ layers[0..=i][j]. */

@@ -10,6 +10,7 @@ export interface LedgerLine {
 export interface WhySite {
   site: string;
   own: boolean;
+  caller?: string | null;
   through: string | null;
   bytes: number;
   blocks: number;
@@ -34,6 +35,7 @@ export interface Cause {
 
 /** The output of `makeroom why --json`. */
 export interface Why {
+  input: { kind: string; framework: string | null };
   request: { bytes: number; device: number | null; site: string | null } | null;
   verdict: { cause: string; title: string; certainty: string; summary: string };
   causes: Cause[];
@@ -46,20 +48,43 @@ export interface Why {
   } | null;
   sites: WhySite[];
   other_sites_bytes: number;
-  will_not_help: unknown[];
+  growth: Growth | null;
+  will_not_help: string[];
   next: Fix[];
   notes: string[];
+}
+
+/** Memory that grows from step to step. */
+export interface Growth {
+  steps: number;
+  first_bytes: number;
+  last_bytes: number;
+  per_step_bytes: number;
+  leaking: WhySite[];
 }
 
 export interface Failure {
   event: number;
   size: number;
+  /** Reserved memory at that moment. */
+  reserved: number;
   free: number | null;
   largest_hole: number | null;
 }
 
+/** All memory or the limit on it, and what this process did not request of it. */
+export interface Capacity {
+  bytes: number | null;
+  is_limit: boolean;
+  /** What the account of the verdict has as free. */
+  free: number | null;
+  /** Positions, and the bytes of contexts, code, driver and other processes from there on. */
+  base: [number, number][];
+}
+
 export interface Device {
   device: number;
+  kind: "gpu" | "pinned";
   name: string | null;
   events: number;
   first_time: number | null;
@@ -67,7 +92,9 @@ export interface Device {
   levels: number;
   total: number | null;
   limit: number | null;
+  capacity: Capacity;
   peak: { event: number; live: number; reserved: number };
+  peak_reserved: { event: number; reserved: number };
   failures: Failure[];
   failures_total: number;
   start: number;
@@ -76,12 +103,26 @@ export interface Device {
   sites: number;
 }
 
+/** The recorded process, as far as it is known. */
+export interface About {
+  program: string | null;
+  pid: number | null;
+  host: string | null;
+  /** Microseconds since the epoch. */
+  began: number | null;
+  duration: number | null;
+  settings: string | null;
+}
+
 export interface Input {
   name: string;
   kind: string;
   bytes: number;
   why: Why;
   text: string;
+  about: About | null;
+  /** The index of the device that the verdict is about. */
+  first_device: number;
   devices: Device[];
   changed?: boolean;
   vanished?: boolean;
@@ -125,6 +166,7 @@ export interface Tile {
   time: (number | null)[];
   live: number[];
   reserved: number[];
+  most_reserved: number[];
   low: number[];
   layers: { site: number | null; name: string; live: number[] }[];
 }
@@ -207,6 +249,21 @@ export interface WhatIfRow {
   driver_time_us: number;
   oom: { event: number; bytes: number } | null;
   smallest_memory_bytes: number | null;
+}
+
+/** The run under the recommended setting, as reserved memory over time. */
+export interface Alternative {
+  state: "none" | "idle" | "running" | "failed" | "done";
+  result?: {
+    setting: string;
+    command: string;
+    peak_reserved: number;
+    peak_as_recorded: number;
+    fits: boolean | null;
+    exact: boolean;
+    event: number[];
+    reserved: number[];
+  };
 }
 
 export interface WhatIf {

@@ -1,5 +1,16 @@
 import { describe, expect, it } from "vitest";
-import { frameName, layout, order, sitesOfNodes, stackOf, weigh } from "../src/flame";
+import {
+  frameName,
+  inverted,
+  layout,
+  order,
+  reshape,
+  search,
+  sitesOfNodes,
+  stackOf,
+  weigh,
+  withoutPassages,
+} from "../src/flame";
 import type { Live, Site, Stacks } from "../src/types";
 
 // all ─ main ─┬─ load ─ read
@@ -139,5 +150,51 @@ describe("frames", () => {
       ).bytes[0],
     ).toBe(0);
     expect(stackOf(wild, 1).length).toBeLessThanOrEqual(1000);
+  });
+});
+
+describe("other shapes of the trie", () => {
+  const tree: Stacks = {
+    frames: [
+      { name: "main", file: "a.py", line: 1 },
+      { name: "_call_impl", file: "torch/nn/modules/module.py", line: 2 },
+      { name: "forward", file: "layer.py", line: 3 },
+    ],
+    nodes: [
+      [0, -1],
+      [0, 0],
+      [1, 1],
+      [2, 2],
+      [1, 2],
+    ],
+  };
+  const live = {
+    event: 1,
+    total: 30,
+    nodes: [
+      [3, 10, 1],
+      [4, 20, 2],
+    ] as [number, number, number][],
+  };
+  it("without frames that only pass a call on merges what is below them", () => {
+    const { postorder } = order(tree);
+    const shape = withoutPassages(tree, postorder);
+    expect(shape.stacks.nodes).toHaveLength(3);
+    const weights = weigh(shape.stacks, order(shape.stacks).postorder, reshape(live, shape), null);
+    expect([...weights.bytes]).toEqual([30, 30, 30]);
+  });
+  it("inverted starts with the innermost frames and keeps all bytes", () => {
+    const shape = inverted(tree, [live]);
+    const weights = weigh(shape.stacks, order(shape.stacks).postorder, reshape(live, shape), null);
+    expect(weights.bytes[0]).toBe(30);
+    expect(shape.stacks.nodes[1]).toEqual([0, 2]);
+    expect(weights.bytes[1]).toBe(30);
+  });
+  it("finds frames by their text, and counts nested matches once", () => {
+    const { postorder } = order(tree);
+    const weights = weigh(tree, postorder, live, null);
+    expect(search(tree, postorder, weights, "LAYER.PY")).toEqual({ nodes: new Set([3, 4]), bytes: 30 });
+    expect(search(tree, postorder, weights, ".py").bytes).toBe(30);
+    expect(search(tree, postorder, weights, "nothing").nodes.size).toBe(0);
   });
 });

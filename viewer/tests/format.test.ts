@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { axisBytes, byteTicks, bytes, count, share, signed, time } from "../src/format";
+import { axisBytes, byteTicks, bytes, count, share, signed, size, time } from "../src/format";
 
 describe("sizes", () => {
   it("are worded as the command line does", () => {
@@ -37,4 +37,18 @@ describe("other figures", () => {
     expect(time(1500)).toBe("1.50 ms");
     expect(time(3_700_000_000)).toBe("1:01:40 h");
   });
+});
+
+it("shortens sizes to three digits", () => {
+  expect([0, 999, 1000, 907038720, 1.45 * 2 ** 30, 23.94 * 2 ** 30, 128 * 2 ** 20, 6 * 2 ** 30].map(size)).toEqual([
+    "0 B",
+    "999 B",
+    "0.98 KiB",
+    "865 MiB",
+    "1.45 GiB",
+    "23.9 GiB",
+    "128 MiB",
+    "6 GiB",
+  ]);
+  expect(size(-1536)).toBe("−1.50 KiB");
 });

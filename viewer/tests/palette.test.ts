@@ -61,19 +61,30 @@ describe.each([
         expect(
           distance(siteColor(one, colors), siteColor(other, colors), eye),
           `${one + 1} and ${other + 1}`,
-        ).toBeGreaterThan(20);
+        ).toBeGreaterThan(15);
   });
-  it("of neighbours in the stack differ clearly", () => {
-    for (let site = 1; site < 23; site += 1)
-      expect(distance(siteColor(site, colors), siteColor(site - 1, colors), EYES["all"] ?? [])).toBeGreaterThan(20);
+  it("of all sites with a layer differ", () => {
+    for (let one = 0; one < 23; one += 1)
+      for (let other = 0; other < one; other += 1)
+        expect(
+          distance(siteColor(one, colors), siteColor(other, colors), EYES["all"] ?? []),
+          `${one + 1} and ${other + 1}`,
+        ).toBeGreaterThan(4);
+  });
+  it.each(Object.keys(EYES))("with a meaning of their own are not those of sites, for eyes with %s", (name) => {
+    const eye = EYES[name] ?? [];
+    for (const own of [colors.unused, colors.failure, colors.better])
+      for (let site = 0; site < 8; site += 1)
+        expect(distance(own, siteColor(site, colors), eye), `${own} and site ${site + 1}`).toBeGreaterThan(9);
   });
   it("of text reach a contrast of 4.5 on the page", () => {
     const contrast = (one: string, other: string) => {
       const [dark = 0, light = 0] = [luminance(one), luminance(other)].sort((a, b) => a - b);
       return (light + 0.05) / (dark + 0.05);
     };
-    for (const text of [colors.ink, colors.faint, colors.accent, colors.failure])
+    for (const text of [colors.ink, colors.faint, colors.accent, colors.failure, colors.better])
       expect(contrast(text, colors.background)).toBeGreaterThan(4.5);
+    expect(contrast(colors.unusedInk, colors.unusedBack)).toBeGreaterThan(4.5);
     for (let site = 0; site < 23; site += 1) {
       const color = siteColor(site, colors);
       expect(contrast(inkOn(color), color), `number ${site + 1}`).toBeGreaterThan(4.5);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { decode, encode, initialPane, place, range, zoom, type State } from "../src/state";
+import { decode, encode, initialPane, initialState, isZoomed, place, range, zoom, type State } from "../src/state";
 import type { Device } from "../src/types";
 
 const device = { events: 1000, start: 700 } as Device;
@@ -9,6 +9,11 @@ describe("the address", () => {
     const state: State = {
       theme: "dark",
       focus: 1,
+      tab: "allocations",
+      search: "a & b",
+      by: "module",
+      time: true,
+      closed: false,
       panes: [
         {
           ...initialPane(),
@@ -20,27 +25,20 @@ describe("the address", () => {
           site: 3,
           ledger: "0.2",
           segment: "0x7f00",
+          block: "0x7f80",
         },
-        {
-          ...initialPane(),
-          device: 1,
-          difference: true,
-          node: 9,
-          tab: "allocations",
-          sort: "size-asc",
-          filter: "a & b",
-          tall: true,
-        },
+        { ...initialPane(), device: 1, difference: true, inverted: true, node: 9, sort: "size-asc", tall: true },
       ],
     };
     expect(decode(`#${encode(state)}`, 2)).toEqual(state);
   });
   it("is empty for what is shown at first", () => {
-    expect(encode({ theme: "auto", focus: 0, panes: [initialPane()] })).toBe("");
+    for (const panes of [1, 2]) expect(encode(initialState(panes))).toBe("");
   });
   it("that is broken shows what is shown at first", () => {
-    const hash = "#theme=pink&focus=7&0.a=-3&0.range=9-1&0.segment=javascript:1&0.sort=<b>&0.tab=x&0.account=..x";
-    expect(decode(hash, 1)).toEqual({ theme: "auto", focus: 0, panes: [initialPane()] });
+    const hash =
+      "#theme=pink&focus=7&tab=x&by=y&x=z&panel=q&0.a=-3&0.range=9-1&0.segment=javascript:1&0.sort=<b>&0.account=..x";
+    expect(decode(hash, 1)).toEqual(initialState(1));
   });
 });
 
@@ -57,6 +55,12 @@ describe("ranges", () => {
     expect((250 - near.from) / (near.to - near.from)).toBeCloseTo(0.25);
     expect(near.to - near.from).toBe(500);
     expect(zoom(view, 1e-9, 250, device).to - zoom(view, 1e-9, 250, device).from).toBe(1);
+  });
+  it("are zoomed when they show less than the axis, which may be longer than the history", () => {
+    expect(isZoomed(place(initialPane(), device), device)).toBe(false);
+    const longer = { events: 2000 };
+    expect(place(initialPane(), device, longer)).toEqual({ from: 0, to: 2001, a: 700, b: null });
+    expect(isZoomed(place({ ...initialPane(), from: 0, to: 1001 }, device, longer), longer)).toBe(true);
   });
   it("start at the event of interest", () => {
     expect(place(initialPane(), device)).toEqual({ from: 0, to: 1001, a: 700, b: null });

@@ -34,6 +34,8 @@ pub struct Trace {
     pub host: Option<DeviceTrace>,
     /// The process itself; `None` if the source records only an allocator.
     pub process: Option<ProcessRecord>,
+    /// Pinned host memory over time, with its failed requests, as if it were a device; empty if none was recorded.
+    pub pinned: DeviceTrace,
     /// Notes for the user about parts of the file that were not understood and skipped.
     pub notes: Vec<String>,
 }
@@ -158,6 +160,7 @@ impl Trace {
             annotations: Vec::new(),
             host: None,
             process: None,
+            pinned: DeviceTrace::default(),
             notes: Vec::new(),
         }
     }

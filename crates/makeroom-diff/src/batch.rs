@@ -31,8 +31,11 @@ pub(crate) fn find(before: &Profile, after: &Profile, lines: &[LineChange]) -> O
     let scales = |line: &&LineChange| {
         line.before > 0 && [Kind::Activations.id(), Kind::Inputs.id()].contains(&line.kind.as_str())
     };
-    let mut ratios: Vec<(f64, u64)> =
-        lines.iter().filter(scales).map(|line| (line.after as f64 / line.before as f64, line.before)).collect();
+    let mut ratios: Vec<(f64, u64)> = lines
+        .iter()
+        .filter(scales)
+        .map(|line| (line.after as f64 / line.before as f64, line.before))
+        .collect();
     let all: f64 = ratios.iter().map(|&(_, bytes)| bytes as f64).sum();
     ratios.sort_by(|one, two| one.0.total_cmp(&two.0));
     let ratio = weighted_median(&ratios, all)?;
@@ -63,10 +66,8 @@ mod tests {
     use crate::lines::LineStatus;
 
     fn ratio(parameters: (u64, u64), lines: &[(u64, u64)]) -> Option<f64> {
-        let profile = |bytes| Profile {
-            kinds: [("parameters".to_owned(), bytes)].into(),
-            ..Profile::default()
-        };
+        let profile =
+            |bytes| Profile { kinds: [("parameters".to_owned(), bytes)].into(), ..Profile::default() };
         let lines: Vec<LineChange> = lines
             .iter()
             .map(|&(before, after)| LineChange {

@@ -48,7 +48,13 @@ fn print_largest<'kinds>(trace: &Trace, allocations: impl Iterator<Item = &'kind
         for &frame in trace.stacks.frames_of(allocation.stack).iter().take(30) {
             let frame = trace.stacks.frame_at(frame);
             let name = |name| trace.stacks.name_text(name);
-            println!("    {} {}:{} {}", name(frame.function), name(frame.file), frame.line, name(frame.library));
+            println!(
+                "    {} {}:{} {}",
+                name(frame.function),
+                name(frame.file),
+                frame.line,
+                name(frame.library)
+            );
         }
     }
 }

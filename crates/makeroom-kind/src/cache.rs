@@ -52,7 +52,10 @@ fn without_stacks(rows: &mut [Allocation]) {
     let Some(last) = rows.iter().filter_map(Allocation::born).max() else { return };
     let is_lasting = |row: &Allocation| row.born().is_none_or(|born| born < last / 2) && row.end() > last;
     let lasting = rows.iter().filter(|row| is_lasting(row)).count();
-    if lasting < LEAST_WEIGHTS || lasting * 2 > rows.len() || rows.iter().any(|row| row.stack != StackId::NONE) {
+    if lasting < LEAST_WEIGHTS
+        || lasting * 2 > rows.len()
+        || rows.iter().any(|row| row.stack != StackId::NONE)
+    {
         return;
     }
     for row in rows.iter_mut().filter(|row| row.is_open() && is_lasting(row)) {

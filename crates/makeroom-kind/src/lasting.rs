@@ -70,7 +70,8 @@ fn state_sizes(lasting: &[usize], rows: &[Allocation], known: &Sizes, wanted: &S
         let bytes = votes.entry(copies).or_default();
         *bytes = bytes.saturating_add(size.saturating_mul(u64::from(count)));
     }
-    let copies = votes.into_iter().max_by_key(|&(copies, bytes)| (bytes, copies)).map_or(0, |(copies, _)| copies);
+    let copies =
+        votes.into_iter().max_by_key(|&(copies, bytes)| (bytes, copies)).map_or(0, |(copies, _)| copies);
     for (size, count) in known.iter() {
         state.add_many(size, count.saturating_mul(copies));
     }

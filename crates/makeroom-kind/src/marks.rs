@@ -195,13 +195,18 @@ fn of_function(file: &str, function: &str) -> Marks {
     match function {
         "_engine_run_backward" if within("torch/autograd/") => Marks::ENGINE,
         "backward" if within("torch/_tensor.py") => Marks::ENGINE,
-        "recompute_fn" | "unpack_hook" | "backward" if within("torch/utils/checkpoint.py") => Marks::RECOMPUTE,
+        "recompute_fn" | "unpack_hook" | "backward" if within("torch/utils/checkpoint.py") => {
+            Marks::RECOMPUTE
+        }
         "backward" if file.ends_with("checkpointing.py") => Marks::RECOMPUTE,
         "_ddp_init_helper" | "_init_ddp" if within("torch/nn/parallel/") => Marks::BUCKET,
         "from_pretrained" | "_load_pretrained_model" if within("transformers/") => Marks::BUILD,
         "load_model" | "create_weights" if within("vllm/") || within("sglang/") => Marks::BUILD,
-        "initialize_kv_cache" | "initialize_kv_cache_tensors" | "_allocate_kv_cache_tensors"
-        | "_allocate_kv_cache" | "_allocate_kv_caches"
+        "initialize_kv_cache"
+        | "initialize_kv_cache_tensors"
+        | "_allocate_kv_cache_tensors"
+        | "_allocate_kv_cache"
+        | "_allocate_kv_caches"
             if within("vllm/") || within("sglang/") =>
         {
             Marks::CACHE
@@ -212,14 +217,21 @@ fn of_function(file: &str, function: &str) -> Marks {
 
 fn of_fsdp(file: &str, function: &str) -> Marks {
     match function {
-        "_init_sharded_param" | "_init_flat_param" | "_init_flat_param_and_metadata" | "flatten_tensors"
-        | "flatten_tensors_into_flat_param" | "shard" | "init_flat_param_attributes" | "reset_sharded_param" => {
-            Marks::BUILD
-        }
-        "init_all_gather_outputs" | "alloc_all_gather_outputs" | "alloc_storage" | "foreach_all_gather"
-        | "_alloc_padded_unsharded_flat_param" | "_all_gather_flat_param" | "all_gather_copy_in_cuda" => {
-            Marks::GATHER
-        }
+        "_init_sharded_param"
+        | "_init_flat_param"
+        | "_init_flat_param_and_metadata"
+        | "flatten_tensors"
+        | "flatten_tensors_into_flat_param"
+        | "shard"
+        | "init_flat_param_attributes"
+        | "reset_sharded_param" => Marks::BUILD,
+        "init_all_gather_outputs"
+        | "alloc_all_gather_outputs"
+        | "alloc_storage"
+        | "foreach_all_gather"
+        | "_alloc_padded_unsharded_flat_param"
+        | "_all_gather_flat_param"
+        | "all_gather_copy_in_cuda" => Marks::GATHER,
         _ if file.ends_with("_fsdp_param.py") && function == "__init__" => Marks::BUILD,
         _ => Marks::NONE,
     }
@@ -361,7 +373,8 @@ mod tests {
 
     #[test]
     fn native_frames_are_recognized_mangled_or_not() {
-        let engine = "torch::autograd::Engine::evaluate_function(std::shared_ptr<torch::autograd::GraphTask>&)";
+        let engine =
+            "torch::autograd::Engine::evaluate_function(std::shared_ptr<torch::autograd::GraphTask>&)";
         assert!(of_native("", engine).has(Marks::ENGINE));
         assert!(of_native("/x/libtorch_cpu.so", "_ZN5torch8autograd6Engine11thread_main").has(Marks::ENGINE));
         assert_eq!(of_native("/opt/libnccl.so.2", "").library(), Some(Library::Nccl));
@@ -374,6 +387,9 @@ mod tests {
         let long = "é".repeat(3000);
         assert!(end_of(&long).len() <= LONGEST_NAME);
         assert!(start_of(&long).len() <= LONGEST_NAME);
-        assert_eq!(marks(&format!("{long}/torch/optim/adam.py"), &long), Marks::OPTIMIZER.with(Marks::PYTHON));
+        assert_eq!(
+            marks(&format!("{long}/torch/optim/adam.py"), &long),
+            Marks::OPTIMIZER.with(Marks::PYTHON)
+        );
     }
 }

@@ -119,7 +119,8 @@ impl Step {
         let mut ends: Vec<usize> = saved().map(|&(_, end)| end).collect();
         ends.sort_unstable();
         let end = *ends.get((ends.len().saturating_sub(1) as f64 * PASS_SHARE) as usize)? + 1;
-        let end = optimizer.next_start(backward).unwrap_or_else(|| last_gradient(lives, backward, end)).min(cut);
+        let end =
+            optimizer.next_start(backward).unwrap_or_else(|| last_gradient(lives, backward, end)).min(cut);
         let forward = saved().filter(|&&(_, freed)| freed < end).map(|&(born, _)| born).min()?;
         // A backward pass computes: memory that is only freed in reverse order is a program that exits.
         let births = lives.iter().filter(|&&(born, _)| (backward..end).contains(&born)).count();
@@ -171,7 +172,8 @@ fn busiest(lives: &[Life], (first, last): Life) -> Option<usize> {
         live
     });
     // The first of equals: of the operations around the start of the backward pass, those before it keep results.
-    let (at, _) = numbers.enumerate().take(last - first + 1).min_by_key(|&(_, number)| std::cmp::Reverse(number))?;
+    let (at, _) =
+        numbers.enumerate().take(last - first + 1).min_by_key(|&(_, number)| std::cmp::Reverse(number))?;
     Some(first + at + 1)
 }
 

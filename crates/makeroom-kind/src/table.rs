@@ -223,7 +223,8 @@ mod tests {
             ]
         );
         assert_eq!(table.peak, (5, Bytes::new(30)));
-        let live: Vec<_> = (0..8).map(|at| table.rows.iter().filter(|row| row.is_live_at(at)).count()).collect();
+        let live: Vec<_> =
+            (0..8).map(|at| table.rows.iter().filter(|row| row.is_live_at(at)).count()).collect();
         assert_eq!(live, [1, 1, 0, 1, 1, 2, 1, 1]);
     }
 

@@ -56,7 +56,10 @@ impl Totals {
 impl KindTotal {
     /// The rule that determined most of it.
     pub fn main_rule(&self) -> Option<Rule> {
-        self.rules.iter().max_by_key(|&(rule, &bytes)| (bytes, std::cmp::Reverse(*rule))).map(|(&rule, _)| rule)
+        self.rules
+            .iter()
+            .max_by_key(|&(rule, &bytes)| (bytes, std::cmp::Reverse(*rule)))
+            .map(|(&rule, _)| rule)
     }
 
     /// The certainty of the rule that determined most of it.

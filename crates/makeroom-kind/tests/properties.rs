@@ -6,8 +6,8 @@ mod support;
 use std::collections::HashMap;
 
 use makeroom_core::{
-    Action, Address, Annotation, AnnotationStage, Bytes, DeviceTrace, Event, Events, Frame, StackId, StreamId,
-    Trace, TraceKind,
+    Action, Address, Annotation, AnnotationStage, Bytes, DeviceTrace, Event, Events, Frame, StackId,
+    StreamId, Trace, TraceKind,
 };
 use makeroom_kind::Kinds;
 use proptest::prelude::*;

@@ -106,13 +106,18 @@ pub fn diff_text(difference: &Difference, columns: usize, is_verbose: bool) -> S
     let moved = difference.moved().count();
     if moved > 0 {
         let lines = if moved == 1 { "line" } else { "lines" };
-        let _ = writeln!(out, "{MARGIN}{DIM}note: {moved} {lines} moved within a file and hold the same{DIM:#}");
+        let _ =
+            writeln!(out, "{MARGIN}{DIM}note: {moved} {lines} moved within a file and hold the same{DIM:#}");
     }
     out
 }
 
 fn kinds(out: &mut String, difference: &Difference) {
-    let _ = writeln!(out, "\n{MARGIN}{TITLE}{:<18}{:>12}{:>12}{:>13}{TITLE:#}", "Peak by kind", "before", "after", "change");
+    let _ = writeln!(
+        out,
+        "\n{MARGIN}{TITLE}{:<18}{:>12}{:>12}{:>13}{TITLE:#}",
+        "Peak by kind", "before", "after", "change"
+    );
     let mut row = |name: &str, before: u64, after: u64| {
         let growth = Bytes::new(after).difference(Bytes::new(before));
         let change = if growth == 0 { String::new() } else { signed(growth) };

@@ -19,7 +19,10 @@ fn line(gate: &Gate, name: &str) -> String {
     let (before, after) = (Bytes::new(difference.before), Bytes::new(difference.after));
     let change = signed(difference.growth());
     match gate.is_within() {
-        true => format!("{name}: peak {after}, baseline {before} ({change}): within the allowance of {}", gate.allowance),
+        true => format!(
+            "{name}: peak {after}, baseline {before} ({change}): within the allowance of {}",
+            gate.allowance
+        ),
         false => format!(
             "{name}: peak {after}, baseline {before} ({change}): {} more than the allowance of {}. {}",
             Bytes::new(gate.excess()),
@@ -31,8 +34,7 @@ fn line(gate: &Gate, name: &str) -> String {
 
 /// The result for a terminal: `name` is the run.
 pub fn gate_text(gate: &Gate, name: &str) -> String {
-    let (color, word) =
-        if gate.is_within() { (AnsiColor::Green, "pass") } else { (AnsiColor::Red, "fail") };
+    let (color, word) = if gate.is_within() { (AnsiColor::Green, "pass") } else { (AnsiColor::Red, "fail") };
     let style = color.on_default().bold();
     format!("{style}{word}{style:#} {}\n", line(gate, name))
 }
@@ -71,7 +73,9 @@ pub fn gate_junit(gate: &Gate, name: &str) -> String {
 pub fn gate_annotation(gate: &Gate, name: &str) -> String {
     let level = if gate.is_within() { "notice" } else { "error" };
     let grown = gate.difference.changed().find(|line| {
-        matches!(line.status, LineStatus::Grown | LineStatus::New) && line.place.is_some() && !gate.is_within()
+        matches!(line.status, LineStatus::Grown | LineStatus::New)
+            && line.place.is_some()
+            && !gate.is_within()
     });
     let position = grown.and_then(|line| {
         let (position, _) = line.place.as_deref()?.split_once(' ')?;
@@ -103,7 +107,9 @@ fn xml(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\n' | '\t' => out.push(' '),
-            character if character.is_control() || matches!(character, '\u{fffe}' | '\u{ffff}') => out.push('?'),
+            character if character.is_control() || matches!(character, '\u{fffe}' | '\u{ffff}') => {
+                out.push('?')
+            }
             character => out.push(character),
         }
     }
@@ -148,7 +154,10 @@ mod tests {
     #[test]
     fn reports_for_other_programs_are_escaped() {
         let report = gate_junit(&result(110), "a<\u{1}\"&.room");
-        assert!(report.contains("failures=\"1\"") && report.contains("name=\"a&lt;?&quot;&amp;.room\""), "{report}");
+        assert!(
+            report.contains("failures=\"1\"") && report.contains("name=\"a&lt;?&quot;&amp;.room\""),
+            "{report}"
+        );
         assert!(!report.contains("<lambda>"));
         assert!(gate_junit(&result(100), "r").contains("failures=\"0\""));
         let annotation = gate_annotation(&result(110), "r\n::error::x");

@@ -118,7 +118,9 @@ pub fn grouped_text(grouped: &Grouped, columns: usize, is_verbose: bool) -> Stri
         let remark = clip(&remark(grouped.by, group), columns.saturating_sub(used));
         let name = clip(&name(group), width);
         let size = group.bytes.to_string();
-        let row = format!("{MARGIN}{MARGIN}{name:<width$}  {size:>10}  {drawn:<BAR_COLUMNS$}  {DIM}{remark}{DIM:#}");
+        let row = format!(
+            "{MARGIN}{MARGIN}{name:<width$}  {size:>10}  {drawn:<BAR_COLUMNS$}  {DIM}{remark}{DIM:#}"
+        );
         let _ = writeln!(out, "{}", row.trim_end());
     }
     if !hidden.is_empty() {

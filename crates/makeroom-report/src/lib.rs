@@ -46,9 +46,9 @@ mod tune;
 mod watch;
 mod wrap;
 
+pub use diff::{diff_json, diff_text};
 #[cfg(target_os = "linux")]
 pub use doctor::{doctor_json, doctor_text};
-pub use diff::{diff_json, diff_text};
 pub use fit::{FitEnd, FitRank, FitReport, FitRun, fit_json, fit_text};
 pub use gate::{gate_annotation, gate_json, gate_junit, gate_text};
 pub use incomplete::{EarlyStop, lost_recording_text, missing_reason};

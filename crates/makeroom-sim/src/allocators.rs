@@ -13,7 +13,7 @@ use crate::models::{
 };
 use crate::program::Program;
 use crate::pytorch::{Pytorch, Settings, SettingsError, Version};
-use crate::replay::{Outcome, replay};
+use crate::replay::{Outcome, replay_watched};
 
 /// An allocator and its settings.
 #[derive(Clone, Debug, PartialEq)]
@@ -202,7 +202,17 @@ impl AllocatorSpec {
 
     /// Runs a program under a fresh model in this much memory, to its end or to the first failed allocation.
     pub fn run(&self, program: &Program, memory: Option<u64>) -> Outcome {
-        replay(program, &mut *self.build(program, memory), &mut self.device(memory))
+        self.run_watched(program, memory, |_, _| {})
+    }
+
+    /// The same; calls `watch` after each step with its recorded event and the memory reserved from the driver.
+    pub fn run_watched(
+        &self,
+        program: &Program,
+        memory: Option<u64>,
+        watch: impl FnMut(u32, u64),
+    ) -> Outcome {
+        replay_watched(program, &mut *self.build(program, memory), &mut self.device(memory), watch)
     }
 }
 

@@ -45,6 +45,6 @@ pub use model::Model;
 pub use models::OptionError;
 pub use program::{Allocation, Program, Step};
 pub use pytorch::{Pytorch, Request, Settings, SettingsError, Version};
-pub use replay::{Outcome, Refusal, replay, replay_from_start};
+pub use replay::{Outcome, Refusal, replay, replay_from_start, replay_watched};
 pub use smallest::smallest_memory;
 pub use tune::{Trial, Tuning, candidates, tune};

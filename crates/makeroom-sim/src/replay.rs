@@ -35,7 +35,18 @@ pub struct Refusal {
 /// Runs a program to its end, or to the first failed allocation, where the real program would have ended. Allocations
 /// older than the recording are made first.
 pub fn replay<M: Model + ?Sized>(program: &Program, model: &mut M, device: &mut Device) -> Outcome {
-    let run = Run { program, model, device, outcome: Outcome::default(), live: 0, early_nanoseconds: None };
+    replay_watched(program, model, device, |_, _| {})
+}
+
+/// Like [`replay`]; calls `watch` after each step with its recorded event and the memory reserved from the driver.
+pub fn replay_watched<M: Model + ?Sized>(
+    program: &Program,
+    model: &mut M,
+    device: &mut Device,
+    watch: impl FnMut(u32, u64),
+) -> Outcome {
+    let outcome = Outcome::default();
+    let run = Run { program, model, device, watch, outcome, live: 0, early_nanoseconds: None };
     run.finish(Run::allocate_older)
 }
 
@@ -47,20 +58,22 @@ pub fn replay_from_start<M: Model + ?Sized>(
 ) -> Outcome {
     let live = program.live_at_start();
     let outcome = Outcome { peak_live: live, peak_reserved: model.reserved(), ..Outcome::default() };
-    Run { program, model, device, outcome, live, early_nanoseconds: None }.finish(|_| None)
+    let watch = |_, _| {};
+    Run { program, model, device, watch, outcome, live, early_nanoseconds: None }.finish(|_| None)
 }
 
-struct Run<'run, M: ?Sized> {
+struct Run<'run, M: ?Sized, W> {
     program: &'run Program,
     model: &'run mut M,
     device: &'run mut Device,
+    watch: W,
     outcome: Outcome,
     live: u64,
     /// The cost of driver calls when the second half of the recorded time began.
     early_nanoseconds: Option<u64>,
 }
 
-impl<M: Model + ?Sized> Run<'_, M> {
+impl<M: Model + ?Sized, W: FnMut(u32, u64)> Run<'_, M, W> {
     fn finish(mut self, begin: impl FnOnce(&mut Self) -> Option<Refusal>) -> Outcome {
         let refusal = begin(&mut self).or_else(|| self.steps());
         let early = self.early_nanoseconds.unwrap_or(self.device.nanoseconds());
@@ -112,6 +125,7 @@ impl<M: Model + ?Sized> Run<'_, M> {
                 }
                 Step::EmptyCache => self.model.empty_cache(self.device),
             }
+            (self.watch)(event, self.model.reserved());
         }
         None
     }

@@ -66,12 +66,8 @@ fn generated_code_is_shown_at_the_line_of_the_model() {
         ("fx_node_name", text("bmm")),
         ("fx_original_trace", text(original)),
     ]);
-    let allocation = dict([
-        ("action", text("alloc")),
-        ("addr", int(512)),
-        ("size", int(512)),
-        ("frames", list([frame])),
-    ]);
+    let allocation =
+        dict([("action", text("alloc")), ("addr", int(512)), ("size", int(512)), ("frames", list([frame]))]);
     let trace = read(&snapshot(list([allocation])));
     let event = trace.devices[0].events.get(0).expect("an event");
     let frame = trace.stacks.frame_at(trace.stacks.frames_of(event.stack)[0]);
@@ -93,7 +89,10 @@ fn pinned_memory_is_a_trace_of_its_own() {
         let events: Vec<_> = trace.host.as_ref().expect("host memory").events.iter().collect();
         let rows: Vec<_> = events.iter().map(|event| (event.action, event.address, event.size)).collect();
         let size = Bytes::new(512);
-        assert_eq!(rows, [(Action::Alloc, Address(4096), size), (Action::FreeCompleted, Address(4096), size)]);
+        assert_eq!(
+            rows,
+            [(Action::Alloc, Address(4096), size), (Action::FreeCompleted, Address(4096), size)]
+        );
         assert_eq!(trace.devices.len(), 1);
         assert_eq!(trace.devices[0].events.len(), 1);
     }

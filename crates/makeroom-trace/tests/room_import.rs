@@ -193,6 +193,35 @@ fn with_tensors_what_their_allocator_took_are_segments() {
 }
 
 #[test]
+fn tensors_that_are_never_freed_end_with_their_segment() {
+    use EventKind::{DeviceAlloc, DeviceFree, TensorAlloc, TensorFree};
+    let trace = Recording::new()
+        .events(
+            7,
+            10,
+            &[
+                by(TORCH, event(DeviceAlloc, 0x10_0000, 0x8_0000)),
+                by(PYTHON, event(TensorAlloc, 0x10_0000, 512)),
+                by(PYTHON, event(TensorAlloc, 0x11_0000, 1024)),
+                event(DeviceFree, 0x10_0000, 0),
+                // The framework drops a tensor after its memory: that frees nothing again.
+                event(TensorFree, 0x11_0000, 1024),
+            ],
+        )
+        .read();
+    assert_eq!(
+        actions(&trace)[3..],
+        [
+            (Action::FreeRequested, 0x10_0000, 512),
+            (Action::FreeCompleted, 0x10_0000, 512),
+            (Action::FreeRequested, 0x11_0000, 1024),
+            (Action::FreeCompleted, 0x11_0000, 1024),
+            (Action::SegmentFree, 0x10_0000, 0x8_0000),
+        ]
+    );
+}
+
+#[test]
 fn host_memory_that_is_mapped_takes_none_of_the_device() {
     use EventKind::{Map, PhysicalCreate, Unmap};
     let extra = |extra, event| Event { extra, ..event };

@@ -9,8 +9,8 @@ use std::io::Write;
 
 use content::golden;
 use makeroom_core::{
-    Address, Bytes, ContextRecord, DeviceIndex, FailedLaunch, HostSample, PinnedBlock, ProcessEnd, StackId,
-    Trace,
+    Action, Address, Bytes, ContextRecord, DeviceIndex, FailedLaunch, HostSample, PinnedBlock, ProcessEnd,
+    StackId, Trace,
 };
 use makeroom_trace::room::{
     ContextHandle, DeviceDefinition, DeviceSample, Dropped, Encoder, End, EndReason, Event, EventKind,
@@ -61,6 +61,16 @@ fn pinned_memory_that_is_left_and_its_peak() {
         encoder.event(&Event { result: 2, ..sized(EventKind::PinnedAlloc, 5, 0, 9000) });
         encoder.event(&Event { result: 2, extra: 1, ..sized(EventKind::PhysicalCreate, 6, 0, 7000) });
     });
+    let history: Vec<_> = trace.pinned.events.iter().map(|event| (event.action, event.size.get())).collect();
+    let expected = [
+        (Action::Alloc, 100),
+        (Action::Alloc, 50),
+        (Action::FreeRequested, 100),
+        (Action::FreeCompleted, 100),
+        (Action::Alloc, 20),
+        (Action::OutOfMemory, 9000),
+    ];
+    assert_eq!(history[..6], expected);
     let pinned = trace.process.unwrap().pinned;
     let block = |address, size, is_registered| PinnedBlock {
         address: Address(address),

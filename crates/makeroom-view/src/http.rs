@@ -17,8 +17,9 @@ use ::http::header::{
 use ::http::{HeaderMap, Method, Request, Response, StatusCode};
 
 use crate::page;
+use crate::report::report;
 use crate::resources::{Form, Refusal, Setting};
-use crate::viewer::{Host, Viewer};
+use crate::viewer::{Computation, Host, Viewer};
 
 /// Header that identifies the version of the inputs, so that a page does not mix responses from two versions.
 const READING: &str = "makeroom-reading";
@@ -145,6 +146,7 @@ fn answer(
         Method::GET | Method::HEAD => match path {
             "/" => Ok((HTML, page::page().as_bytes().to_vec())),
             "/healthz" => Ok((PLAIN, b"ok\n".to_vec())),
+            "/report.html" => Ok((HTML, report(viewer, false)?.html.into_bytes())),
             "/api/inputs" => {
                 let setting =
                     Setting { changes: host.changes(), can_reload: host.can_reload(), form: Form::Served };
@@ -154,10 +156,11 @@ fn answer(
         },
         Method::POST if path == "/api/reload" => host.reload().map(|()| (JSON, b"{}".to_vec())),
         Method::POST => {
-            let (input, device) = viewer.what_if_of(path).ok_or_else(|| {
-                Refusal::new(404, format!("cannot POST to {path}"), "use /api/reload or …/whatif")
+            let (computation, input, device) = viewer.computation_of(path).ok_or_else(|| {
+                let hint = "use /api/reload, …/whatif or …/alternative";
+                Refusal::new(404, format!("cannot POST to {path}"), hint)
             })?;
-            begin_what_if(viewer, input, device)?;
+            start(viewer, computation, input, device)?;
             Ok((JSON, viewer.answer(path, "")?))
         }
         _ => {
@@ -166,19 +169,19 @@ fn answer(
     }
 }
 
-fn begin_what_if(viewer: &Arc<Viewer>, input: usize, device: usize) -> Result<(), Refusal> {
-    let Some(what_if) = viewer.what_if(input, device) else { return Ok(()) };
-    if !what_if.begin() {
+/// Starts a computation in the background, unless it is running or done.
+fn start(viewer: &Arc<Viewer>, computation: Computation, input: usize, device: usize) -> Result<(), Refusal> {
+    if !viewer.begin(computation, input, device) {
         return Ok(());
     }
     let running = Arc::clone(viewer);
     let started = std::thread::Builder::new()
-        .name("what-if".to_owned())
-        .spawn(move || running.run_what_if(input, device));
+        .name("replay".to_owned())
+        .spawn(move || running.compute(computation, input, device));
     match started {
         Ok(_) => Ok(()),
         Err(error) => {
-            what_if.give_up();
+            viewer.give_up(computation, input, device);
             Err(Refusal::new(500, format!("could not start a thread: {error}"), "try again"))
         }
     }

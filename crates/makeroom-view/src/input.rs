@@ -2,11 +2,13 @@
 
 use std::sync::OnceLock;
 
-use makeroom_core::{DeviceTrace, Trace, TraceKind};
+use makeroom_core::{Bytes, DeviceTrace, Trace, TraceKind};
 use makeroom_explain::{Explanation, Room, TraceQuestion, explain_text, explain_trace};
 use makeroom_report::{explanation_json, explanation_text};
 use serde_json::Value;
 
+use crate::alternative::Alternative;
+use crate::capacity::Capacity;
 use crate::stacks::Trie;
 use crate::timeline::Timeline;
 use crate::whatif::WhatIf;
@@ -45,6 +47,8 @@ pub(crate) struct Input {
     pub(crate) why: Value,
     pub(crate) text: String,
     pub(crate) headline: String,
+    /// Whether the verdict is about host memory.
+    pub(crate) is_about_host: bool,
     pub(crate) room: Room,
     pub(crate) trace: Option<Recording>,
 }
@@ -55,6 +59,8 @@ pub(crate) struct Recording {
     pub(crate) trace: Trace,
     pub(crate) devices: Vec<Timeline>,
     pub(crate) what_if: Vec<WhatIf>,
+    pub(crate) capacities: Vec<Capacity>,
+    pub(crate) alternatives: Vec<Alternative>,
     trie: OnceLock<Trie>,
 }
 
@@ -82,6 +88,7 @@ impl Input {
             kind,
             why: explanation_json(&explanation),
             text: anstream::adapter::strip_str(&styled).to_string(),
+            is_about_host: verdict.cause == makeroom_explain::Cause::HostMemory,
             headline: format!("{}: {}", verdict.title(), verdict.summary),
             room: question.room,
             trace,
@@ -94,7 +101,8 @@ impl Recording {
     fn explained(trace: Trace, question: &TraceQuestion) -> (Explanation, Self) {
         let (explanation, devices) = std::thread::scope(|scope| {
             let reading = scope.spawn(|| {
-                (0..trace.devices.len()).filter_map(|index| Timeline::new(&trace, index)).collect::<Vec<_>>()
+                // Pinned host memory follows the devices.
+                (0..=trace.devices.len()).filter_map(|index| Timeline::new(&trace, index)).collect::<Vec<_>>()
             });
             let explanation = explain_trace(&trace, question);
             // Pass on a panic of the other thread.
@@ -102,7 +110,16 @@ impl Recording {
             (explanation, devices)
         });
         let what_if = devices.iter().map(|_| WhatIf::default()).collect();
-        (explanation, Self { trace, devices, what_if, trie: OnceLock::new() })
+        let capacities: Vec<Capacity> = devices
+            .iter()
+            .map(|timeline| Capacity::new(&explanation, &trace, timeline, total_of(&trace, timeline)))
+            .collect();
+        let alternatives = devices.iter().zip(&capacities).map(|(timeline, capacity)| {
+            Alternative::new(&trace, capacity, timeline.interest(), timeline.is_pinned(&trace))
+        });
+        let alternatives = alternatives.collect();
+        let trie = OnceLock::new();
+        (explanation, Self { trace, devices, what_if, capacities, alternatives, trie })
     }
 
     /// All stacks of the recording as a trie.
@@ -110,8 +127,16 @@ impl Recording {
         self.trie.get_or_init(|| Trie::new(&self.trace, &self.devices))
     }
 
-    /// A device with its history.
+    /// A device of the trace with its history; not pinned memory.
     pub(crate) fn device(&self, index: usize) -> Option<(&DeviceTrace, &Timeline)> {
         Some((self.trace.devices.get(index)?, self.devices.get(index)?))
     }
+}
+
+/// The size of the GPU of a history, if it was recorded.
+fn total_of(trace: &Trace, timeline: &Timeline) -> Option<Bytes> {
+    let device = timeline.device(trace).device;
+    let process = trace.process.as_ref()?;
+    let identity = process.devices.iter().find(|identity| identity.device == device)?;
+    Some(identity.total).filter(|total| !total.is_zero())
 }

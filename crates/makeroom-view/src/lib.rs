@@ -9,11 +9,14 @@
 //! resources.rs     routes paths to responses                    series.rs, moment.rs, live.rs, rows.rs, sites.rs
 //! stacks.rs        all stacks as a trie                         whatif.rs   other allocators, in the background
 //! page.rs          the page itself                              report.rs   the page with embedded responses
+//! capacity.rs      what a device can hold, and what others hold   alternative.rs  the recommended setting over time
 //! job/             the page of `makeroom job`
 //! http.rs          requests and responses: the token, other access checks, and the browser's restrictions
 //! ```
 #![forbid(unsafe_code)]
 
+mod alternative;
+mod capacity;
 mod http;
 mod input;
 mod job;

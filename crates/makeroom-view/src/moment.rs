@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::input::Recording;
 use crate::sites::page_number;
-use crate::timeline::Timeline;
+use crate::timeline::{Sites, Timeline};
 
 /// Maximum number of rows in one response.
 const MOST_ROWS: usize = 20_000;
@@ -78,8 +78,8 @@ struct SegmentClass {
 }
 
 /// The memory at a position. If there are too many rows, small neighbors are merged.
-pub(crate) fn moment(recording: &Recording, timeline: &Timeline, position: usize) -> Moment {
-    let mut moment = whole(recording, timeline, position);
+pub(crate) fn moment(recording: &Recording, timeline: &Timeline, sites: &Sites, position: usize) -> Moment {
+    let mut moment = whole(recording, timeline, sites, position);
     let rows: usize = moment.segments.iter().map(|segment| segment.rows).sum();
     if rows > MOST_ROWS {
         // Segments are drawn to the same scale, the largest at full width.
@@ -102,10 +102,10 @@ pub(crate) fn moment(recording: &Recording, timeline: &Timeline, position: usize
 pub(crate) fn segment(
     recording: &Recording,
     timeline: &Timeline,
-    position: usize,
-    address: u64,
+    sites: &Sites,
+    (position, address): (usize, u64),
 ) -> Option<Moment> {
-    let mut moment = whole(recording, timeline, position);
+    let mut moment = whole(recording, timeline, sites, position);
     moment.segments.retain(|segment| segment.at.address == address);
     let segment = moment.segments.first_mut()?;
     let mut pixel = (segment.size / WIDTH).max(1);
@@ -125,7 +125,7 @@ pub(crate) fn largest_hole(
 ) -> Option<u64> {
     let wants_small = request <= LARGEST_SMALL;
     timeline.reserved.has_segments.then(|| {
-        let moment = whole(recording, timeline, position);
+        let moment = whole(recording, timeline, &timeline.grouping.sites, position);
         let usable = moment.segments.iter().filter(|segment| {
             let at = segment.at;
             at.stream == stream && at.is_small == wants_small && at.pool == PoolId::DEFAULT
@@ -134,14 +134,14 @@ pub(crate) fn largest_hole(
     })
 }
 
-fn whole(recording: &Recording, timeline: &Timeline, position: usize) -> Moment {
+fn whole(recording: &Recording, timeline: &Timeline, sites: &Sites, position: usize) -> Moment {
     let trace = &recording.trace;
     let (blocks, allocations) = timeline.blocks_at(trace, position);
     let held_segments = timeline.segments_at(trace, position);
     let settings = &timeline.settings;
     let ends = BlockEnds::new(timeline.device(trace), settings, &held_segments, &blocks, position);
     let known = Known {
-        timeline,
+        sites,
         sizes: BlockSizes { at_end: &timeline.sizes_at_end, ends: &ends, settings, position },
     };
     let mut segments = Vec::new();
@@ -172,7 +172,7 @@ fn whole(recording: &Recording, timeline: &Timeline, position: usize) -> Moment 
 }
 
 struct Known<'timeline> {
-    timeline: &'timeline Timeline,
+    sites: &'timeline Sites,
     sizes: BlockSizes<'timeline>,
 }
 
@@ -241,7 +241,7 @@ impl Known<'_> {
             row.at.pending = row.at.pending.saturating_add(requested);
         }
         let state = if block.is_pending { PENDING } else { LIVE };
-        let holder = page_number(self.timeline.sites.site_of(allocation));
+        let holder = page_number(self.sites.site_of(allocation));
         row.blocks.push((block.address - row.at.address, size, state, holder));
     }
 }

@@ -3,22 +3,26 @@
 use makeroom_core::{Bytes, Trace};
 use serde_json::{Value, json};
 
+use crate::capacity::Capacity;
 use crate::input::{Input, Recording};
 use crate::moment::largest_hole;
-use crate::timeline::Timeline;
+use crate::timeline::{Grouping, Timeline};
 use crate::viewer::Change;
 
 /// Maximum number of failed allocations to list.
 const MOST_FAILURES: usize = 200;
 /// For how many of them to compute the largest free block, which costs as much as a moment.
 const MOST_HOLES: usize = 16;
+/// Characters of a command line.
+const MOST_COMMAND: usize = 1000;
 
 /// One input.
 pub(crate) fn input(input: &Input, change: Change) -> Value {
-    let devices = input
-        .trace
-        .iter()
-        .flat_map(|recording| recording.devices.iter().map(|timeline| device(input, recording, timeline)));
+    let devices = input.trace.iter().flat_map(|recording| {
+        let timelines = recording.devices.iter().zip(&recording.capacities);
+        timelines.map(|(timeline, capacity)| device(input, recording, timeline, capacity))
+    });
+    let first = input.trace.as_ref().map_or(0, |recording| first_device(input, recording));
     json!({
         "name": input.name,
         "kind": input.kind,
@@ -27,34 +31,71 @@ pub(crate) fn input(input: &Input, change: Change) -> Value {
         "vanished": change == Change::Vanished,
         "why": input.why,
         "text": input.text,
+        "about": input.trace.as_ref().map(|recording| about(recording)),
+        "first_device": first,
         "devices": devices.collect::<Vec<_>>(),
     })
 }
 
-fn device(input: &Input, recording: &Recording, timeline: &Timeline) -> Value {
+/// The device that the verdict is about: its index in the list.
+fn first_device(input: &Input, recording: &Recording) -> usize {
+    let trace = &recording.trace;
+    let explained = input.why["ledger"]["device"].as_u64();
+    let is_it = |timeline: &Timeline| match input.is_about_host {
+        true => timeline.is_pinned(trace),
+        false => Some(u64::from(timeline.device(trace).device.0)) == explained,
+    };
+    recording.devices.iter().position(is_it).unwrap_or(0)
+}
+
+/// The program and its run, as far as they are known.
+fn about(recording: &Recording) -> Value {
+    let process = recording.trace.process.as_ref();
+    let identity = process.map(|process| &process.identity);
+    let command = identity.map(|identity| identity.command_line.join(" ")).filter(|line| !line.is_empty());
+    json!({
+        "program": command.map(|line| line.chars().take(MOST_COMMAND).collect::<String>()),
+        "pid": identity.map(|identity| identity.pid),
+        "host": identity.map(|identity| &identity.host),
+        "began": identity.map(|identity| identity.began_us),
+        "duration": process.map(|process| process.recorded_us),
+        "settings": recording.trace.settings.text,
+    })
+}
+
+fn device(input: &Input, recording: &Recording, timeline: &Timeline, capacity: &Capacity) -> Value {
     let trace = &recording.trace;
     let device = timeline.device(trace);
     let events = device.events.len();
     let identity = trace
         .process
         .as_ref()
-        .and_then(|process| process.devices.iter().find(|identity| identity.device == device.device));
+        .and_then(|process| process.devices.iter().find(|identity| identity.device == device.device))
+        .filter(|_| !timeline.is_pinned(trace));
     let (peak, live) = timeline.allocations.peak;
-    let (total, limit) = room(input, trace, identity.map(|identity| identity.total));
+    let (total, limit) = match timeline.is_pinned(trace) {
+        true => (None, None),
+        false => room(input, trace, identity.map(|identity| identity.total)),
+    };
+    let Grouping { sites, series } = &timeline.grouping;
+    let (most_at, most) = series.peak_reserved(trace, timeline, sites);
     json!({
         "device": device.device.0,
+        "kind": if timeline.is_pinned(trace) { "pinned" } else { "gpu" },
         "name": identity.map(|identity| &identity.name),
         "events": events,
         "first_time": timeline.time(trace, 0),
         "last_time": timeline.time(trace, events),
-        "levels": timeline.series.levels(),
+        "levels": series.levels(),
         "total": total.map(Bytes::get),
         "limit": limit.map(Bytes::get),
         "has_segments": timeline.reserved.has_segments,
         "peak": { "event": peak, "live": live, "reserved": timeline.sum_at(trace, peak).reserved },
+        "peak_reserved": { "event": most_at, "reserved": most },
+        "capacity": capacity,
         "failures": failures(recording, timeline),
         "failures_total": timeline.failures.len(),
-        "sites": timeline.sites.list.iter().filter(|site| site.count > 0).count(),
+        "sites": sites.list.iter().filter(|site| site.count > 0).count(),
         "start": timeline.interest(),
         "history": history(timeline, events, device.overflowed),
     })
@@ -91,6 +132,7 @@ fn failures(recording: &Recording, timeline: &Timeline) -> Vec<Value> {
             Some(json!({
                 "event": position,
                 "size": event.size.get(),
+                "reserved": timeline.sum_at(&recording.trace, position).reserved,
                 "free": event.device_free().map(Bytes::get),
                 "largest_hole": hole.flatten(),
             }))

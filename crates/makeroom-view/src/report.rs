@@ -15,7 +15,7 @@ use flate2::write::GzEncoder;
 use crate::page;
 use crate::resources::{Form, Refusal, Setting};
 use crate::timeline::{TILE, Timeline};
-use crate::viewer::{Change, Viewer};
+use crate::viewer::{Change, Computation, Viewer};
 
 /// Maximum size of the file.
 const MOST_BYTES: usize = 10_000_000;
@@ -50,10 +50,14 @@ pub fn report(viewer: &Viewer, with_what_if: bool) -> Result<Report, Refusal> {
     for (input, device, _) in devices(viewer) {
         book.must(&format!("/api/{input}/stacks"))?;
         book.must(&format!("/api/{input}/{device}/sites"))?;
-        if with_what_if && viewer.what_if(input, device).is_some_and(crate::whatif::WhatIf::begin) {
-            viewer.run_what_if(input, device);
+        let wanted = [(Computation::WhatIf, with_what_if), (Computation::Alternative, true)];
+        for (computation, is_wanted) in wanted {
+            if is_wanted && viewer.begin(computation, input, device) {
+                viewer.compute(computation, input, device);
+            }
         }
         book.must(&format!("/api/{input}/{device}/whatif"))?;
+        book.must(&format!("/api/{input}/{device}/alternative"))?;
     }
     let reduced = book.fill()?;
     setting.form = Form::Embedded { reduced: reduced.clone() };
@@ -161,9 +165,9 @@ impl Book<'_> {
 
     /// Includes complete levels, from the coarsest on, while `floor` bytes remain. Returns the finest complete one.
     fn series(&mut self, name: &str, timeline: &Timeline, floor: usize) -> Result<u32, Refusal> {
-        let levels = timeline.series.levels();
+        let levels = timeline.grouping.series.levels();
         for level in (0..levels).rev() {
-            let tiles = timeline.series.buckets(level).div_ceil(TILE);
+            let tiles = timeline.grouping.series.buckets(level).div_ceil(TILE);
             for tile in 0..tiles {
                 let most = self.left.saturating_sub(floor);
                 // The coarsest level is the overview, and always included.

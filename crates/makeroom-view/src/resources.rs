@@ -3,14 +3,15 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::alternative::Alternative;
 use crate::input::{Input, Recording};
 use crate::rows::{Sort, Wanted};
-use crate::timeline::Timeline;
-use crate::viewer::{Change, Viewer};
+use crate::timeline::{By, Timeline};
+use crate::viewer::{Change, Computation, Viewer};
 use crate::{live, moment, overview, rows, series, sites, whatif};
 
 /// The version of the protocol.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// An error response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -112,33 +113,52 @@ impl Viewer {
         let timeline = number.and_then(|number| recording.devices.get(number)).ok_or_else(|| {
             Refusal::out_of_range("device", device, recording.devices.len().saturating_sub(1))
         })?;
-        let question = Question { recording, timeline };
+        let (by, rest) = match *rest {
+            ["by", name, ref rest @ ..] => {
+                (By::named(name).ok_or_else(|| Refusal::no_such_path(path))?, rest)
+            }
+            ref rest => (By::Line, rest),
+        };
+        let question = Question { recording, timeline, by };
+        let sites = || &timeline.grouping(&recording.trace, by).sites;
         match *rest {
-            ["sites"] => written(&sites::sites(timeline, recording.trie())),
+            ["sites"] => written(&sites::sites(sites(), recording.trie())),
             ["series", level, tile] => question.series(level, tile),
-            ["moment", event] => written(&moment::moment(recording, timeline, question.position(event)?)),
+            ["moment", event] => {
+                let position = question.position(event)?;
+                written(&moment::moment(recording, timeline, sites(), position))
+            }
             ["moment", event, "segment", address] => question.segment(event, address),
             ["live", event] => written(&live::live(recording, timeline, question.position(event)?)),
             ["allocations", event] => {
                 let wanted = wanted(query)?;
-                written(&rows::rows(recording, timeline, question.position(event)?, &wanted))
+                written(&rows::rows(recording, timeline, sites(), question.position(event)?, &wanted))
             }
             ["whatif"] => {
                 let what_if = number.and_then(|number| recording.what_if.get(number));
                 written(&what_if.map(|what_if| what_if.json(input)))
             }
+            ["alternative"] => {
+                let alternative = number.and_then(|number| recording.alternatives.get(number));
+                written(&alternative.map(Alternative::json))
+            }
             _ => Err(Refusal::no_such_path(path)),
         }
     }
 
-    /// The input and the device in a path `/api/{i}/{d}/whatif`.
-    pub(crate) fn what_if_of(&self, path: &str) -> Option<(usize, usize)> {
-        let ["", "api", input, device, "whatif"] = path.split('/').collect::<Vec<_>>()[..] else {
+    /// The computation that a path starts, `/api/{i}/{d}/whatif` or `…/alternative`, with its input and device.
+    pub(crate) fn computation_of(&self, path: &str) -> Option<(Computation, usize, usize)> {
+        let ["", "api", input, device, name] = path.split('/').collect::<Vec<_>>()[..] else {
             return None;
+        };
+        let computation = match name {
+            "whatif" => Computation::WhatIf,
+            "alternative" => Computation::Alternative,
+            _ => return None,
         };
         let (input, device): (usize, usize) = (input.parse().ok()?, device.parse().ok()?);
         self.inputs.get(input)?.trace.as_ref()?.devices.get(device)?;
-        Some((input, device))
+        Some((computation, input, device))
     }
 
     fn find_input(&self, number: &str) -> Result<&Input, Refusal> {
@@ -151,6 +171,7 @@ impl Viewer {
 struct Question<'viewer> {
     recording: &'viewer Recording,
     timeline: &'viewer Timeline,
+    by: By,
 }
 
 impl Question<'_> {
@@ -161,14 +182,14 @@ impl Question<'_> {
     }
 
     fn series(&self, level: &str, tile: &str) -> Result<Vec<u8>, Refusal> {
-        let series = &self.timeline.series;
+        let series = &self.timeline.grouping.series;
         let number = level.parse().ok().filter(|&number: &u32| number < series.levels());
         let number =
             number.ok_or_else(|| Refusal::out_of_range("level", level, series.levels() as usize - 1))?;
         let found = tile
             .parse()
             .ok()
-            .and_then(|tile| series::tile(&self.recording.trace, self.timeline, number, tile));
+            .and_then(|tile| series::tile(&self.recording.trace, self.timeline, self.by, number, tile));
         let last = (series.buckets(number) - 1) / crate::timeline::TILE;
         written(&found.ok_or_else(|| Refusal::out_of_range("tile", tile, last))?)
     }
@@ -176,8 +197,9 @@ impl Question<'_> {
     fn segment(&self, event: &str, address: &str) -> Result<Vec<u8>, Refusal> {
         let position = self.position(event)?;
         let digits = address.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
-        let found =
-            digits.and_then(|digits| moment::segment(self.recording, self.timeline, position, digits));
+        let sites = &self.timeline.grouping(&self.recording.trace, self.by).sites;
+        let found = digits
+            .and_then(|digits| moment::segment(self.recording, self.timeline, sites, (position, digits)));
         written(&found.ok_or_else(|| {
             Refusal::new(
                 404,

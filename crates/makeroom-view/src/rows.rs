@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::input::Recording;
 use crate::sites::page_number;
-use crate::timeline::Timeline;
+use crate::timeline::{Sites, Timeline};
 
 /// Maximum number of rows in one response.
 const MOST_ROWS: usize = 1000;
@@ -62,13 +62,19 @@ struct AllocationRow {
 }
 
 /// The allocations that are live at a position.
-pub(crate) fn rows(recording: &Recording, timeline: &Timeline, position: usize, wanted: &Wanted) -> Listing {
+pub(crate) fn rows(
+    recording: &Recording,
+    timeline: &Timeline,
+    sites: &Sites,
+    position: usize,
+    wanted: &Wanted,
+) -> Listing {
     let trace = &recording.trace;
-    let filter = Filter::new(recording, timeline, &wanted.filter);
+    let filter = Filter::new(recording, sites, &wanted.filter);
     let mut found: Vec<Allocation> =
         timeline.live_at(trace, position).filter(|allocation| filter.matches(allocation)).collect();
     let bytes = found.iter().fold(0_u64, |sum, allocation| sum.saturating_add(allocation.requested));
-    let site = |allocation: &Allocation| timeline.sites.site_of(allocation);
+    let site = |allocation: &Allocation| sites.site_of(allocation);
     match wanted.sort {
         Sort::Size => found.sort_by_key(|one| (one.requested, one.address)),
         Sort::Age => found.sort_by_key(|one| (std::cmp::Reverse(one.born), one.address)),
@@ -101,19 +107,19 @@ pub(crate) fn rows(recording: &Recording, timeline: &Timeline, position: usize, 
 }
 
 /// A text that a row must contain: in a frame of its stack, in its site or in its address.
-struct Filter<'timeline> {
-    timeline: &'timeline Timeline,
+struct Filter<'sites> {
+    sites: &'sites Sites,
     text: String,
     /// By stack; empty if everything matches.
     stacks: Vec<bool>,
-    sites: Vec<bool>,
+    by_site: Vec<bool>,
 }
 
-impl<'timeline> Filter<'timeline> {
-    fn new(recording: &Recording, timeline: &'timeline Timeline, text: &str) -> Self {
+impl<'sites> Filter<'sites> {
+    fn new(recording: &Recording, sites: &'sites Sites, text: &str) -> Self {
         let text = text.to_lowercase();
         if text.is_empty() {
-            return Self { timeline, text, stacks: Vec::new(), sites: Vec::new() };
+            return Self { sites, text, stacks: Vec::new(), by_site: Vec::new() };
         }
         let stacks = &recording.trace.stacks;
         let places = Places::new(&recording.trace);
@@ -128,15 +134,14 @@ impl<'timeline> Filter<'timeline> {
         let mut stack_matches =
             |stack: StackId| stacks.frames_of(stack).iter().any(|&frame| frame_matches(frame));
         let by_stack = stacks.ids().map(&mut stack_matches).collect();
-        let sites = timeline.sites.list.iter();
-        let by_site = sites.map(|site| site.name.to_lowercase().contains(&text)).collect();
-        Self { timeline, text, stacks: by_stack, sites: by_site }
+        let by_site = sites.list.iter().map(|site| site.name.to_lowercase().contains(&text)).collect();
+        Self { sites, text, stacks: by_stack, by_site }
     }
 
     fn matches(&self, allocation: &Allocation) -> bool {
         self.text.is_empty()
             || self.stacks.get(allocation.stack.index()).copied().unwrap_or(false)
-            || self.sites.get(self.timeline.sites.site_of(allocation) as usize).copied().unwrap_or(false)
+            || self.by_site.get(self.sites.site_of(allocation) as usize).copied().unwrap_or(false)
             || format!("{:#x}", allocation.address).contains(&self.text)
     }
 }

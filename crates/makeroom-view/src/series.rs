@@ -3,7 +3,7 @@
 use makeroom_core::Trace;
 use serde::Serialize;
 
-use crate::timeline::{NOT_IN_HISTORY, OLDER_LAYER, OTHER_LAYER, TILE, Timeline, width};
+use crate::timeline::{By, NOT_IN_HISTORY, OLDER_LAYER, OTHER_LAYER, TILE, Timeline, width};
 
 /// One tile.
 #[derive(Debug, Serialize)]
@@ -16,6 +16,7 @@ pub(crate) struct Drawing<'names> {
     time: Vec<Option<u64>>,
     live: Vec<u64>,
     reserved: Vec<u64>,
+    most_reserved: Vec<u64>,
     low: Vec<u64>,
     layers: Vec<Layer<'names>>,
 }
@@ -30,18 +31,20 @@ struct Layer<'names> {
 
 /// A tile of a device's series; `None` if it does not exist.
 pub(crate) fn tile<'timeline>(
-    trace: &Trace,
+    trace: &'timeline Trace,
     timeline: &'timeline Timeline,
+    by: By,
     level: u32,
     tile: usize,
 ) -> Option<Drawing<'timeline>> {
-    let buckets = timeline.series.tile(trace, timeline, level, tile)?;
+    let grouping = timeline.grouping(trace, by);
+    let sites = &grouping.sites;
+    let buckets = grouping.series.tile(trace, timeline, sites, level, tile)?;
     let layer = |site: Option<usize>, name: &'timeline str, column: usize| Layer {
         site,
         name,
         live: buckets.iter().map(|bucket| bucket.highest.layers[column]).collect(),
     };
-    let sites = &timeline.sites;
     let mut layers: Vec<Layer<'_>> = sites
         .with_layers()
         .map(|(number, site)| layer(Some(number), &site.name, sites.layer(number as u32)))
@@ -60,6 +63,7 @@ pub(crate) fn tile<'timeline>(
             .collect(),
         live: buckets.iter().map(|bucket| bucket.highest.live).collect(),
         reserved: buckets.iter().map(|bucket| bucket.highest.reserved).collect(),
+        most_reserved: buckets.iter().map(|bucket| bucket.most_reserved).collect(),
         low: buckets.iter().map(|bucket| bucket.low).collect(),
         layers,
     })

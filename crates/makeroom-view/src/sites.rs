@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::stacks::Trie;
-use crate::timeline::{MOST_SITES, Site, Timeline};
+use crate::timeline::{MOST_SITES, Site, Sites};
 
 /// All sites of a device.
 #[derive(Debug, Serialize)]
@@ -28,15 +28,15 @@ struct SiteRow<'names> {
 }
 
 /// The sites of a device that ever allocated anything.
-pub(crate) fn sites<'timeline>(timeline: &'timeline Timeline, trie: &Trie) -> SiteTable<'timeline> {
+pub(crate) fn sites<'sites>(all: &'sites Sites, trie: &Trie) -> SiteTable<'sites> {
     let is_used = |(_, site): &(usize, &Site)| site.count > 0;
-    let used = || timeline.sites.list.iter().enumerate().filter(is_used);
-    let row = |(id, site): (usize, &'timeline Site)| SiteRow {
+    let used = || all.list.iter().enumerate().filter(is_used);
+    let row = |(id, site): (usize, &'sites Site)| SiteRow {
         id,
         name: &site.name,
         own: site.is_own,
         frame: site.frame.and_then(|frame| trie.frame_number(frame)),
-        color: timeline.sites.layer(id as u32),
+        color: all.layer(id as u32),
         peak: site.peak,
         live_at_peak: site.live_at_peak,
         live_at_end: site.live_at_end,

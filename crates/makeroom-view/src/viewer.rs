@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::input::{Input, Opened};
+use crate::alternative::Alternative;
+use crate::input::{Input, Opened, Recording};
 use crate::resources::Refusal;
 use crate::whatif::WhatIf;
 
@@ -13,6 +14,15 @@ pub struct Viewer {
     pub(crate) inputs: Vec<Input>,
     /// ID of this version of the inputs: unique for this server, and for the next one at the same address.
     pub(crate) reading: String,
+}
+
+/// Something that is computed in the background when the page requests it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Computation {
+    /// The table of other allocators.
+    WhatIf,
+    /// The line of the recommended setting.
+    Alternative,
 }
 
 /// Whether an input's file has changed since it was read.
@@ -48,15 +58,44 @@ impl Viewer {
         }
     }
 
-    pub(crate) fn what_if(&self, input: usize, device: usize) -> Option<&WhatIf> {
-        self.inputs.get(input)?.trace.as_ref()?.what_if.get(device)
+    fn recording(&self, input: usize) -> Option<(&Input, &Recording)> {
+        let input = self.inputs.get(input)?;
+        Some((input, input.trace.as_ref()?))
     }
 
-    /// Replays a device under other allocators and waits for the result.
-    pub(crate) fn run_what_if(&self, input: usize, device: usize) {
-        if let (Some(what_if), Some(input)) = (self.what_if(input, device), self.inputs.get(input)) {
-            what_if.run(input, device);
+    /// Marks a computation as running; false if it is already running or done, or does not exist.
+    pub(crate) fn begin(&self, computation: Computation, input: usize, device: usize) -> bool {
+        let Some((_, recording)) = self.recording(input) else { return false };
+        match computation {
+            Computation::WhatIf => recording.what_if.get(device).is_some_and(WhatIf::begin),
+            Computation::Alternative => recording.alternatives.get(device).is_some_and(Alternative::begin),
         }
+    }
+
+    /// Computes it and waits for the result. Called once after `begin`.
+    pub(crate) fn compute(&self, computation: Computation, input: usize, device: usize) {
+        let Some((input, recording)) = self.recording(input) else { return };
+        match computation {
+            Computation::WhatIf => {
+                if let Some(what_if) = recording.what_if.get(device) {
+                    what_if.run(input, device);
+                }
+            }
+            Computation::Alternative => {
+                if let Some(alternative) = recording.alternatives.get(device) {
+                    alternative.run(recording, device);
+                }
+            }
+        }
+    }
+
+    /// Marks it as failed.
+    pub(crate) fn give_up(&self, computation: Computation, input: usize, device: usize) {
+        let Some((_, recording)) = self.recording(input) else { return };
+        match computation {
+            Computation::WhatIf => recording.what_if.get(device).map(WhatIf::give_up),
+            Computation::Alternative => recording.alternatives.get(device).map(Alternative::give_up),
+        };
     }
 
     /// The name of each input and its verdict in one line.

@@ -1,42 +1,63 @@
-// The account of the device as a bar. Every part that has parts can be opened, down to the program's own lines.
+// The account of the device as a card with a bar. Every part that has parts can be opened, down to the program's own lines.
 import { bytes, share } from "../format";
 import { down, entries, up, walk, type Entry } from "../ledger";
 import type { Pane } from "../model";
-import { siteColor, type Colors } from "../palette";
+import { mix, siteColor, type Colors } from "../palette";
 import { shorten } from "../text";
 import { Name } from "./Name";
 
 interface Look {
   background: string;
-  pattern: "" | "hatched" | "outlined";
+  pattern: "" | "unused" | "waiting" | "outlined" | "dotted";
 }
 
-/** Kinds of memory differ in pattern as well as in tone. */
-function look(entry: Entry, index: number, colors: Colors): Look {
-  if (entry.place) return { background: siteColor(index, colors), pattern: "" };
+/** Kinds of memory differ in pattern as well as in tone. Their colors mean the same in the chart and in the address space. */
+function look(entry: Entry, index: number, pane: Pane): Look {
+  const { colors } = pane.model;
+  if (entry.place) {
+    const site = pane.sites.value.find((candidate) => candidate.name === entry.name);
+    return {
+      background: site === undefined ? tint(colors.live, index, colors) : siteColor(site.color, colors),
+      pattern: "",
+    };
+  }
   const name = entry.name;
   if (/^free\b/.test(name)) return { background: colors.panel, pattern: "outlined" };
-  if (/unused|cached|kept/.test(name)) return { background: siteColor(1, colors), pattern: "hatched" };
-  if (/unaccounted/.test(name)) return { background: colors.failure, pattern: "hatched" };
-  if (/^live|in use/.test(name)) return { background: siteColor(0, colors), pattern: "" };
-  if (/waiting/.test(name)) return { background: siteColor(4, colors), pattern: "hatched" };
-  if (/private/.test(name)) return { background: siteColor(2, colors), pattern: "" };
-  if (/rounding/.test(name)) return { background: siteColor(7, colors), pattern: "" };
-  if (/context|code|library|libraries/.test(name)) return { background: siteColor(6, colors), pattern: "" };
-  if (/process/.test(name)) return { background: siteColor(3, colors), pattern: "" };
-  return { background: siteColor(index + 8, colors), pattern: "" };
+  if (/unused|cached|too small|large enough/.test(name)) return { background: colors.unusedBack, pattern: "unused" };
+  if (/unaccounted/.test(name)) return { background: colors.unknown, pattern: "dotted" };
+  if (/waiting/.test(name)) return { background: colors.live, pattern: "waiting" };
+  if (/rounding/.test(name)) return { background: colors.neutral, pattern: "outlined" };
+  if (/^live|in use|private|other live/.test(name)) return { background: colors.live, pattern: "" };
+  const isContext = /context|code/.test(name);
+  return { background: isContext ? colors.base : mix(colors.base, colors.panel, 0.35), pattern: "" };
+}
+
+/** Neighbors of one kind differ in tone. */
+function tint(color: string, index: number, colors: Colors): string {
+  return index % 2 === 0 ? color : mix(color, colors.panel, 0.3);
+}
+
+/** Entries that the bar shows to scale. Without a total, free memory is not part of what is accounted for. */
+function toScale(part: Entry, isWhole: boolean): boolean {
+  return part.bytes > 0 && (isWhole || !/^free\b/.test(part.name));
 }
 
 export function Account({ pane }: { pane: Pane }) {
   const root = entries(pane.input.why);
-  const colors = pane.model.colors;
-  if (root === null) return null;
+  if (root === null)
+    return (
+      <section class="card account" aria-label="memory breakdown" id={`account-${pane.index}`} tabIndex={-1}>
+        <h3>Where the memory is</h3>
+        <p>{pane.device === undefined ? "The message does not say." : "No memory was recorded."}</p>
+      </section>
+    );
   const path = pane.state.value.ledger;
   const way = walk(root, path);
   const here = way[way.length - 1] ?? root;
+  const isWhole = pane.input.why.ledger?.total_bytes !== null || way.length > 1;
   const whole = Math.max(
     1,
-    here.parts.reduce((sum, part) => sum + Math.max(0, part.bytes), 0),
+    here.parts.filter((part) => toScale(part, isWhole)).reduce((sum, part) => sum + part.bytes, 0),
   );
   const open = (index: number) => {
     const part = here.parts[index];
@@ -48,8 +69,9 @@ export function Account({ pane }: { pane: Pane }) {
     }
   };
   return (
-    <section class="account" aria-label="memory breakdown" id={`account-${pane.index}`} tabIndex={-1}>
-      <h2>
+    <section class="card account" aria-label="memory breakdown" id={`account-${pane.index}`} tabIndex={-1}>
+      <h3>
+        {way.length === 1 && "Where the memory is: "}
         {way.map((entry, depth) => (
           <span key={depth}>
             {depth > 0 && <span class="quiet"> › </span>}
@@ -68,14 +90,12 @@ export function Account({ pane }: { pane: Pane }) {
             )}
           </span>
         ))}
-        {pane.input.why.ledger?.total_bytes !== null || way.length > 1 ? (
-          <span class="figure">{`, ${bytes(here.bytes)}`}</span>
-        ) : null}
-      </h2>
+        {isWhole ? <span class="figure">{`, ${bytes(here.bytes)}`}</span> : null}
+      </h3>
       <div class="stack" role="img" aria-label="the memory breakdown as a bar; the table below has the same figures">
         {here.parts.map((part, index) => {
-          const { background, pattern } = look(part, index, colors);
-          if (part.bytes <= 0) return null;
+          const { background, pattern } = look(part, index, pane);
+          if (!toScale(part, isWhole)) return null;
           return (
             <div
               key={index}
@@ -92,7 +112,7 @@ export function Account({ pane }: { pane: Pane }) {
       <table class="ledger" data-testid="account">
         <tbody>
           {here.parts.map((part, index) => {
-            const { background, pattern } = look(part, index, colors);
+            const { background, pattern } = look(part, index, pane);
             return (
               <tr key={index} data-what={part.name.slice(0, 200)} data-bytes={part.bytes}>
                 <td>
@@ -117,8 +137,8 @@ export function Account({ pane }: { pane: Pane }) {
                 <td class="figure" data-testid="account-bytes">
                   {bytes(part.bytes)}
                 </td>
-                <td class="figure quiet">{share(part.bytes, whole)}</td>
-                <td class="quiet wide">
+                <td class="figure quiet">{toScale(part, isWhole) ? share(part.bytes, whole) : ""}</td>
+                <td class="quiet wide" title={part.note?.slice(0, 300)}>
                   {part.note !== null && <Name model={pane.model} text={part.note} most={120} />}
                 </td>
               </tr>

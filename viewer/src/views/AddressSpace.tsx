@@ -1,14 +1,12 @@
-// The address space at a cursor: all segments at one scale, blocks in the colors of their sites, holes empty. One
-// segment can be shown alone. The failed request is drawn next to the largest holes, to scale.
+// The address space at a cursor: all segments at one scale, blocks in the colors of their sites, unused memory hatched. One
+// segment can be shown alone, above the map. A block selected here has its details next to it.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { prepare, useWidth } from "../draw";
 import { drawBlocks, describe } from "../blocks";
-import { bytes, count, share } from "../format";
-import { blockAt, GAP, largestHoles, layoutSegments } from "../memory";
+import { bytes, count } from "../format";
+import { addressOf, blockAt, GAP, layoutSegments } from "../memory";
 import { useAnswer, type Pane } from "../model";
 import { LIVE, PENDING, type Moment, type Segment } from "../types";
-import { placeText } from "./Cursors";
-import { Holes } from "./Holes";
 import { SegmentStrip } from "./SegmentStrip";
 
 const ROW = 17;
@@ -19,14 +17,12 @@ export function AddressSpace({ pane }: { pane: Pane }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const [spot, setSpot] = useState<{ segment: number; offset: number } | null>(null);
   const [tip, setTip] = useState<{ x: number; y: number } | null>(null);
-  const { a, b } = pane.place;
   const state = pane.state.value;
-  const cursor = state.active === "b" && b !== null ? "b" : "a";
-  const event = cursor === "b" && b !== null ? b : a;
+  const event = pane.cursor;
   const device = pane.device;
   const { answer, loading, error } = useAnswer<Moment>(
     pane.model,
-    device === undefined ? null : pane.path(`moment/${event}`),
+    device === undefined ? null : pane.grouped(`moment/${event}`),
   );
   const moment = answer?.value;
   const segments = useMemo(() => moment?.segments ?? [], [moment]);
@@ -35,7 +31,6 @@ export function AddressSpace({ pane }: { pane: Pane }) {
   const sites = pane.sites.value;
   const drawn = useMemo(() => layoutSegments(segments, width, segments.length < 12 ? 8 : 14), [segments, width]);
   const height = Math.max(PITCH, drawn.rows * PITCH);
-  const holes = useMemo(() => largestHoles(segments, 6), [segments]);
 
   useEffect(() => {
     if (canvas.current === null || width <= 0) return;
@@ -84,7 +79,8 @@ export function AddressSpace({ pane }: { pane: Pane }) {
     if (segment === undefined) return;
     const block = segment.blocks[blockAt(segment.blocks, at.offset)];
     const held = block !== undefined && (block[2] === LIVE || block[2] === PENDING) && block[3] >= 0;
-    pane.update({ segment: segment.address, ...(held ? { site: block[3] } : {}) });
+    const address = held ? addressOf(segment.address, block[0]) : null;
+    pane.update({ segment: segment.address, block: address, ...(held ? { site: block[3] } : {}) });
   };
   const step = (by: number, blocks: boolean) => {
     if (spot === null || segments[spot.segment] === undefined) {
@@ -138,14 +134,10 @@ export function AddressSpace({ pane }: { pane: Pane }) {
   const chosen = segments.find((segment) => segment.address === state.segment);
   return (
     <div ref={box} class={loading ? "space loading" : "space"}>
-      <p class="figures" data-testid="moment" data-event={moment?.event} aria-live="polite">
-        {moment === undefined
-          ? error === null
-            ? "loading …"
-            : error.message
-          : summary(moment, cursor.toUpperCase(), device?.has_segments ?? false)}
-        {answer?.nearest ? " This is the closest moment in this report." : ""}
-      </p>
+      {moment === undefined && <p class="empty">{error === null ? "loading …" : error.message}</p>}
+      {moment !== undefined && segments.length === 0 && <p class="empty">No memory is reserved at this moment.</p>}
+      {answer?.nearest && <p class="quiet">This is the closest moment in this report.</p>}
+      {chosen !== undefined && <SegmentStrip pane={pane} event={moment?.event ?? event} segment={chosen} />}
       <canvas
         ref={canvas}
         class="map"
@@ -159,7 +151,7 @@ export function AddressSpace({ pane }: { pane: Pane }) {
         onKeyDown={press}
         onPointerMove={(event: PointerEvent) => {
           setSpot(find(event.offsetX, event.offsetY));
-          setTip({ x: event.offsetX, y: event.offsetY });
+          setTip({ x: event.clientX, y: event.clientY });
         }}
         onPointerLeave={() => {
           setTip(null);
@@ -171,29 +163,27 @@ export function AddressSpace({ pane }: { pane: Pane }) {
       />
       <p class="quiet status" role="status">
         {text === ""
-          ? `1 px = ${bytes(drawn.bytesPerPixel)}; each box is a segment; empty parts are free, hatched parts are freed but waiting for a stream`
+          ? `1 px = ${scale(drawn.bytesPerPixel)}; each box is a segment; hatched parts are unused, dotted parts are freed but waiting for a stream`
           : text}
       </p>
       {tip !== null && text !== "" && (
         <div
-          class="tip"
-          style={{ left: `${Math.max(0, Math.min(tip.x + 14, width - 300))}px`, top: `${tip.y + 52}px` }}
+          class="tip fixed"
+          style={{
+            left: `${Math.max(4, Math.min(tip.x + 14, innerWidth - 420))}px`,
+            bottom: `${innerHeight - tip.y + 10}px`,
+          }}
         >
           {text}
         </div>
       )}
-      {chosen !== undefined && <SegmentStrip pane={pane} event={moment?.event ?? event} segment={chosen} />}
-      <Holes pane={pane} event={event} holes={holes} segments={segments} />
     </div>
   );
 }
 
-function summary(moment: Moment, cursor: string, segments: boolean): string {
-  const head = `${cursor}: ${placeText(moment)}. `;
-  const pending = moment.pending > 0 ? ` (${bytes(moment.pending)} of it freed and waiting for a stream)` : "";
-  if (!segments) return `${head}${bytes(moment.live)} live${pending}.`;
-  const parts = `${bytes(moment.live)} live${pending} + ${bytes(moment.rounding)} rounding + ${bytes(moment.free)} free`;
-  return `${head}${bytes(moment.reserved)} reserved = ${parts}, ${share(moment.free, moment.reserved)} free.`;
+/** Bytes per pixel; a small allocation has many pixels per byte. */
+function scale(bytesPerPixel: number): string {
+  return bytesPerPixel >= 1 ? bytes(bytesPerPixel) : "less than 1 B";
 }
 
 export function segmentTitle(segment: Segment): string {

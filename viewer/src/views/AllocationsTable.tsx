@@ -25,27 +25,28 @@ const PAGE = 50;
 
 export function AllocationsTable({ pane }: { pane: Pane }) {
   const state = pane.state.value;
-  const { a, b } = pane.place;
-  const event = state.active === "b" && b !== null ? b : a;
+  const { b } = pane.place;
+  const event = pane.cursor;
+  const search = pane.model.search.value;
   const [page, setPage] = useState(0);
   const [sort, order] = splitSort(state.sort, "size-desc");
   const known = COLUMNS.some((column) => column.id === sort && column.sorts !== false) ? sort : "size";
   const query = new URLSearchParams({
     sort: known,
     order,
-    filter: state.filter,
+    filter: search,
     offset: String(page * PAGE),
     limit: String(PAGE),
   });
   const device = pane.device;
   const { answer, error } = useAnswer<Allocations>(
     pane.model,
-    device === undefined ? null : `${pane.path(`allocations/${event}`)}?${query.toString()}`,
+    device === undefined ? null : `${pane.grouped(`allocations/${event}`)}?${query.toString()}`,
   );
   const stacks = useAnswer<Stacks>(pane.model, device === undefined ? null : `/api/${pane.index}/stacks`).answer?.value;
   useEffect(() => {
     setPage(0);
-  }, [state.filter, state.sort, event]);
+  }, [search, state.sort, event]);
   if (error !== null) return <p class="empty">{error.message}</p>;
   if (answer === null) return <p class="empty">loading …</p>;
   const { total, bytes: all, rows } = answer.value;
@@ -54,7 +55,7 @@ export function AllocationsTable({ pane }: { pane: Pane }) {
   return (
     <>
       <p class="quiet" data-testid="allocations-total">
-        {count(total)} allocations{state.filter === "" ? "" : " match"}, {bytes(all)} in total, live at{" "}
+        {count(total)} allocations{search === "" ? "" : " match"}, {bytes(all)} in total, live at{" "}
         {event === b ? "B" : "A"} (event {count(event)})
         {kept ? "; this report contains the 500 largest at selected moments, and this is the closest moment" : ""}
       </p>
@@ -70,7 +71,15 @@ export function AllocationsTable({ pane }: { pane: Pane }) {
           <Row key={row.address} pane={pane} row={row} stacks={stacks} />
         ))}
       </Table>
-      {rows.length === 0 && <p class="empty">{page === 0 ? "no live allocations" : "no more rows in this report"}</p>}
+      {rows.length === 0 && (
+        <p class="empty">
+          {page === 0
+            ? search === ""
+              ? "no live allocations at this moment"
+              : "no live allocation matches"
+            : "no more rows in this report"}
+        </p>
+      )}
       {pages > 1 && (
         <Pager page={page} more={rows.length === PAGE && (page + 1) * PAGE < total} onPage={setPage}>
           {count(page * PAGE + 1)} to {count(Math.min(total, page * PAGE + rows.length))} of {count(total)}
@@ -98,7 +107,18 @@ function Row({ pane, row, stacks }: { pane: Pane; row: Allocation; stacks: Stack
     );
   return (
     <tr class={pane.state.value.site === row.site ? "chosen" : ""} data-testid="allocation">
-      <td class="mono">{row.address.slice(0, 20)}</td>
+      <td class="mono">
+        <button
+          type="button"
+          class="plain"
+          aria-pressed={pane.state.value.block === row.address}
+          onClick={() => {
+            pane.update({ block: row.address });
+          }}
+        >
+          {row.address.slice(0, 20)}
+        </button>
+      </td>
       <td class="figure">{bytes(row.size)}</td>
       <td class="figure">{bytes(row.requested)}</td>
       <td>
@@ -123,7 +143,7 @@ function Row({ pane, row, stacks }: { pane: Pane; row: Allocation; stacks: Stack
         {stacks !== undefined && (
           <button
             type="button"
-            class="plain"
+            class="plain link"
             onClick={() => {
               pane.model.details.value = {
                 title: "stack, outermost first",

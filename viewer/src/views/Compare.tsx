@@ -1,11 +1,10 @@
-// Compares two inputs: the most important figures side by side, and the changes of sites with the same name.
-import { bytes, count, signed } from "../format";
+// Two inputs: the difference first, as a sentence and as figures, then the lines that differ.
+import { bytes, count, share, signed, size, time } from "../format";
 import type { Model, Pane } from "../model";
-import { shorten } from "../text";
-import type { Site } from "../types";
+import { shorten, shortenStart } from "../text";
+import type { Device, Site } from "../types";
+import { headline } from "../headline";
 import { Name } from "./Name";
-import { splitSort, Table, type Column } from "./Table";
-import { headline } from "./Verdict";
 
 export interface Pair {
   name: string;
@@ -13,7 +12,7 @@ export interface Pair {
   after: number;
 }
 
-/** Sites joined by name; sites with the same name count as one. */
+/** Sites joined by name; sites with the same name count as one. Those that changed most come first. */
 export function join(before: Site[], after: Site[]): Pair[] {
   const pairs = new Map<string, Pair>();
   const add = (sites: Site[], side: "before" | "after") => {
@@ -25,100 +24,152 @@ export function join(before: Site[], after: Site[]): Pair[] {
   };
   add(before, "before");
   add(after, "after");
-  return [...pairs.values()];
+  const change = ({ before: one, after: other }: Pair) => Math.abs(other - one);
+  return [...pairs.values()].sort((one, other) => change(other) - change(one));
 }
 
-export function Summary({ model }: { model: Model }) {
-  const [before, after] = model.panes;
-  if (before === undefined || after === undefined) return null;
-  const figures: [string, (pane: Pane) => number | undefined][] = [
-    ["live at the peak", (pane) => pane.device?.peak.live],
-    ["reserved at that time", (pane) => pane.device?.peak.reserved],
-  ];
-  return (
-    <section class="compare" aria-label="both inputs">
-      <table>
-        <thead>
-          <tr>
-            <td />
-            <th scope="col">{shorten(before.input.name, 60)}</th>
-            <th scope="col">{shorten(after.input.name, 60)}</th>
-            <th scope="col">change</th>
-          </tr>
-        </thead>
-        <tbody>
-          <tr>
-            <th scope="row">verdict</th>
-            <td>{shorten(headline(before.input.text), 80)}</td>
-            <td>{shorten(headline(after.input.text), 80)}</td>
-            <td />
-          </tr>
-          {figures.map(([name, of]) => {
-            const [one, other] = [of(before), of(after)];
-            return (
-              <tr key={name}>
-                <th scope="row">{name}</th>
-                <td>{one === undefined ? "" : bytes(one)}</td>
-                <td>{other === undefined ? "" : bytes(other)}</td>
-                <td>{one === undefined || other === undefined ? "" : signed(other - one)}</td>
-              </tr>
-            );
-          })}
-          <tr>
-            <th scope="row">events</th>
-            <td>{count(before.device?.events ?? 0)}</td>
-            <td>{count(after.device?.events ?? 0)}</td>
-            <td />
-          </tr>
-        </tbody>
-      </table>
-    </section>
-  );
+/** Reserved memory where it is known, else live memory. */
+function peakOf(device: Device): number {
+  return device.has_segments ? device.peak_reserved.reserved : device.peak.live;
 }
 
-const COLUMNS: Column[] = [
-  { id: "name", title: "site", wide: true },
-  { id: "before", title: "before, at its peak", figure: true },
-  { id: "after", title: "after, at its peak", figure: true },
-  { id: "change", title: "change", figure: true },
+/** The difference in one sentence. */
+export function difference(before: Pane, after: Pane): string {
+  const [one, other] = [before.device, after.device];
+  const [first, second] = [shorten(before.input.name, 60), shorten(after.input.name, 60)];
+  if (one === undefined || other === undefined) return `${first} and ${second}`;
+  const word = one.has_segments && other.has_segments ? "reserves" : "needs";
+  const [from, to] = word === "reserves" ? [peakOf(one), peakOf(other)] : [one.peak.live, other.peak.live];
+  const failed = (device: Device) => device.failures_total > 0;
+  const ends =
+    failed(one) === failed(other) ? "" : failed(other) ? `, and fails where ${first} does not` : `, and does not fail`;
+  if (Math.abs(to - from) < Math.max(1 << 20, from * 0.01))
+    return `${second} ${word} as much as ${first} at its peak: ${size(to)}${ends}.`;
+  const by = size(Math.abs(to - from));
+  const percent = share(Math.abs(to - from), from);
+  return `${second} ${word} ${by} ${to < from ? "less" : "more"} than ${first} at its peak: ${size(to)} instead of ${size(from)} (${to < from ? "−" : "+"}${percent})${ends}.`;
+}
+
+type Figure = [string, (device: Device) => number | null, "bytes" | "count" | "time"];
+
+const FIGURES: Figure[] = [
+  ["most reserved", (device) => (device.has_segments ? device.peak_reserved.reserved : null), "bytes"],
+  ["peak of live memory", (device) => device.peak.live, "bytes"],
+  ["unused at that peak", (device) => (device.has_segments ? device.peak.reserved - device.peak.live : null), "bytes"],
+  ["failed requests", (device) => device.failures_total, "count"],
+  ["events", (device) => device.events, "count"],
+  [
+    "duration",
+    (device) => (device.first_time === null || device.last_time === null ? null : device.last_time - device.first_time),
+    "time",
+  ],
 ];
 
-export function CompareTable({ pane }: { pane: Pane }) {
-  const [before, after] = pane.model.panes;
-  const state = pane.state.value;
-  const [id, order] = splitSort(state.sort, "change-desc");
-  const filter = state.filter.toLowerCase();
-  const pairs = join(before?.sites.value ?? [], after?.sites.value ?? []).filter((pair) =>
-    pair.name.toLowerCase().includes(filter),
+const FORMATS = { bytes, count, time: (value: number) => time(value) };
+
+/** Sites that differ by less are left out. */
+const LEAST_CHANGE = 1 << 10;
+
+export function Comparison({ model }: { model: Model }) {
+  const [before, after] = model.panes;
+  if (before === undefined || after === undefined) return null;
+  const [one, other] = [before.device, after.device];
+  const changed = join(before.sites.value, after.sites.value).filter(
+    (pair) => Math.abs(pair.after - pair.before) >= LEAST_CHANGE,
   );
-  const key = (pair: Pair) =>
-    id === "name"
-      ? pair.name
-      : id === "before"
-        ? pair.before
-        : id === "after"
-          ? pair.after
-          : Math.abs(pair.after - pair.before);
-  pairs.sort((one, other) => (key(one) < key(other) ? -1 : key(one) > key(other) ? 1 : 0) * (order === "asc" ? 1 : -1));
+  const names = [before, after].map((pane) => shortenStart(pane.input.name, 26));
   return (
-    <Table
-      label="sites of both inputs"
-      columns={COLUMNS}
-      sort={state.sort === "" ? "change-desc" : state.sort}
-      onSort={(sort) => {
-        pane.update({ sort });
-      }}
-    >
-      {pairs.slice(0, 200).map((pair) => (
-        <tr key={pair.name} data-testid="pair">
-          <th scope="row">
-            <Name model={pane.model} text={pair.name} most={140} />
-          </th>
-          <td class="figure">{bytes(pair.before)}</td>
-          <td class="figure">{bytes(pair.after)}</td>
-          <td class="figure">{signed(pair.after - pair.before)}</td>
-        </tr>
-      ))}
-    </Table>
+    <section class="compare" aria-label="both inputs">
+      <h2 class="sentence" data-testid="difference">
+        {difference(before, after)}
+      </h2>
+      <div class="cards two">
+        <div class="card">
+          <table>
+            <thead>
+              <tr>
+                <td />
+                {names.map((name, index) => (
+                  <th key={index} scope="col" class="figure">
+                    {name}
+                  </th>
+                ))}
+                <th scope="col" class="figure">
+                  change
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              <tr>
+                <th scope="row">verdict</th>
+                {[before, after].map((pane) => (
+                  <td key={pane.index} class="figure">
+                    {headline(pane.input.why, pane.device, pane.alternative.value).label}
+                  </td>
+                ))}
+                <td />
+              </tr>
+              {FIGURES.map(([name, of, format]) => {
+                const [left, right] = [one && of(one), other && of(other)];
+                const show = (value: number | null | undefined) => (value == null ? "" : FORMATS[format](value));
+                const gap = left == null || right == null ? null : right - left;
+                if (left == null && right == null) return null;
+                return (
+                  <tr key={name}>
+                    <th scope="row">{name}</th>
+                    <td class="figure">{show(left)}</td>
+                    <td class="figure">{show(right)}</td>
+                    <td class="figure">
+                      {gap === null || format === "time"
+                        ? ""
+                        : format === "bytes"
+                          ? signed(gap)
+                          : gap === 0
+                            ? ""
+                            : `${gap > 0 ? "+" : "−"}${count(Math.abs(gap))}`}
+                    </td>
+                  </tr>
+                );
+              })}
+            </tbody>
+          </table>
+        </div>
+        <div class="card">
+          <h3>Lines that hold more or less at the peak</h3>
+          {changed.length === 0 ? (
+            <p>No line differs.</p>
+          ) : (
+            <table class="rows">
+              <thead>
+                <tr>
+                  <th scope="col">site</th>
+                  {names.map((name, index) => (
+                    <th key={index} scope="col" class="figure">
+                      {name}
+                    </th>
+                  ))}
+                  <th scope="col" class="figure">
+                    change
+                  </th>
+                </tr>
+              </thead>
+              <tbody>
+                {changed.slice(0, 6).map((pair) => (
+                  <tr key={pair.name} data-testid="pair">
+                    <th scope="row">
+                      <Name model={model} text={pair.name} most={80} />
+                    </th>
+                    <td class="figure">{bytes(pair.before)}</td>
+                    <td class="figure">{bytes(pair.after)}</td>
+                    <td class="figure">{signed(pair.after - pair.before)}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          )}
+          {changed.length > 6 && <p class="quiet">{count(changed.length - 6)} more lines differ.</p>}
+        </div>
+      </div>
+    </section>
   );
 }

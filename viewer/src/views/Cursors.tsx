@@ -1,22 +1,23 @@
 // The two cursors on the series: lines with a draggable handle, and sliders for screen readers.
+import { eventAt, shareOf, type Axis } from "../axis";
 import { count, time } from "../format";
 import { useAnswer, type Pane } from "../model";
+import { LEFT, TOP } from "../plot";
 import { drag } from "../pointer";
 import type { Moment } from "../types";
 
-export function Cursors({ pane, width, height }: { pane: Pane; width: number; height: number }) {
+export function Cursors({ pane, axis, width, height }: { pane: Pane; axis: Axis; width: number; height: number }) {
   const { from, to, a, b } = pane.place;
   const events = pane.device?.events ?? 0;
   const draw = (name: "a" | "b", event: number | null) => {
     if (event === null || event < from || event > to) return null;
-    const x = ((event - from) / (to - from)) * width;
+    const x = shareOf(axis, event) * width;
     const press = (start: PointerEvent) => {
       start.stopPropagation();
       const left = start.clientX - x;
       pane.model.focus.value = pane.index;
       drag(start, (next) => {
-        const view = pane.place;
-        pane.moveCursor(name, view.from + ((next.clientX - left) / width) * (view.to - view.from));
+        pane.moveCursor(name, eventAt(axis, (next.clientX - left) / width));
       });
     };
     return (
@@ -31,7 +32,7 @@ export function Cursors({ pane, width, height }: { pane: Pane; width: number; he
         aria-valuemax={events}
         aria-valuenow={event}
         aria-valuetext={`event ${event} of ${events}`}
-        style={{ left: `${x}px`, height: `${height}px` }}
+        style={{ left: `${LEFT + x}px`, top: `${TOP}px`, height: `${height}px` }}
         onPointerDown={press}
         onFocus={() => {
           pane.update({ active: name });
@@ -53,7 +54,7 @@ export function Cursors({ pane, width, height }: { pane: Pane; width: number; he
 export function useMoment(pane: Pane, event: number | null) {
   return useAnswer<Moment>(
     pane.model,
-    event === null || pane.device === undefined ? null : pane.path(`moment/${event}`),
+    event === null || pane.device === undefined ? null : pane.grouped(`moment/${event}`),
   );
 }
 

@@ -1,57 +1,35 @@
-// The flame graph: live memory at A, or the change from A to B. It is drawn on our own canvas, because the available
-// libraries neither draw shrinkage nor support the keyboard. Boxes grow downward from "all"; a click or Enter zooms in
-// to a box.
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+// The flame graph: live memory at the active cursor, or the change from A to B, from the outermost frames inward or
+// inverted. It is drawn on our own canvas, because the available libraries neither draw shrinkage nor support the
+// keyboard. Boxes grow downward from "all"; a click or Enter zooms in to a box. The search highlights frames.
+import { useEffect, useRef, useState } from "preact/hooks";
 import { FONT, hatch, prepare, useWidth } from "../draw";
-import { boxName, frameName, layout, order, sitesOfNodes, stackOf, weigh, type Box } from "../flame";
-import { bytes, count, share, signed } from "../format";
-import { useAnswer, type Pane } from "../model";
+import { boxName, frameName, stackOf, type Box } from "../flame";
+import { bytes, count, share, signed, size } from "../format";
+import { type Pane } from "../model";
 import { dimmed, inkOn, mix, siteColor } from "../palette";
 import { fit, shorten } from "../text";
-import type { Live, Stacks } from "../types";
+import { useFlame } from "./flameview";
 
-const ROW = 19;
+const ROW = 22;
 
 export function Flame({ pane }: { pane: Pane }) {
   const [box, width] = useWidth();
   const canvas = useRef<HTMLCanvasElement>(null);
   const [spot, setSpot] = useState(0);
-  const [fold, setFold] = useState(true);
+  const [every, setEvery] = useState(false);
   const [focused, setFocused] = useState(false);
-  const { a, b } = pane.place;
+  const [tip, setTip] = useState<{ x: number; y: number } | null>(null);
   const state = pane.state.value;
-  const model = pane.model;
-  const colors = model.colors;
-  const difference = state.difference && b !== null;
-  const device = pane.device;
-  const stacks = useAnswer<Stacks>(model, device === undefined ? null : `/api/${pane.index}/stacks`).answer?.value;
-  const liveA = useAnswer<Live>(model, device === undefined ? null : pane.path(`live/${a}`)).answer;
-  const liveB = useAnswer<Live>(model, device === undefined || !difference ? null : pane.path(`live/${b}`)).answer;
-  const tree = useMemo(() => (stacks === undefined ? null : order(stacks)), [stacks]);
-  const owners = useMemo(
-    () => (stacks === undefined || tree === null ? null : sitesOfNodes(stacks, tree.postorder, pane.sites.value)),
-    [stacks, tree, pane.sites.value],
-  );
-  const frames = useMemo(
-    () => new Set(pane.sites.value.flatMap((site) => (site.frame === null ? [] : [site.frame]))),
-    [pane.sites.value],
-  );
-  const ready = stacks !== undefined && tree !== null && liveA !== null && (!difference || liveB !== null);
-  const weights = useMemo(
-    () => (ready ? weigh(stacks, tree.postorder, liveA.value, difference ? (liveB?.value ?? null) : null) : null),
-    [ready, stacks, tree, liveA, liveB, difference],
-  );
-  const focus = stacks !== undefined && state.node < stacks.nodes.length ? state.node : 0;
-  const boxes = useMemo(
-    () =>
-      weights === null || stacks === undefined || tree === null
-        ? []
-        : layout(stacks, tree.children, weights, focus, 0.4 / Math.max(1, width), fold),
-    [weights, stacks, tree, focus, width, fold],
-  );
+  const { model } = pane;
+  const { colors } = model;
+  const view = useFlame(pane, width, every);
+  const { ready, stacks, boxes, focus, owners, frames, found, difference } = view;
+  const searching = model.search.value !== "";
   const depth = boxes.reduce((most, one) => Math.max(most, one.depth), 0) + 1;
   const height = depth * ROW + 1;
   const at = Math.min(spot, Math.max(0, boxes.length - 1));
+  const whole = boxes[0]?.bytes ?? 0;
+  const b = pane.place.b;
 
   useEffect(() => {
     if (canvas.current === null || width <= 0 || stacks === undefined) return;
@@ -63,30 +41,43 @@ export function Flame({ pane }: { pane: Pane }) {
       const x = one.start * width;
       const wide = one.width * width;
       const y = one.depth * ROW;
-      const site = owners?.[one.node] ?? -1;
-      const color = colorOf(one, site);
+      const color = colorOf(one);
       context.fillStyle = color;
       context.fillRect(x, y, Math.max(0.4, wide - 0.75), ROW - 1);
       if (difference && one.bytes < 0) hatch(context, x, y, wide - 0.75, ROW - 1, mix(color, colors.ink, 0.35), 5);
+      if (searching && matches(one)) {
+        context.strokeStyle = colors.accent;
+        context.lineWidth = 2;
+        context.strokeRect(x + 1, y + 1, Math.max(1, wide - 2.75), ROW - 3);
+      }
       if (index === at && focused) {
         context.strokeStyle = colors.ink;
         context.lineWidth = 2;
         context.strokeRect(x + 1, y + 1, Math.max(2, wide - 2.75), ROW - 3);
       }
-      const size = difference ? signed(one.bytes) : bytes(one.bytes);
+      const figure = difference ? signed(one.bytes) : `${size(one.bytes)} · ${share(one.bytes, whole)}`;
       context.fillStyle = inkOn(color);
-      label(context, boxName(stacks, one, frames), one.folded.length > 1, size, x + 4, y + ROW / 2, wide - 8);
+      const name = boxName(stacks, one, frames);
+      label(
+        context,
+        one.folded.length > 1 ? `${name}  (+${one.folded.length - 1})` : name,
+        figure,
+        x + 5,
+        y + ROW / 2,
+        wide - 10,
+      );
     });
-  }, [boxes, owners, frames, colors, width, difference, state.site, at, focused]);
-  const colorOf = (one: Box, site: number): string => {
-    if (difference) {
-      if (one.node === 0 || one.bytes === 0) return colors.neutral;
-      const plain = one.bytes > 0 ? colors.grew : colors.shrank;
-      return state.site === null || state.site === site ? plain : dimmed(plain, colors);
-    }
-    if (site < 0) return state.site === null ? colors.neutral : mix(colors.neutral, colors.panel, 0.5);
-    const plain = siteColor(pane.site(site)?.color, colors);
-    return state.site === null || state.site === site ? plain : dimmed(plain, colors);
+  }, [boxes, owners, frames, colors, width, difference, state.site, at, focused, found, searching]);
+
+  const matches = (one: Box) => one.folded.some((node) => found.nodes.has(node));
+  const colorOf = (one: Box): string => {
+    const site = owners?.[one.node] ?? -1;
+    const chosen = state.site === null || state.site === site;
+    const lit = chosen && (!searching || matches(one));
+    let plain = site < 0 ? colors.neutral : siteColor(pane.site(site)?.color, colors);
+    if (difference)
+      plain = one.node === 0 || one.bytes === 0 ? colors.neutral : one.bytes > 0 ? colors.grew : colors.shrank;
+    return lit || one.node === 0 ? plain : dimmed(plain, colors);
   };
   const find = (x: number, y: number): number =>
     boxes.findIndex(
@@ -116,20 +107,21 @@ export function Flame({ pane }: { pane: Pane }) {
     else if (event.key === "Backspace") pane.update({ node: 0 });
     else if (event.key in next) setSpot(next[event.key]?.() ?? at);
     else return;
+    setTip(null);
     event.preventDefault();
     event.stopPropagation();
   };
   const one = boxes[at];
-  const whole = boxes[0]?.bytes ?? 0;
-  const text =
-    one === undefined || stacks === undefined
-      ? ""
-      : `${one.folded
-          .map((node) => shorten(frameName(stacks, node), 100))
-          .slice(-3)
-          .join(" › ")}: ${
-          difference ? signed(one.bytes) : `${bytes(one.bytes)}, ${share(one.bytes, whole)}`
-        }, ${count(Math.abs(one.count))} ${difference ? (one.count < 0 ? "fewer" : "more") : one.count === 1 ? "allocation" : "allocations"}`;
+  const told = one === undefined || stacks === undefined ? [] : describe(one);
+  function describe(one: Box): string[] {
+    if (stacks === undefined) return [];
+    const names = one.folded.map((node) => shorten(frameName(stacks, node), 120)).slice(-4);
+    const change = `${count(Math.abs(one.count))} ${one.count < 0 ? "fewer" : "more"}`;
+    const figures = difference
+      ? `${signed(one.bytes)}, ${change} allocations`
+      : `${bytes(one.bytes)}, ${share(one.bytes, whole)}, ${count(one.count)} ${one.count === 1 ? "allocation" : "allocations"}`;
+    return [...names, figures];
+  }
   return (
     <div ref={box} class="flame">
       <div class="tools">
@@ -140,10 +132,10 @@ export function Flame({ pane }: { pane: Pane }) {
               name={`flame-${pane.index}`}
               checked={!difference}
               onChange={() => {
-                pane.update({ difference: false });
+                pane.update({ difference: false, node: 0 });
               }}
             />
-            live at A
+            live at {state.active === "b" && b !== null ? "B" : "A"}
           </label>
           <label>
             <input
@@ -152,7 +144,7 @@ export function Flame({ pane }: { pane: Pane }) {
               checked={difference}
               disabled={b === null}
               onChange={() => {
-                pane.update({ difference: true });
+                pane.update({ difference: true, node: 0 });
               }}
             />
             from A to B
@@ -161,9 +153,21 @@ export function Flame({ pane }: { pane: Pane }) {
         <label>
           <input
             type="checkbox"
-            checked={!fold}
+            data-testid="inverted"
+            checked={state.inverted}
             onChange={() => {
-              setFold(!fold);
+              pane.update({ inverted: !state.inverted, node: 0 });
+            }}
+          />
+          inverted
+        </label>
+        <label title="Also frames that only call the next one">
+          <input
+            type="checkbox"
+            checked={every}
+            onChange={() => {
+              setEvery(!every);
+              pane.update({ node: 0 });
             }}
           />
           every frame
@@ -171,65 +175,92 @@ export function Flame({ pane }: { pane: Pane }) {
         {focus !== 0 && (
           <button
             type="button"
-            class="plain"
             onClick={() => {
               pane.update({ node: 0 });
             }}
           >
-            show all
+            Show all
           </button>
         )}
         <span class="quiet" data-testid="flame-total">
-          {!ready ? "loading …" : difference ? `${signed(whole)} from A to B` : `${bytes(whole)} live at A`}
-          {liveA?.nearest || liveB?.nearest ? " (the closest moment in this report)" : ""}
+          {!ready
+            ? "loading …"
+            : difference
+              ? `${signed(whole)} from A to B`
+              : `${bytes(whole)} live at ${state.active === "b" && b !== null ? "B" : "A"}`}
+          {view.nearest ? " (the closest moment in this report)" : ""}
         </span>
+        {searching && ready && (
+          <span data-testid="flame-found">
+            {found.nodes.size === 0
+              ? "no frame matches"
+              : `${difference ? signed(found.bytes) : `${bytes(found.bytes)}, ${share(found.bytes, whole)},`} in matching frames`}
+          </span>
+        )}
       </div>
-      <div class="scroll">
-        <canvas
-          ref={canvas}
-          tabIndex={0}
-          role="application"
-          aria-roledescription="flame graph"
-          aria-label="flame graph; arrow keys select frames, Enter zooms in, Backspace shows all"
-          data-testid="flame"
-          data-boxes={boxes.length}
-          onKeyDown={press}
-          onFocus={() => {
-            setFocused(true);
+      <canvas
+        ref={canvas}
+        tabIndex={0}
+        role="application"
+        aria-roledescription="flame graph"
+        aria-label={`flame graph; arrow keys select frames, Enter zooms in, Backspace shows all. ${told.join(", ")}`}
+        data-testid="flame"
+        data-boxes={boxes.length}
+        onKeyDown={press}
+        onFocus={() => {
+          setFocused(true);
+        }}
+        onBlur={() => {
+          setFocused(false);
+        }}
+        onPointerMove={(event: PointerEvent) => {
+          const under = find(event.offsetX, event.offsetY);
+          if (under >= 0) {
+            setSpot(under);
+            setTip({ x: event.clientX, y: event.clientY });
+          } else setTip(null);
+        }}
+        onPointerLeave={() => {
+          setTip(null);
+        }}
+        onClick={(event: MouseEvent) => {
+          const under = find(event.offsetX, event.offsetY);
+          const chosen = boxes[under];
+          if (chosen === undefined) return;
+          if (event.ctrlKey || event.metaKey) pane.select(owners?.[chosen.node] ?? null);
+          else choose(under);
+        }}
+      />
+      {tip !== null && told.length > 0 && (
+        <div
+          class="tip fixed"
+          style={{
+            left: `${Math.max(4, Math.min(tip.x + 14, innerWidth - 420))}px`,
+            bottom: `${innerHeight - tip.y + 10}px`,
           }}
-          onBlur={() => {
-            setFocused(false);
-          }}
-          onPointerMove={(event: PointerEvent) => {
-            const found = find(event.offsetX, event.offsetY);
-            if (found >= 0) setSpot(found);
-          }}
-          onClick={(event: MouseEvent) => {
-            const found = find(event.offsetX, event.offsetY);
-            const chosen = boxes[found];
-            if (chosen === undefined) return;
-            if (event.ctrlKey || event.metaKey) pane.select(owners?.[chosen.node] ?? null);
-            else choose(found);
-          }}
-        />
-      </div>
+        >
+          {told.join("\n")}
+        </div>
+      )}
       <p class="quiet status" role="status">
-        {text}{" "}
+        {told.length > 0 && focused
+          ? told.slice(-2).join(": ")
+          : "click a box to zoom in; the details of a box are at the pointer"}{" "}
         {one !== undefined && stacks !== undefined && one.node !== 0 && (
           <button
             type="button"
-            class="plain"
+            class="plain link"
             onClick={() => {
-              model.details.value = { title: "stack, outermost first", text: stackOf(stacks, one.node).join("\n") };
+              const lines = stackOf(stacks, one.node);
+              const title = state.inverted ? "call stack, innermost first" : "call stack, outermost first";
+              model.details.value = { title, text: lines.join("\n") };
             }}
           >
             stack
           </button>
         )}
+        {difference ? " + grew, − shrank (hatched); the width of a box is the sum of the changes below it." : ""}
       </p>
-      {difference && (
-        <p class="quiet">+ grew, − shrank (hatched). The width of a box is the sum of the changes below it.</p>
-      )}
     </div>
   );
 }
@@ -238,16 +269,15 @@ export function Flame({ pane }: { pane: Pane }) {
 function label(
   context: CanvasRenderingContext2D,
   name: string,
-  folded: boolean,
-  size: string,
+  figure: string,
   x: number,
   y: number,
   width: number,
 ): void {
-  const figure = context.measureText(size).width;
-  const room = width > figure + 70 ? width - figure - 12 : width;
-  const text = fit(context, folded ? `${name} ⋯` : name, room);
+  const wide = context.measureText(figure).width;
+  const room = width > wide + 70 ? width - wide - 12 : width;
+  const text = fit(context, name, room);
   if (text === "") return;
   context.fillText(text, x, y);
-  if (room < width) context.fillText(size, x + width - figure, y);
+  if (room < width) context.fillText(figure, x + width - wide, y);
 }

@@ -1,12 +1,13 @@
 // The failed request and the largest holes, at one scale.
+import { baseAt } from "../capacity";
 import { bytes, count } from "../format";
 import { addressOf, type Hole } from "../memory";
 import type { Pane } from "../model";
 import type { Failure, Segment } from "../types";
 
-/** The failure nearest to a cursor: the next one, else the last. */
-export function failureNear(failures: Failure[], event: number): Failure | undefined {
-  return failures.find((failure) => failure.event >= event) ?? failures[failures.length - 1];
+/** The failure at a cursor. A request of another moment does not compare with the holes of this one. */
+export function failureAt(failures: Failure[], event: number): Failure | undefined {
+  return failures.find((failure) => failure.event === event);
 }
 
 export function Holes({
@@ -21,10 +22,12 @@ export function Holes({
   segments: Segment[];
 }) {
   const device = pane.device;
-  const failure = failureNear(device?.failures ?? [], event);
+  const failure = failureAt(device?.failures ?? [], event);
   if (device === undefined || (holes.length === 0 && failure === undefined)) return null;
-  // Without segments, there are no holes to compare with, only the memory that the driver had free.
-  const free = device.has_segments ? null : (failure?.free ?? null);
+  // What is left below the limit, or what the driver had: memory that the request could have been served from.
+  const left =
+    device.capacity.bytes === null ? null : device.capacity.bytes - baseAt(device, event) - (failure?.reserved ?? 0);
+  const free = failure === undefined ? null : left === null ? null : Math.max(0, left);
   const most = Math.max(failure?.size ?? 0, holes[0]?.size ?? 0, free ?? 0, 1);
   const bar = (size: number) => ({ width: `${Math.max(0.2, (size / most) * 100)}%` });
   return (
@@ -53,7 +56,7 @@ export function Holes({
           )}
           {free !== null && (
             <tr data-testid="free">
-              <th scope="row">free according to the driver</th>
+              <th scope="row">{device.capacity.is_limit ? "left below the limit" : "free on the GPU"}</th>
               <td class="figure">{bytes(free)}</td>
               <td>
                 <div class="bar small" style={bar(free)} />
@@ -68,6 +71,7 @@ export function Holes({
                   class="plain"
                   onClick={() => {
                     pane.update({ segment: hole.address });
+                    pane.model.open("space");
                   }}
                 >
                   hole at {addressOf(hole.address, hole.offset)}
@@ -86,7 +90,7 @@ export function Holes({
         </tbody>
       </table>
       {failure !== undefined && failure.free !== null && free === null && (
-        <p class="quiet">The driver had {bytes(failure.free)} free when the allocation failed.</p>
+        <p class="quiet">The driver reported {bytes(failure.free)} free, so a limit of the allocator applied.</p>
       )}
     </div>
   );

@@ -1,10 +1,12 @@
-// The layers of the timeline by name, sorted by size at the peak, with the memory of each at the active cursor. A layer
-// selected here is highlighted everywhere.
+// What the colors and patterns of the chart mean: kinds of memory, and the largest layers with their memory at the active
+// cursor. A layer selected here is highlighted everywhere.
 import { useEffect, useState } from "preact/hooks";
-import { bytes } from "../format";
+import { betterText } from "../annotate";
+import { bytes, size } from "../format";
 import { useAnswer, type Pane } from "../model";
-import { inkOn, siteColor, UNKNOWN } from "../palette";
-import { shorten } from "../text";
+import { inkOn, siteColor } from "../palette";
+import type { Shown } from "../plot";
+import { shorten, shortenStart } from "../text";
 import { bucketEvents, BUCKETS, type Columns } from "../tiles";
 import type { Tile } from "../types";
 
@@ -29,10 +31,10 @@ export function useLayersAt(pane: Pane, event: number): AtCursor {
     };
   }, [event]);
   const device = pane.device;
-  useAnswer<Tile>(pane.model, rest === null || device === undefined ? null : pane.path(`series/0/${rest}`));
+  useAnswer<Tile>(pane.model, rest === null || device === undefined ? null : pane.grouped(`series/0/${rest}`));
   for (let level = 0; level < (device?.levels ?? 0); level += 1) {
     const number = Math.floor(event / (BUCKETS * bucketEvents(level)));
-    const tile = pane.model.source.peek<Tile>(pane.path(`series/${level}/${number}`))?.value;
+    const tile = pane.model.source.peek<Tile>(pane.grouped(`series/${level}/${number}`))?.value;
     if (tile === undefined) continue;
     const index = Math.floor((event - tile.first_event) / tile.bucket_events);
     const values = tile.layers.map((layer) => layer.live[index] ?? 0);
@@ -41,22 +43,26 @@ export function useLayersAt(pane: Pane, event: number): AtCursor {
   return { values: [], sites: new Map(), exact: false };
 }
 
+/** The layer of memory that is older than the recording. */
+const OLDER = 24;
+
 function bySite(pane: Pane, { layers }: Tile, values: number[]): Map<number, number> {
   const sites = new Map<number, number>();
   layers.forEach(({ site }, index) => {
     if (site !== null) sites.set(site, values[index] ?? 0);
   });
-  const unknown = pane.sites.value.find((site) => site.color === UNKNOWN);
-  if (unknown !== undefined) sites.set(unknown.id, values[layers.length - 1] ?? 0);
+  const older = pane.sites.value.find((site) => site.layer === OLDER);
+  if (older !== undefined) sites.set(older.id, values[layers.length - 1] ?? 0);
   return sites;
 }
 
-export function Legend({ pane, columns }: { pane: Pane; columns: Columns | null }) {
-  const { a, b } = pane.place;
-  const active = pane.state.value.active;
-  const event = active === "b" && b !== null ? b : a;
-  const { values, exact } = useLayersAt(pane, event);
-  const colors = pane.model.colors;
+/** Layers in the legend. */
+const SHOWN = 8;
+
+export function Legend({ pane, columns, better }: { pane: Pane; columns: Columns | null; better: Shown["better"] }) {
+  const { values, exact } = useLayersAt(pane, pane.cursor);
+  const { colors } = pane.model;
+  const { device } = pane;
   const rows = (columns?.names ?? [])
     .map((name, index) => ({
       ...name,
@@ -64,13 +70,26 @@ export function Legend({ pane, columns }: { pane: Pane; columns: Columns | null 
       most: (columns?.layers[index] ?? []).reduce((one, other) => Math.max(one, other), 0),
     }))
     .filter(({ most, index }) => most > 0 || (values[index] ?? 0) > 0);
+  const chosen = rows.filter(({ site }, index) => index < SHOWN || (site !== null && site === pane.state.value.site));
+  const active = pane.state.value.active;
   return (
-    <ol class="legend" aria-label="layers of the timeline">
-      <li class="quiet head">
-        <span>by site</span>
-        <span>{`${exact ? "" : "about "}at ${active === "b" && b !== null ? "B" : "A"}`}</span>
-      </li>
-      {rows.map(({ site, name, index }) => (
+    <ul class="legend" aria-label="layers of the chart">
+      {device?.has_segments === true && (
+        <li class="kind">
+          <span class="swatch unused" /> reserved but unused
+        </li>
+      )}
+      {(device?.capacity.base.length ?? 0) > 0 && (
+        <li class="kind">
+          <span class="swatch" style={{ background: colors.base }} /> context, driver, other processes
+        </li>
+      )}
+      {better && (
+        <li class="kind">
+          <span class="swatch dashes" style={{ borderColor: colors.better }} /> {betterText(better)}
+        </li>
+      )}
+      {chosen.map(({ site, name, index }) => (
         <li key={index}>
           <button
             type="button"
@@ -92,15 +111,31 @@ export function Legend({ pane, columns }: { pane: Pane; columns: Columns | null 
               }
               number={pane.site(site)?.label ?? null}
               hatched={site === null && name !== "other"}
-            />
-            <span class="name">
-              <bdi dir="ltr">{shorten(name, 120)}</bdi>
+            />{" "}
+            <bdi class="name">{shortenStart(name, 42)}</bdi>{" "}
+            <span
+              class="figure"
+              title={`${exact ? "" : "about "}${bytes(values[index] ?? 0)} at ${active.toUpperCase()}`}
+            >
+              {size(values[index] ?? 0)}
             </span>
-            <span class="figure">{bytes(values[index] ?? 0)}</span>
           </button>
         </li>
       ))}
-    </ol>
+      {rows.length > chosen.length && (
+        <li>
+          <button
+            type="button"
+            class="plain link"
+            onClick={() => {
+              pane.model.open("sites");
+            }}
+          >
+            {rows.length - chosen.length} more
+          </button>
+        </li>
+      )}
+    </ul>
   );
 }
 
@@ -114,7 +149,7 @@ export function Swatch({
   hatched?: boolean;
 }) {
   return (
-    <span class={hatched ? "swatch hatched" : "swatch"} style={{ background: color }} data-color={color}>
+    <span class={hatched ? "swatch older" : "swatch"} style={{ background: color }} data-color={color}>
       <span class="number" style={{ color: inkOn(color) }}>
         {number ?? ""}
       </span>

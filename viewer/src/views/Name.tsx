@@ -38,7 +38,7 @@ export function Whole({ model, text, most = SHOWN }: { model: Model; text: strin
 /** Maximum number of characters of a long text in the document at a time. */
 const PAGE = 100_000;
 
-export function Details({ model }: { model: Model }) {
+export function FullText({ model }: { model: Model }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const [page, setPage] = useState(0);
   const shown = model.details.value;

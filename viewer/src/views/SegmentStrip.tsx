@@ -1,22 +1,22 @@
-// One segment alone, as wide as the page, with every block. The wheel or + zooms in, and the arrow keys move along its
-// blocks.
+// One segment alone, as wide as the panel, with every block. Ctrl + wheel or + zooms in, the arrow keys move along its
+// blocks, and a click selects one.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { describe, drawBlocks } from "../blocks";
 import { prepare, useWidth } from "../draw";
 import { bytes, count } from "../format";
-import { blockAt } from "../memory";
+import { addressOf, blockAt } from "../memory";
 import { useAnswer, type Pane } from "../model";
-import type { Moment, Segment } from "../types";
+import { LIVE, PENDING, type Moment, type Segment } from "../types";
 import { segmentTitle } from "./AddressSpace";
 
-const HEIGHT = 46;
+const HEIGHT = 40;
 
 export function SegmentStrip({ pane, event, segment }: { pane: Pane; event: number; segment: Segment }) {
   const [box, width] = useWidth();
   const canvas = useRef<HTMLCanvasElement>(null);
   const [view, setView] = useState<[number, number]>([0, 1]);
   const [spot, setSpot] = useState<number | null>(null);
-  const wanted = segment.merged === true ? pane.path(`moment/${event}/segment/${segment.address}`) : null;
+  const wanted = segment.merged === true ? pane.grouped(`moment/${event}/segment/${segment.address}`) : null;
   const { answer } = useAnswer<Moment>(pane.model, wanted);
   const shown = answer?.value.segments[0] ?? segment;
   useEffect(() => {
@@ -45,6 +45,7 @@ export function SegmentStrip({ pane, event, segment }: { pane: Pane; event: numb
     setView([start, start + span]);
   };
   const wheel = (event: WheelEvent) => {
+    if (!event.ctrlKey && !event.metaKey) return;
     event.preventDefault();
     const at = view[0] + ((view[1] - view[0]) * event.offsetX) / Math.max(1, width);
     near(Math.exp(Math.max(-60, Math.min(60, event.deltaY)) * 0.006), at);
@@ -96,7 +97,7 @@ export function SegmentStrip({ pane, event, segment }: { pane: Pane; event: numb
           type="button"
           class="plain"
           onClick={() => {
-            pane.update({ segment: null });
+            pane.update({ segment: null, block: null });
           }}
         >
           close
@@ -120,9 +121,15 @@ export function SegmentStrip({ pane, event, segment }: { pane: Pane; event: numb
         onPointerLeave={() => {
           setSpot(null);
         }}
+        onClick={(pointer: MouseEvent) => {
+          const offset = part.offset + (pointer.offsetX / Math.max(1, width)) * part.size;
+          const block = shown.blocks[blockAt(shown.blocks, offset)];
+          if (block === undefined || (block[2] !== LIVE && block[2] !== PENDING)) return;
+          pane.update({ block: addressOf(shown.address, block[0]), ...(block[3] >= 0 ? { site: block[3] } : {}) });
+        }}
       />
       <p class="quiet status" role="status">
-        {spot === null ? "zoom with the wheel or + and −" : describe(pane, shown, spot)}
+        {spot === null ? "zoom with Ctrl + wheel, or + and −" : describe(pane, shown, spot)}
       </p>
     </div>
   );

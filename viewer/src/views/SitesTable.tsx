@@ -1,12 +1,14 @@
-// All sites: the memory of each at the cursor, at the peak, at the end and over the run. A row selected here is
-// highlighted everywhere.
-import { useState } from "preact/hooks";
-import { bytes, count } from "../format";
-import type { Pane } from "../model";
+// All sites: the memory of each at the cursor, at the peak, at the end and over the run, with totals. The search also finds
+// sites by the frames that they call. A row selected here is highlighted everywhere.
+import { useMemo, useState } from "preact/hooks";
+import { order, sitesOfNodes } from "../flame";
+import { bytes, count, share } from "../format";
+import { useAnswer, type Pane } from "../model";
 import { siteColor } from "../palette";
 import type { NamedSite } from "../sites";
+import type { Stacks } from "../types";
 import { useLayersAt, Swatch } from "./Legend";
-import { Short, Whole } from "./Name";
+import { Copy, Short, Whole } from "./Name";
 import { splitSort, Table, type Column } from "./Table";
 
 const COLUMNS: Column[] = [
@@ -14,6 +16,7 @@ const COLUMNS: Column[] = [
   { id: "name", title: "site", wide: true },
   { id: "cursor", title: "at the cursor", figure: true },
   { id: "live_at_peak", title: "at the peak", figure: true },
+  { id: "share", title: "%", figure: true, sorts: false },
   { id: "peak", title: "its own peak", figure: true },
   { id: "live_at_end", title: "at the end", figure: true },
   { id: "allocated", title: "allocated in total", figure: true },
@@ -42,12 +45,16 @@ export function sortSites(sites: NamedSite[], sort: string, atCursor: (site: Nam
 export function SitesTable({ pane }: { pane: Pane }) {
   const [all, setAll] = useState(false);
   const state = pane.state.value;
-  const { a, b } = pane.place;
-  const event = state.active === "b" && b !== null ? b : a;
-  const { sites: held } = useLayersAt(pane, event);
+  const { sites: held } = useLayersAt(pane, pane.cursor);
   const atCursor = (site: NamedSite) => held.get(site.id) ?? -1;
-  const filter = state.filter.toLowerCase();
-  const matching = pane.sites.value.filter((site) => filter === "" || site.name.toLowerCase().includes(filter));
+  const text = pane.model.search.value;
+  const below = useSitesBelow(pane, text);
+  const filter = text.toLowerCase();
+  const matching = pane.sites.value.filter(
+    (site) => filter === "" || site.name.toLowerCase().includes(filter) || below.has(site.id),
+  );
+  const total = (of: (site: NamedSite) => number) => matching.reduce((sum, site) => sum + Math.max(0, of(site)), 0);
+  const peak = pane.sites.value.reduce((sum, site) => sum + site.live_at_peak, 0);
   const rows = sortSites(matching, state.sort, atCursor);
   const colors = pane.model.colors;
   return (
@@ -78,10 +85,19 @@ export function SitesTable({ pane }: { pane: Pane }) {
               </button>
               <Whole model={pane.model} text={site.name} most={140} />
             </th>
-            <td class="figure">{atCursor(site) < 0 ? <span class="quiet">·</span> : bytes(atCursor(site))}</td>
+            <td class="figure">
+              {atCursor(site) < 0 ? (
+                <span class="quiet" title="part of the layer “other”">
+                  in other
+                </span>
+              ) : (
+                bytes(atCursor(site))
+              )}
+            </td>
             <td class="figure" data-testid="site-peak">
               {bytes(site.live_at_peak)}
             </td>
+            <td class="figure quiet">{share(site.live_at_peak, peak)}</td>
             <td class="figure">{bytes(site.peak)}</td>
             <td class="figure">{bytes(site.live_at_end)}</td>
             <td class="figure">{bytes(site.allocated)}</td>
@@ -91,7 +107,9 @@ export function SitesTable({ pane }: { pane: Pane }) {
                 type="button"
                 class="plain"
                 onClick={() => {
-                  pane.update({ tab: "allocations", filter: site.name.slice(0, 300), sort: "", site: site.id });
+                  pane.update({ site: site.id });
+                  pane.model.search.value = site.name.slice(0, 300);
+                  pane.model.open("allocations");
                 }}
               >
                 list
@@ -99,6 +117,27 @@ export function SitesTable({ pane }: { pane: Pane }) {
             </td>
           </tr>
         ))}
+        {matching.length > 1 && (
+          <tr class="sum" data-testid="sites-total">
+            <td />
+            <th scope="row">{`${count(matching.length)} ${text === "" ? "sites" : "sites match"}`}</th>
+            <td class="figure">{bytes(total(atCursor))}</td>
+            <td class="figure">{bytes(total((site) => site.live_at_peak))}</td>
+            <td class="figure quiet">
+              {share(
+                total((site) => site.live_at_peak),
+                peak,
+              )}
+            </td>
+            <td />
+            <td class="figure">{bytes(total((site) => site.live_at_end))}</td>
+            <td class="figure">{bytes(total((site) => site.allocated))}</td>
+            <td class="figure">{count(total((site) => site.count))}</td>
+            <td>
+              <CopyTable pane={pane} sites={rows} />
+            </td>
+          </tr>
+        )}
       </Table>
       {rows.length > FIRST && !all && (
         <button
@@ -110,7 +149,45 @@ export function SitesTable({ pane }: { pane: Pane }) {
           show all {count(rows.length)}
         </button>
       )}
-      {rows.length === 0 && <p class="empty">no matching sites</p>}
+      {rows.length === 0 && <p class="empty">{text === "" ? "No allocation was recorded." : "no matching sites"}</p>}
     </>
   );
+}
+
+/** The sites of stacks with a frame that matches a text. */
+function useSitesBelow(pane: Pane, text: string): Set<number> {
+  const path = text === "" || pane.model.by.value !== "line" ? null : `/api/${pane.index}/stacks`;
+  const stacks = useAnswer<Stacks>(pane.model, path).answer?.value;
+  const sites = pane.sites.value;
+  return useMemo(() => {
+    const found = new Set<number>();
+    if (stacks === undefined) return found;
+    const { postorder } = order(stacks);
+    const owners = sitesOfNodes(stacks, postorder, sites);
+    const wanted = text.toLowerCase();
+    const frames = stacks.frames.map(({ name, file, line }) =>
+      `${file ?? ""}:${line ?? 0} ${name}`.toLowerCase().includes(wanted),
+    );
+    stacks.nodes.forEach(([, frame], node) => {
+      const owner = owners[node] ?? -1;
+      if (owner >= 0 && frames[frame] === true) found.add(owner);
+    });
+    return found;
+  }, [stacks, sites, text]);
+}
+
+/** The table as tab-separated values, which spreadsheets accept. */
+function CopyTable({ pane, sites }: { pane: Pane; sites: NamedSite[] }) {
+  const lines = sites.map((site) =>
+    [
+      site.name.replace(/[\t\r\n]/g, " "),
+      site.live_at_peak,
+      site.peak,
+      site.live_at_end,
+      site.allocated,
+      site.count,
+    ].join("\t"),
+  );
+  const head = ["site", "live_at_peak", "own_peak", "live_at_end", "allocated", "allocations"].join("\t");
+  return <Copy key={pane.index} text={[head, ...lines].join("\n")} />;
 }

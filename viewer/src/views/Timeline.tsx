@@ -1,93 +1,45 @@
-// Live memory over time: loads the tiles that a view needs, passes them to the plot, and turns wheel, drag and click
-// into ranges and cursors. Every mouse action has a key (keys.ts).
+// Memory over time: draws a view of the series, and turns wheel, drag and click into ranges and cursors. A plain wheel
+// scrolls the page; with Ctrl it zooms. Every mouse action has a key (keys.ts).
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type uPlot from "uplot";
+import { failureLines } from "../annotate";
+import { axisOf, eventAt, hasTimes, shareOf } from "../axis";
+import { baseAt, baseColumn } from "../capacity";
 import { useWidth } from "../draw";
-import { bytes, count, time } from "../format";
+import { bytes, count, size, time } from "../format";
+import { worthwhile } from "../headline";
 import { type Pane } from "../model";
 import { BOTTOM, create, data, LEFT, RIGHT, TOP, type Shown } from "../plot";
 import { drag } from "../pointer";
-import { range, zoom } from "../state";
+import { isZoomed, range, zoom } from "../state";
 import { shorten } from "../text";
-import { gather, indexAt, levelFor, pick, samePick, soon, stack, tilesFor, type Columns, type Picked } from "../tiles";
-import type { Tile } from "../types";
+import { indexAt, stack, type Columns } from "../tiles";
+import { useColumns, useSoon } from "./columns";
 import { Cursors } from "./Cursors";
 import { Legend } from "./Legend";
 import { Overview } from "./Overview";
 
-const HEIGHT = 380;
-
-/** Maximum number of steps per pixel. Levels differ by a factor of four, so a view has at least a quarter of that. */
-const DENSITY = 1.6;
-
-/** The columns of a view; loads missing tiles and redraws when they arrive. */
-export function useColumns(pane: Pane, from: number, to: number, pixels: number): Columns | null {
-  const [, again] = useState(0);
-  const device = pane.device;
-  const source = pane.model.source;
-  const level = device === undefined ? 0 : levelFor(to - from, Math.max(64, pixels) * DENSITY, device.levels);
-  const path = (up: number, tile: number) => pane.path(`series/${up}/${tile}`);
-  const missing =
-    device === undefined || pixels <= 0
-      ? []
-      : tilesFor(from, to, level, device.events)
-          .map((tile) => path(level, tile))
-          .filter((wanted) => source.peek(wanted) === undefined);
-  useLayoutEffect(() => {
-    if (missing.length === 0) return;
-    let gone = false;
-    // Draw once for all of them: drawing takes longer than loading.
-    Promise.all(missing.map((wanted) => source.get(wanted))).then(
-      () => {
-        if (!gone) again((number) => number + 1);
-      },
-      (error: unknown) => {
-        // A report contains only coarse levels, which are used instead.
-        if (!gone && !source.embedded) pane.model.fail(error);
-      },
-    );
-    return () => {
-      gone = true;
-    };
-  }, [source, missing.join(" ")]);
-  const kept = useRef<{ picked: Picked; columns: Columns } | null>(null);
-  if (device === undefined || pixels <= 0) return null;
-  const peek = (up: number, tile: number) => source.peek<Tile>(path(up, tile))?.value;
-  const picked = pick(from, to, level, device.levels, device.events, peek);
-  if (kept.current === null || !samePick(kept.current.picked, picked))
-    kept.current = { picked, columns: gather(picked, device.events) };
-  return kept.current.columns;
+/** Height of the chart: what a window has left below the headline and above the panel. */
+function chartHeight(panes: number): number {
+  const most = panes > 1 ? 230 : 420;
+  return Math.max(panes > 1 ? 170 : 220, Math.min(most, window.innerHeight - 620));
 }
 
-/** How long a view must rest before the next likely tiles are loaded. */
-const REST = 30;
-
-/** Loads the tiles of the next step while the page is idle, so that it is drawn at full resolution immediately. */
-function useSoon(pane: Pane, from: number, to: number, pixels: number, exact: boolean): void {
+/** The top of the scale: the visible maximum with failed requests, and the capacity if it is not far above, or on request. */
+function topOf(columns: Columns, base: number[], pane: Pane, from: number, to: number): number {
   const device = pane.device;
-  const { source } = pane.model;
-  useEffect(() => {
-    if (device === undefined || pixels <= 0 || !exact || source.embedded) return;
-    const timer = setTimeout(() => {
-      for (const [level, tile] of soon(from, to, Math.max(64, pixels) * DENSITY, device))
-        // A failure here is ignored: the tile is loaded again, and the error shown, when it is needed.
-        source.get(pane.path(`series/${level}/${tile}`)).catch(() => undefined);
-    }, REST);
-    return () => {
-      clearTimeout(timer);
-    };
-  }, [pane, device, source, from, to, pixels, exact]);
-}
-
-/** The top of the scale: the visible maximum, and the limit if it is not far above, or on request. */
-function topOf(columns: Columns, pane: Pane): number {
-  const device = pane.device;
+  if (device === undefined) return 1;
   let most = 0;
-  for (const value of columns.live) most = Math.max(most, value);
-  if (device?.has_segments) for (const value of columns.reserved) most = Math.max(most, value);
-  const bounds = [device?.limit, device?.total].filter((bound): bound is number => typeof bound === "number");
-  for (const bound of bounds) if (pane.state.value.tall || bound < most * 1.6) most = Math.max(most, bound);
-  return Math.max(1, most * 1.06);
+  const reserved = device.has_segments ? columns.mostReserved : columns.live;
+  columns.live.forEach((live, index) => {
+    most = Math.max(most, Math.max(live, reserved[index] ?? 0) + (base[index] ?? 0));
+  });
+  for (const failure of device.failures)
+    if (failure.event >= from && failure.event <= to)
+      most = Math.max(most, baseAt(device, failure.event) + failure.reserved + failure.size);
+  const bound = device.capacity.bytes;
+  if (bound !== null && (pane.state.value.tall || bound < most * 1.6)) most = Math.max(most, bound);
+  return Math.max(1, most * 1.05);
 }
 
 export function Timeline({ pane }: { pane: Pane }) {
@@ -96,127 +48,181 @@ export function Timeline({ pane }: { pane: Pane }) {
   const plot = useRef<uPlot | null>(null);
   const shown = useRef<Shown | null>(null);
   const [hover, setHover] = useState<{ x: number; y: number; text: string } | null>(null);
+  const [marked, setMarked] = useState<[number, number] | null>(null);
+  const [hint, setHint] = useState(false);
   const device = pane.device;
   const { from, to } = pane.place;
-  const wide = width >= 1000;
-  const chart = Math.max(0, wide ? width - 330 : width);
-  const inner = chart - LEFT - RIGHT;
+  const model = pane.model;
+  const height = chartHeight(model.panes.length);
+  const inner = Math.max(0, width - LEFT - RIGHT);
   const columns = useColumns(pane, from, to, inner);
   useSoon(pane, from, to, inner, columns?.exact ?? false);
-  const model = pane.model;
   const colors = model.colors;
   const state = pane.state.value;
-  const top = columns === null ? 0 : topOf(columns, pane);
+  const axis = axisOf(from, to, columns, model.time.value);
+  const base = useMemo(
+    () => (columns === null || device === undefined ? [] : baseColumn(device, columns.event)),
+    [columns, device],
+  );
+  const top = columns === null ? 0 : topOf(columns, base, pane, from, to);
   useEffect(() => {
     pane.top.value = top;
   }, [pane, top]);
   const layers = columns?.names.length ?? 0;
-  const sums = useMemo(() => (columns === null ? [] : stack(columns.layers)), [columns]);
+  const sums = useMemo(() => (columns === null ? [] : stack([base, ...columns.layers]).slice(1)), [columns, base]);
+  const better = device === undefined ? null : (worthwhile(device, pane.alternative.value) ?? null);
+  const other = model.panes.find((candidate) => candidate !== pane);
+  const beside = useBeside(other ?? pane, other !== undefined, inner);
   if (columns !== null && device !== undefined)
     shown.current = {
       from,
       to,
+      axis,
       top: model.top || top,
       columns,
+      base,
       sums,
       device,
       sites: pane.sites.value,
       selected: state.site,
       colors,
+      better,
+      beside,
     };
 
   // Before the frame is painted, so that loaded data is shown one frame earlier.
   useLayoutEffect(() => {
-    if (plotBox.current === null || chart <= 0 || layers === 0 || shown.current === null) return;
-    const made = create(plotBox.current, chart, HEIGHT, layers, () => shown.current as Shown);
+    if (plotBox.current === null || inner <= 0 || layers === 0 || shown.current === null) return;
+    const made = create(plotBox.current, width, height, layers, () => shown.current as Shown);
     plot.current = made;
+    pane.chart = made.ctx.canvas;
     return () => {
       made.destroy();
       plot.current = null;
+      pane.chart = null;
     };
-  }, [chart, layers, colors, device]);
+  }, [width, height, layers, colors, device, axis.byTime]);
   useLayoutEffect(() => {
-    if (columns === null || plot.current === null || layers === 0) return;
-    plot.current.setData(data(columns, sums));
+    if (columns === null || plot.current === null || layers === 0 || shown.current === null) return;
+    plot.current.setData(data(shown.current));
     // The times of the same ticks may be more accurate now.
     plot.current.redraw(false, true);
-  }, [columns, from, to, shown.current?.top, state.site, pane.sites.value, layers]);
+  }, [columns, from, to, shown.current?.top, state.site, pane.sites.value, layers, better, beside, axis.byTime]);
 
   if (device === undefined) return null;
-  const eventAt = (x: number) => from + ((x - LEFT) / inner) * (to - from);
+  const left = () => box.current?.getBoundingClientRect().left ?? 0;
+  const pointed = (clientX: number) => eventAt(axis, (clientX - left() - LEFT) / inner);
 
   const wheel = (event: WheelEvent) => {
+    const zooms = event.ctrlKey || event.metaKey;
+    const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
+    if (!zooms && !sideways) {
+      if (!hinted()) {
+        setHint(true);
+        setTimeout(() => {
+          setHint(false);
+        }, 2500);
+      }
+      return;
+    }
     event.preventDefault();
-    const left = box.current?.getBoundingClientRect().left ?? 0;
-    if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) {
-      // Several turns may arrive before the next frame, so use the state, not what was drawn.
-      const now = pane.place;
+    // Several turns may arrive before the next frame, so use the state, not what was drawn.
+    const now = pane.place;
+    if (!zooms) {
       const by = ((event.deltaX || event.deltaY) / inner) * (now.to - now.from);
-      pane.update(range(now.from + by, now.to + by, device));
+      pane.update(range(now.from + by, now.to + by, pane.axis));
       return;
     }
     const factor = Math.exp(Math.max(-60, Math.min(60, event.deltaY)) * 0.006);
-    pane.update(zoom(pane.place, factor, eventAt(event.clientX - left), device));
+    pane.update(zoom(now, factor, pointed(event.clientX), pane.axis));
   };
   const press = (event: PointerEvent) => {
     if (event.button !== 0) return;
-    const left = box.current?.getBoundingClientRect().left ?? 0;
-    const start = { x: event.clientX, from, to };
+    const start = event.clientX;
     let moved = false;
     model.focus.value = pane.index;
     setHover(null);
+    const within = (clientX: number) => Math.max(0, Math.min(inner, clientX - left() - LEFT));
     const move = (next: PointerEvent) => {
-      if (Math.abs(next.clientX - start.x) > 3) moved = true;
-      if (!moved) return;
-      const by = ((start.x - next.clientX) / inner) * (start.to - start.from);
-      pane.update(range(start.from + by, start.to + by, device));
+      if (Math.abs(next.clientX - start) > 4) moved = true;
+      if (moved) setMarked([within(start), within(next.clientX)]);
     };
     const release = (next: PointerEvent) => {
-      if (moved || next.type === "pointercancel") return;
+      setMarked(null);
+      if (next.type === "pointercancel") return;
+      if (moved) {
+        const ends = [within(start), within(next.clientX)].sort((one, two) => one - two);
+        const [first, last] = ends.map((at) => eventAt(axis, at / inner));
+        if (first !== undefined && last !== undefined) pane.update(range(first, last, pane.axis));
+        return;
+      }
       if (next.ctrlKey || next.metaKey) {
-        const layer = layerAt(next.clientX - left, next.offsetY);
+        const layer = layerAt(next.clientX - left(), next.offsetY);
         if (layer !== null) pane.select(columns?.names[layer]?.site ?? null);
         return;
       }
       const cursor = next.shiftKey ? "b" : state.active;
-      pane.moveCursor(cursor, Math.floor(eventAt(next.clientX - left) + 0.5));
+      const failure = failureAt(next.clientX, next.offsetY);
+      pane.moveCursor(cursor, failure?.event ?? Math.floor(pointed(next.clientX) + 0.5));
     };
     drag(event, move, release);
   };
+  const valueAt = (y: number) => (1 - y / (height - TOP - BOTTOM)) * (shown.current?.top ?? 1);
+  const failureAt = (clientX: number, y: number) =>
+    device.failures.find((failure) => {
+      const x = shareOf(axis, failure.event) * inner;
+      const foot = baseAt(device, failure.event) + failure.reserved;
+      const value = valueAt(y);
+      return Math.abs(clientX - left() - LEFT - x) <= 9 && value >= foot && value <= foot + failure.size;
+    });
   const layerAt = (x: number, y: number): number | null => {
     if (columns === null || columns.x.length === 0) return null;
-    const index = indexAt(columns.x, eventAt(x));
-    const value = (1 - y / (HEIGHT - TOP - BOTTOM)) * (shown.current?.top ?? 1);
+    const index = indexAt(columns.x, eventAt(axis, (x - LEFT) / inner));
+    const value = valueAt(y);
+    if (value <= (base[index] ?? 0)) return null;
     const layer = sums.findIndex((sum) => value <= (sum[index] ?? 0));
     return layer < 0 ? null : layer;
   };
   const point = (event: PointerEvent) => {
     if (columns === null || event.buttons !== 0 || columns.x.length === 0) return;
-    const left = box.current?.getBoundingClientRect().left ?? 0;
-    const index = indexAt(columns.x, eventAt(event.clientX - left));
-    const layer = layerAt(event.clientX - left, event.offsetY);
+    const at = event.clientX - left();
+    const index = indexAt(columns.x, eventAt(axis, (at - LEFT) / inner));
     const when = columns.time[index];
+    const live = columns.live[index] ?? 0;
+    const reserved = columns.reserved[index] ?? 0;
     const lines = [
       `event ${count(columns.event[index] ?? 0)}${when === null || when === undefined ? "" : `, ${time(when)}`}`,
-      `live ${bytes(columns.live[index] ?? 0)}${device.has_segments ? `, reserved ${bytes(columns.reserved[index] ?? 0)}` : ""}`,
+      `live ${bytes(live)}${device.has_segments ? `, reserved ${bytes(reserved)}, unused ${bytes(reserved - live)}` : ""}`,
     ];
-    if (layer !== null) {
+    const layer = layerAt(at, event.offsetY);
+    const failure = failureAt(event.clientX, event.offsetY);
+    if (failure !== undefined) lines.push(...failureLines(device, failure));
+    else if (layer !== null) {
       const { site, name } = columns.names[layer] ?? { site: null, name: "" };
       lines.push(
         `${site === null ? "" : `${pane.site(site)?.label ?? ""} `}${shorten(name, 90)}: ${bytes(columns.layers[layer]?.[index] ?? 0)}`,
       );
-    }
-    setHover({ x: event.clientX - left, y: event.offsetY, text: lines.join("\n") });
+    } else if (valueAt(event.offsetY) <= (base[index] ?? 0))
+      lines.push(`context, code, driver and other processes: ${bytes(base[index] ?? 0)}`);
+    setHover({ x: at, y: event.offsetY, text: lines.join("\n") });
   };
-  const bound = device.limit ?? device.total;
+  const zoomed = isZoomed(pane.place, pane.axis);
   return (
-    <div ref={box} class={wide ? "timeline wide" : "timeline"}>
-      <div class="chart" style={{ width: `${chart}px`, height: `${HEIGHT}px` }}>
+    <div ref={box} class="timeline">
+      <div
+        class="chart"
+        style={{ width: `${width}px`, height: `${height}px` }}
+        onDblClick={() => {
+          pane.reset();
+        }}
+      >
         <div ref={plotBox} aria-hidden="true" />
         <div
           class="over"
           data-testid="plot"
           data-range={`${from} ${to}`}
+          role="img"
+          aria-label={summary(pane)}
           style={{ left: `${LEFT}px`, right: `${RIGHT}px`, top: `${TOP}px`, bottom: `${BOTTOM}px` }}
           onPointerDown={press}
           onPointerMove={point}
@@ -227,31 +233,92 @@ export function Timeline({ pane }: { pane: Pane }) {
             if (element) element.onwheel = wheel;
           }}
         >
-          <Cursors pane={pane} width={inner} height={HEIGHT - TOP - BOTTOM} />
+          {marked !== null && (
+            <div
+              class="marked"
+              style={{ left: `${Math.min(...marked)}px`, width: `${Math.abs(marked[1] - marked[0])}px` }}
+            />
+          )}
         </div>
+        <Cursors pane={pane} axis={axis} width={inner} height={height - TOP - BOTTOM} />
+        {hint && <p class="hint">Ctrl + wheel or pinch zooms; drag selects a range</p>}
         {hover !== null && (
-          <div class="tip" style={{ left: `${Math.min(hover.x + 14, chart - 260)}px`, top: `${hover.y + TOP + 14}px` }}>
+          <div
+            class="tip"
+            style={{ left: `${Math.max(0, Math.min(hover.x + 14, width - 330))}px`, top: `${hover.y + TOP + 14}px` }}
+          >
             {hover.text}
           </div>
         )}
         {layers === 0 && <p class="empty">loading …</p>}
+        {zoomed && (
+          <button
+            type="button"
+            class="whole-run main"
+            data-testid="whole-run"
+            title="Show the whole run (0, Esc or double-click)"
+            onClick={() => {
+              pane.reset();
+            }}
+          >
+            Whole run
+          </button>
+        )}
       </div>
-      <Legend pane={pane} columns={columns} />
-      <Overview pane={pane} width={chart} />
+      <Overview pane={pane} width={width} />
+      <Legend pane={pane} columns={columns} better={better} />
       <p class="quiet note">
         {columns !== null && columns.grain > 1
-          ? `Each step covers ${count(columns.grain)} events and shows their highest live memory; the dotted line is the lowest. `
-          : "Each step is one event. "}
-        {columns !== null && !columns.exact && pane.model.source.embedded
-          ? "This report has no more detail here. "
-          : ""}
-        {bound !== null && bound > (shown.current?.top ?? 0)
-          ? `The ${device.limit === null ? "GPU has" : "limit is"} ${bytes(bound)}, which is above the visible range (press y to show it). `
+          ? `Each column covers ${count(columns.grain)} events and shows their peak; dotted: their minimum. `
+          : "Each column is one event. "}
+        {columns !== null && !columns.exact && source(pane) ? "This report has no more detail here. " : ""}
+        {device.capacity.bytes !== null && device.capacity.bytes > (shown.current?.top ?? 0)
+          ? `The ${device.capacity.is_limit ? "limit is" : "GPU has"} ${size(device.capacity.bytes)}, above the visible range (press y to show it). `
           : ""}
         {device.history === "partial"
-          ? "The recording started late: hatched memory was allocated before it started. "
+          ? "The recording started late: hatched gray memory was allocated before it started. "
           : ""}
+        {model.time.value && !hasTimes(columns) && columns !== null ? "This recording has no times." : ""}
       </p>
     </div>
   );
+}
+
+function source(pane: Pane): boolean {
+  return pane.model.source.embedded;
+}
+
+/** The chart in one sentence, for screen readers. */
+function summary({ device }: Pane): string {
+  if (device === undefined) return "memory over time";
+  const parts = [`live memory over ${count(device.events)} events, peak ${size(device.peak.live)}`];
+  if (device.has_segments) parts.push(`${size(device.peak_reserved.reserved)} reserved at most`);
+  const [failure] = device.failures;
+  if (failure !== undefined) parts.push(failureLines(device, failure).join(", "));
+  return parts.join("; ");
+}
+
+/** The hint about zooming is shown once. */
+let wasHinted = false;
+function hinted(): boolean {
+  const before = wasHinted;
+  wasHinted = true;
+  return before;
+}
+
+/** Reserved memory of the other of two inputs, as a line. */
+function useBeside(other: Pane, wanted: boolean, pixels: number): Shown["beside"] {
+  const { from, to } = other.place;
+  const columns = useColumns(other, from, to, wanted ? pixels : 0);
+  const device = other.device;
+  return useMemo(() => {
+    if (columns === null || device === undefined || columns.x.length === 0) return null;
+    const base = baseColumn(device, columns.event);
+    const values = device.has_segments ? columns.mostReserved : columns.live;
+    return {
+      name: other.input.name,
+      x: columns.x,
+      reserved: values.map((value, index) => value + (base[index] ?? 0)),
+    };
+  }, [columns, device, other]);
 }

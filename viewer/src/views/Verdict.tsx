@@ -1,90 +1,84 @@
-// The verdict of `why`, its fixes and evidence, and its full output as text.
+// The headline: what failed, or whether a run without a failure wastes memory; and where the request came from.
 import { bytes } from "../format";
+import { headline } from "../headline";
 import type { Pane } from "../model";
-import type { Fix } from "../types";
-import { Copy, Name } from "./Name";
-
-/** The first line of `why`'s output: the cause in capitals and its certainty. */
-export function headline(text: string): string {
-  return (text.split("\n").find((line) => line.trim() !== "") ?? "").trim();
-}
+import { Name } from "./Name";
 
 export function Verdict({ pane }: { pane: Pane }) {
   const { why, text } = pane.input;
   const model = pane.model;
+  const { tone, label, sentence } = headline(why, pane.device, pane.alternative.value);
   const [cause, ...others] = why.causes;
-  const failed = why.verdict.cause !== "none";
-  const fixes = (cause?.fixes ?? []).filter((fix) => fix.do !== "");
+  const isSummary = sentence === why.verdict.summary;
   return (
     <section class="verdict" aria-label="verdict" id={`verdict-${pane.index}`} tabIndex={-1}>
       <h2
-        class={failed ? "failed" : ""}
+        class={tone}
         data-testid="verdict"
         data-cause={why.verdict.cause}
         data-certainty={why.verdict.certainty}
+        data-tone={tone}
       >
-        {headline(text)}
+        <span class="pill">{label}</span>{" "}
+        <span class="sentence" data-testid={isSummary ? "summary" : "headline"}>
+          <Name model={model} text={sentence} most={2000} />
+        </span>
       </h2>
-      <p class="summary" data-testid="summary">
-        <Name model={model} text={why.verdict.summary} most={2000} />
-      </p>
-      {why.request !== null && (
-        <p data-testid="asked">
-          <span class="quiet">requested</span> {bytes(why.request.bytes)}
-          {why.request.site !== null && (
-            <>
-              {" "}
-              <span class="quiet">at</span> <Name model={model} text={why.request.site} />
-            </>
-          )}
+      {!isSummary && (
+        <p class="quiet" data-testid="summary">
+          <Name model={model} text={why.verdict.summary} most={2000} />
         </p>
       )}
-      {fixes.length > 0 && (
-        <>
-          <h3>Fixes, most effective first</h3>
-          <ol class="fixes">
-            {fixes.map((fix, index) => (
-              <FixRow key={index} pane={pane} fix={fix} />
-            ))}
-          </ol>
-        </>
+      <div class="below">
+        {why.request !== null && (
+          <span data-testid="asked">
+            <span class="quiet">requested</span> {bytes(why.request.bytes)}
+            {why.request.site !== null && (
+              <>
+                {" "}
+                <span class="quiet">at</span> <Name model={model} text={why.request.site} />
+              </>
+            )}
+          </span>
+        )}
+        {cause !== undefined && (cause.evidence.length > 0 || others.length > 0) && (
+          <details>
+            <summary>evidence{others.length > 0 ? " and other causes" : ""}</summary>
+            <ul>
+              {cause.evidence.map((line, index) => (
+                <li key={index}>
+                  <Name model={model} text={line} most={1000} />
+                </li>
+              ))}
+              {others.map((other) => (
+                <li key={other.cause}>
+                  <span class="quiet">{`${other.title.toLowerCase()}, ${other.certainty}: `}</span>
+                  <Name model={model} text={other.summary ?? other.evidence.join("; ")} most={1000} />
+                </li>
+              ))}
+            </ul>
+          </details>
+        )}
+        <button
+          type="button"
+          class="plain link"
+          data-testid="why"
+          onClick={() => {
+            model.details.value = { title: "makeroom why", text };
+          }}
+        >
+          full output of makeroom why
+        </button>
+      </div>
+      {why.notes.length > 0 && (
+        <ul class="notes quiet">
+          {why.notes.slice(0, 4).map((note, index) => (
+            <li key={index}>
+              <Name model={model} text={note} most={300} />
+            </li>
+          ))}
+        </ul>
       )}
-      {cause !== undefined && cause.evidence.length > 0 && (
-        <details>
-          <summary>evidence{others.length > 0 ? " and other causes" : ""}</summary>
-          <ul>
-            {cause.evidence.map((line, index) => (
-              <li key={index}>
-                <Name model={model} text={line} most={1000} />
-              </li>
-            ))}
-            {others.map((other) => (
-              <li key={other.cause}>
-                <span class="quiet">{`${other.title.toLowerCase()}, ${other.certainty}: `}</span>
-                <Name model={model} text={other.summary ?? other.evidence.join("; ")} most={1000} />
-              </li>
-            ))}
-          </ul>
-        </details>
-      )}
-      <details class="whole">
-        <summary>full output of `makeroom why`</summary>
-        <pre data-testid="why-text">{text.slice(0, 200_000)}</pre>
-      </details>
     </section>
-  );
-}
-
-function FixRow({ pane, fix }: { pane: Pane; fix: Fix }) {
-  return (
-    <li>
-      <Name model={pane.model} text={fix.do} most={400} />
-      {fix.frees_bytes !== null && <span class="quiet"> (frees up to {bytes(fix.frees_bytes)})</span>}
-      {fix.command !== null && (
-        <div class="command">
-          <code>{fix.command.slice(0, 2000)}</code> <Copy text={fix.command} />
-        </div>
-      )}
-    </li>
   );
 }

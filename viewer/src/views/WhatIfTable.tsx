@@ -1,5 +1,6 @@
 // The run under other allocators, computed by the server in the background on request.
 import { useEffect, useState } from "preact/hooks";
+import { baseAt } from "../capacity";
 import { bytes, count, time } from "../format";
 import type { Pane } from "../model";
 import type { WhatIf, WhatIfRow } from "../types";
@@ -8,12 +9,20 @@ import { splitSort, Table, type Column } from "./Table";
 const COLUMNS: Column[] = [
   { id: "allocator", title: "allocator", wide: true },
   { id: "peak_reserved_bytes", title: "peak reserved", figure: true },
-  { id: "reserved_over_live", title: "÷ live", figure: true },
-  { id: "smallest_memory_bytes", title: "min memory", figure: true },
+  { id: "reserved_over_live", title: "reserved / live", figure: true },
+  { id: "smallest_memory_bytes", title: "least memory it fits in", figure: true },
   { id: "driver_calls", title: "driver calls", figure: true },
   { id: "driver_time_us", title: "driver time", figure: true },
-  { id: "oom", title: "out of memory", figure: true, sorts: false },
+  { id: "oom", title: "result", sorts: false },
 ];
+
+/** What the models are that are not allocators of today. */
+const MEANINGS: Record<string, string> = {
+  planned: "all lifetimes known in advance, placed without gaps",
+  ideal: "exactly the live memory: no allocator can do better",
+  makeroom: "makeroom run --pool",
+  "cuda-async": "cudaMallocAsync",
+};
 
 function sorted(rows: WhatIfRow[], sort: string): WhatIfRow[] {
   const [id, order] = splitSort(sort, "");
@@ -26,6 +35,12 @@ function sorted(rows: WhatIfRow[], sort: string): WhatIfRow[] {
   if (!COLUMNS.some((column) => column.id === id)) return rows;
   const sign = order === "asc" ? 1 : -1;
   return rows.slice().sort((one, other) => (key(one) < key(other) ? -1 : key(one) > key(other) ? 1 : 0) * sign);
+}
+
+function outcome(row: WhatIfRow, limit: number | null): string {
+  if (row.oom !== null) return `fails: ${bytes(row.oom.bytes)} at event ${count(row.oom.event)}`;
+  if (limit === null) return "";
+  return row.peak_reserved_bytes <= limit ? "fits" : "does not fit";
 }
 
 export function WhatIfTable({ pane }: { pane: Pane }) {
@@ -68,7 +83,13 @@ export function WhatIfTable({ pane }: { pane: Pane }) {
     return <p class="empty">This report has no what-if table (add it with makeroom view -o … --what-if).</p>;
   if (missing !== null) return <p class="empty">{missing}</p>;
   if (answer === null) return <p class="empty">loading …</p>;
-  const least = Math.max(1, ...answer.rows.map((row) => row.peak_reserved_bytes));
+  const { device } = pane;
+  const limit =
+    device === undefined || device.capacity.bytes === null
+      ? null
+      : device.capacity.bytes - baseAt(device, device.start);
+  const most = Math.max(1, limit ?? 0, ...answer.rows.map((row) => row.peak_reserved_bytes));
+  const recorded = pane.input.kind === "pytorch_snapshot";
   return (
     <>
       {answer.state === "idle" && (
@@ -99,17 +120,20 @@ export function WhatIfTable({ pane }: { pane: Pane }) {
             <tr key={row.allocator} data-testid="whatif">
               <th scope="row">
                 {row.allocator.slice(0, 200)}
+                {row.allocator === answer.rows[0]?.allocator && recorded && <b> (as recorded)</b>}
                 {row.estimate && <span class="quiet"> (estimate)</span>}
+                {MEANINGS[row.allocator] !== undefined && <span class="quiet"> {MEANINGS[row.allocator]}</span>}
               </th>
               <td class="figure barred">
-                <div class="bar" style={{ width: `${(row.peak_reserved_bytes / least) * 100}%` }} />
+                <div class="bar" style={{ width: `${(row.peak_reserved_bytes / most) * 100}%` }} />
+                {limit !== null && <div class="limit" style={{ left: `${(limit / most) * 100}%` }} />}
                 <span>{bytes(row.peak_reserved_bytes)}</span>
               </td>
               <td class="figure">{row.reserved_over_live.toFixed(2)}</td>
               <td class="figure">{row.smallest_memory_bytes === null ? "" : bytes(row.smallest_memory_bytes)}</td>
               <td class="figure">{count(row.driver_calls)}</td>
               <td class="figure">{time(row.driver_time_us)}</td>
-              <td class="figure">{row.oom === null ? "" : `${bytes(row.oom.bytes)} at ${count(row.oom.event)}`}</td>
+              <td>{outcome(row, limit)}</td>
             </tr>
           ))}
         </Table>

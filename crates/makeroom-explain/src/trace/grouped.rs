@@ -70,7 +70,8 @@ pub fn grouped(trace: &Trace, device: Option<DeviceIndex>, by: By) -> Option<Gro
     let failure = actions.iter().position(|&action| action == makeroom_core::Action::OutOfMemory);
     let events = failure.unwrap_or(kinds.peak().0);
     let mut names = Names::new(trace, device, by);
-    let mut groups: BTreeMap<String, (u64, Bytes, FastMap<Kind, Bytes>, FastMap<Rule, Bytes>)> = BTreeMap::new();
+    let mut groups: BTreeMap<String, (u64, Bytes, FastMap<Kind, Bytes>, FastMap<Rule, Bytes>)> =
+        BTreeMap::new();
     for allocation in kinds.live_at(events) {
         let group = groups.entry(names.name(allocation)).or_default();
         group.0 += 1;
@@ -118,7 +119,8 @@ struct Names<'trace> {
 impl<'trace> Names<'trace> {
     fn new(trace: &'trace Trace, device: &'trace DeviceTrace, by: By) -> Self {
         // Optimizers mark their own steps, which the phases show anyway.
-        let is_own = |name: &str| !["Optimizer.", "ProfilerStep#"].iter().any(|start| name.starts_with(start));
+        let is_own =
+            |name: &str| !["Optimizer.", "ProfilerStep#"].iter().any(|start| name.starts_with(start));
         let here = trace.annotations.iter().filter(|annotation| {
             is_own(&annotation.name) && annotation.device.is_none_or(|index| index == device.device)
         });

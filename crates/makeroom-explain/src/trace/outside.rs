@@ -13,6 +13,8 @@ use crate::thresholds::CONTEXT_TYPICAL;
 
 /// A call of the driver takes no longer, unless the machine is busy with something else.
 const LONGEST_CALL_US: u64 = 1000;
+/// Times at which contexts are counted, at most.
+const MOST_CONTEXT_TIMES: usize = 1000;
 
 /// What a device held that this process did not ask for: contexts, code, the driver's own, other processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +78,29 @@ fn own_overhead(process: &ProcessRecord, device: &DeviceTrace, start: &Start) ->
 /// measured.
 pub fn context_bytes(trace: &Trace, device: &DeviceTrace) -> Option<Bytes> {
     own_overhead(trace.process.as_ref()?, device, &Start::new(device))
+}
+
+/// Memory of a device that this process did not request, contexts and other processes, from each time on at which a
+/// context is created or destroyed. Empty if the device was never measured. The account at the peak has the same figure.
+pub fn overhead_over_time(trace: &Trace, device: &DeviceTrace) -> Vec<(u64, Bytes)> {
+    let Some(process) = &trace.process else { return Vec::new() };
+    let measured = Measured::new(process, device, &Start::new(device));
+    let contexts = process.contexts.iter().filter(|context| context.device == device.device);
+    let mut times: Vec<u64> =
+        contexts.flat_map(|context| [Some(context.created_us), context.destroyed_us]).flatten().collect();
+    times.push(0);
+    times.sort_unstable();
+    times.dedup();
+    let mut steps: Vec<(u64, Bytes)> = Vec::new();
+    // A process with as many contexts as events is not a program but an attack: each step looks at all contexts.
+    for time_us in times.into_iter().take(MOST_CONTEXT_TIMES) {
+        let Some(overhead) = measured.at(time_us, &[], false) else { continue };
+        let held = overhead.contexts + overhead.others;
+        if steps.last().is_none_or(|&(_, before)| before != held) {
+            steps.push((time_us, held));
+        }
+    }
+    steps
 }
 
 /// Calls `on_event` with each event, its index and the memory that the process has taken from the driver after it.

@@ -117,6 +117,26 @@ impl<'trace> Places<'trace> {
         Some((frame, self.owner(frame) == Owner::Program))
     }
 
+    /// The frame that says what the memory is for: the innermost one, or, in stacks that go down to the driver, what the
+    /// program's own line called. `None` where no stack was recorded.
+    pub fn inner(self, stack: StackId) -> Option<FrameId> {
+        let frames = self.stacks.frames_of(stack);
+        let &innermost = frames.first()?;
+        Some(if self.owner(innermost) == Owner::Program { innermost } else { self.called(frames) })
+    }
+
+    /// The file of a frame, or the library where no line is known.
+    pub fn module(self, frame: FrameId) -> String {
+        let frame = self.stacks.frame_at(frame);
+        let name = |name| self.stacks.name_text(name);
+        let library = name(frame.library);
+        if !library.is_empty() && frame.line == 0 {
+            let file = library.rsplit('/').next().unwrap_or(library);
+            return clip(native::known_library(library).map_or(file, |library| library.name()));
+        }
+        clip(short_file(name(frame.file)))
+    }
+
     fn innermost(self, stack: StackId, function: &str) -> Option<FrameId> {
         let frames = self.stacks.frames_of(stack);
         let is_meant = |frame: &&FrameId| {

@@ -63,7 +63,8 @@ impl SnapshotHeap {
             .map(|name| format!("`{}`", name.chars().take(40).collect::<String>().escape_debug()))
             .collect();
         if !names.is_empty() {
-            notes.push(format!("parts of the snapshot that this version does not read: {}", names.join(", ")));
+            notes
+                .push(format!("parts of the snapshot that this version does not read: {}", names.join(", ")));
         }
         if self.odd_labels > 0 {
             notes.push(format!("labels of events that are not text, skipped: {}", self.odd_labels));

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use makeroom_core::{
-    Address, AllocatorSettings, Annotation, Block, Bytes, DeviceIndex, DeviceTrace, Events,
-    Segment, Trace, TraceKind,
+    Address, AllocatorSettings, Annotation, Block, Bytes, DeviceIndex, DeviceTrace, Events, Segment, Trace,
+    TraceKind,
 };
 
 use super::heap::SnapshotHeap;

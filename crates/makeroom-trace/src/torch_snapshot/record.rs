@@ -157,7 +157,8 @@ pub(super) struct LooseEvent {
 /// A text that says something; recorders write `N/A` and empty ones.
 #[inline]
 pub(super) fn meant(value: Value) -> Option<Value> {
-    let is_empty = matches!(word(value), Some(Word::NotAvailable | Word::Empty)) || matches!(value, Value::None);
+    let is_empty =
+        matches!(word(value), Some(Word::NotAvailable | Word::Empty)) || matches!(value, Value::None);
     (!is_empty).then_some(value)
 }
 

@@ -13,6 +13,8 @@ mod reserved;
 mod series;
 mod sites;
 
+use std::sync::OnceLock;
+
 use makeroom_core::{Action, DeviceTrace, Start, Trace};
 use makeroom_explain::{Allocation, Allocations, HeldSegment, LiveBlock, SizesAtEnd};
 use makeroom_sim::Settings;
@@ -20,8 +22,7 @@ use makeroom_sim::Settings;
 use reserved::Reserved;
 use series::{Series, Turn, Walk};
 pub(crate) use series::{Sum, TILE, width};
-use sites::Sites;
-pub(crate) use sites::{MOST_SITES, NOT_IN_HISTORY, OLDER_LAYER, OTHER_LAYER, Site};
+pub(crate) use sites::{By, MOST_SITES, NOT_IN_HISTORY, OLDER_LAYER, OTHER_LAYER, Site, Sites};
 
 /// The history of one device.
 #[derive(Clone, Debug)]
@@ -31,8 +32,10 @@ pub(crate) struct Timeline {
     pub(crate) start: Start,
     pub(crate) allocations: Allocations,
     pub(crate) reserved: Reserved,
-    pub(crate) sites: Sites,
-    pub(crate) series: Series,
+    /// By line.
+    pub(crate) grouping: Grouping,
+    /// By frame and by module, once they are requested.
+    others: [OnceLock<Grouping>; 2],
     pub(crate) sizes_at_end: SizesAtEnd,
     pub(crate) settings: Settings,
     /// Positions of failed allocations.
@@ -41,10 +44,17 @@ pub(crate) struct Timeline {
     pub(crate) stack_peaks: Vec<u64>,
 }
 
+/// The sites of one kind, and the series with their layers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Grouping {
+    pub(crate) sites: Sites,
+    pub(crate) series: Series,
+}
+
 impl Timeline {
     /// Reads the history of a device.
     pub(crate) fn new(trace: &Trace, index: usize) -> Option<Self> {
-        let device = trace.devices.get(index)?;
+        let device = device_at(trace, index)?;
         let start = Start::new(device);
         let allocations = Allocations::new(device, &start, trace.stacks.len());
         let reserved = Reserved::new(device, &start, &allocations);
@@ -55,21 +65,37 @@ impl Timeline {
             start,
             allocations,
             reserved,
-            sites: Sites::new(trace),
-            series: Series::new(device.events.len()),
+            grouping: Grouping::default(),
+            others: [OnceLock::new(), OnceLock::new()],
             sizes_at_end: SizesAtEnd::new(device, 0),
             settings: Settings::recorded(&trace.settings),
             failures: failures.map(|(event, _)| event).collect(),
             stack_peaks: vec![0; trace.stacks.len()],
         };
-        timeline.rank_sites(trace);
-        timeline.sum_up(trace);
+        let (grouping, stack_peaks) = timeline.grouped(trace, By::Line);
+        timeline.grouping = grouping;
+        timeline.stack_peaks = stack_peaks;
         Some(timeline)
+    }
+
+    /// The sites of a kind and their series. Other kinds than lines take a pass over all events the first time.
+    pub(crate) fn grouping(&self, trace: &Trace, by: By) -> &Grouping {
+        let other = match by {
+            By::Line => return &self.grouping,
+            By::Frame => &self.others[0],
+            By::Module => &self.others[1],
+        };
+        other.get_or_init(|| self.grouped(trace, by).0)
+    }
+
+    /// Whether this is pinned host memory, not the memory of a GPU.
+    pub(crate) fn is_pinned(&self, trace: &Trace) -> bool {
+        self.index >= trace.devices.len()
     }
 
     /// The device of this history.
     pub(crate) fn device<'trace>(&self, trace: &'trace Trace) -> &'trace DeviceTrace {
-        &trace.devices[self.index]
+        trace.devices.get(self.index).unwrap_or(&trace.pinned)
     }
 
     /// Number of events; also the last position.
@@ -108,7 +134,7 @@ impl Timeline {
 
     /// The sums at a position.
     pub(crate) fn sum_at(&self, trace: &Trace, position: usize) -> Sum {
-        self.series.at(trace, self, position)
+        self.grouping.series.at(trace, self, &self.grouping.sites, position)
     }
 
     /// The position to show first: the first failed allocation, or the peak.
@@ -127,26 +153,14 @@ impl Timeline {
         Some(self.time(trace, position)?.saturating_sub(self.time(trace, 0)?))
     }
 
-    fn rank_sites(&mut self, trace: &Trace) {
-        let mut live = vec![0_u64; self.sites.list.len()];
-        let mut asked = live.clone();
-        for (stack, &bytes) in trace.stacks.ids().zip(&self.allocations.asked_by_stack) {
-            let asked = &mut asked[self.sites.of_parts(stack, false) as usize];
-            *asked = asked.saturating_add(bytes);
-        }
-        for allocation in self.live_at(trace, self.allocations.peak.0) {
-            let held = &mut live[self.sites.site_of(&allocation) as usize];
-            *held = held.saturating_add(allocation.requested);
-        }
-        self.sites.rank(&live, &asked);
-    }
-
-    /// One pass over all events, for the series and for the memory of each site and stack.
-    fn sum_up(&mut self, trace: &Trace) {
-        let mut held = Holdings::new(self);
+    /// The sites of a kind, ranked, and one pass over all events for their series; and the peak of each stack.
+    fn grouped(&self, trace: &Trace, by: By) -> (Grouping, Vec<u64>) {
+        let mut sites = Sites::new(trace, by);
+        self.rank(trace, &mut sites);
+        let mut held = Holdings::new(sites.list.len(), trace.stacks.len());
         let mut tell = |turn: Turn, allocation: &Allocation, holder: u32| held.turn(turn, allocation, holder);
-        let mut series = std::mem::take(&mut self.series);
-        let mut walk = Walk { trace, timeline: self, sum: Sum::default() };
+        let mut series = Series::new(self.events(trace));
+        let mut walk = Walk { trace, timeline: self, sites: &sites, sum: Sum::default() };
         walk.sum.reserved = self.reserved.at_start;
         for number in 0..self.allocations.older as u32 {
             walk.begin_older(number, &mut tell);
@@ -156,15 +170,35 @@ impl Timeline {
             walk.step(event, &mut tell);
             series.add(&walk.sum);
         }
-        self.series = series;
-        self.stack_peaks = held.stack_peaks;
-        for (site, found) in self.sites.list.iter_mut().zip(held.sites) {
+        for (site, found) in sites.list.iter_mut().zip(held.sites) {
             site.peak = found.peak;
             site.live_at_end = found.live;
             site.allocated = found.allocated;
             site.count = found.count;
         }
+        (Grouping { sites, series }, held.stack_peaks)
     }
+
+    fn rank(&self, trace: &Trace, sites: &mut Sites) {
+        let mut live = vec![0_u64; sites.list.len()];
+        let mut asked = live.clone();
+        for (stack, &bytes) in trace.stacks.ids().zip(&self.allocations.asked_by_stack) {
+            let asked = &mut asked[sites.of_parts(stack, false) as usize];
+            *asked = asked.saturating_add(bytes);
+        }
+        for allocation in self.live_at(trace, self.allocations.peak.0) {
+            let held = &mut live[sites.site_of(&allocation) as usize];
+            *held = held.saturating_add(allocation.requested);
+        }
+        sites.rank(&live, &asked);
+    }
+}
+
+/// A device of a trace, with pinned host memory after the last GPU.
+fn device_at(trace: &Trace, index: usize) -> Option<&DeviceTrace> {
+    let pinned =
+        || (index == trace.devices.len() && !trace.pinned.events.is_empty()).then_some(&trace.pinned);
+    trace.devices.get(index).or_else(pinned)
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -183,13 +217,8 @@ struct Holdings {
 }
 
 impl Holdings {
-    fn new(timeline: &Timeline) -> Self {
-        let stacks = timeline.stack_peaks.len();
-        Self {
-            sites: vec![Holding::default(); timeline.sites.list.len()],
-            stacks: vec![0; stacks],
-            stack_peaks: vec![0; stacks],
-        }
+    fn new(sites: usize, stacks: usize) -> Self {
+        Self { sites: vec![Holding::default(); sites], stacks: vec![0; stacks], stack_peaks: vec![0; stacks] }
     }
 
     fn turn(&mut self, turn: Turn, allocation: &Allocation, holder: u32) {

@@ -5,7 +5,7 @@
 //! are chosen among them, and finer ones are computed from the events between.
 //!
 //! ```text
-//! Σ layers = live        low ≤ live        one bucket of level k = the highest of its four of level k − 1
+//! Σ layers = live        low ≤ live        reserved ≤ most reserved        one bucket of level k = the highest of its four of level k − 1
 //! ```
 
 use makeroom_core::{Action, Trace};
@@ -13,7 +13,7 @@ use makeroom_explain::Allocation;
 
 use super::Timeline;
 use super::reserved::Reserved;
-use super::sites::LAYERS;
+use super::sites::{LAYERS, Sites};
 
 /// Buckets per tile.
 pub(crate) const TILE: usize = 512;
@@ -36,6 +36,8 @@ pub(crate) struct Bucket {
     pub(crate) highest: Sum,
     /// Minimum of live memory.
     pub(crate) low: u64,
+    /// Maximum of reserved memory, which may be at another position.
+    pub(crate) most_reserved: u64,
 }
 
 /// The stored buckets.
@@ -69,7 +71,7 @@ impl Series {
             self.start = *sum;
         }
         if (sum.position as usize).is_multiple_of(width(self.base_level)) {
-            self.base.push(Bucket { highest: *sum, low: sum.live });
+            self.base.push(Bucket::new(sum));
         } else if let Some(bucket) = self.base.last_mut() {
             bucket.take(sum);
         }
@@ -85,11 +87,32 @@ impl Series {
         self.positions.div_ceil(width(level))
     }
 
+    /// The maximum of reserved memory and the first base bucket that has it.
+    fn most_reserved(&self) -> Option<(usize, u64)> {
+        let buckets = self.base.iter().map(|bucket| bucket.most_reserved).enumerate();
+        buckets.rev().max_by_key(|&(_, most)| most)
+    }
+
+    /// The first position at which most memory is reserved, and how much.
+    pub(crate) fn peak_reserved(&self, trace: &Trace, timeline: &Timeline, sites: &Sites) -> (usize, u64) {
+        let Some((bucket, most)) = self.most_reserved() else { return (0, 0) };
+        let each = width(self.base_level);
+        let first = bucket * each;
+        let mut walk = Walk { trace, timeline, sites, sum: self.known_before(first) };
+        let last = (first + each).min(self.positions);
+        let found = (first..last).find(|&position| {
+            walk.go_to(position);
+            walk.sum.reserved == most
+        });
+        (found.unwrap_or(first), most)
+    }
+
     /// The buckets of a tile; `None` if it does not exist.
     pub(crate) fn tile(
         &self,
         trace: &Trace,
         timeline: &Timeline,
+        sites: &Sites,
         level: u32,
         tile: usize,
     ) -> Option<Vec<Bucket>> {
@@ -101,7 +124,7 @@ impl Series {
         Some(if level >= self.base_level {
             self.merged(level, first..last)
         } else {
-            self.walked(trace, timeline, level, first..last)
+            self.walked(trace, timeline, sites, level, first..last)
         })
     }
 
@@ -114,7 +137,8 @@ impl Series {
                 // The first of the highest.
                 let highest = parts.iter().rev().max_by_key(|part| part.highest.live)?;
                 let low = parts.iter().map(|part| part.low).min()?;
-                Some(Bucket { highest: highest.highest, low })
+                let most_reserved = parts.iter().map(|part| part.most_reserved).max()?;
+                Some(Bucket { highest: highest.highest, low, most_reserved })
             })
             .collect()
     }
@@ -123,17 +147,18 @@ impl Series {
         &self,
         trace: &Trace,
         timeline: &Timeline,
+        sites: &Sites,
         level: u32,
         buckets: std::ops::Range<usize>,
     ) -> Vec<Bucket> {
         let each = width(level);
         let positions = buckets.start * each..(buckets.end * each).min(self.positions);
-        let mut walk = Walk { trace, timeline, sum: self.known_before(positions.start) };
+        let mut walk = Walk { trace, timeline, sites, sum: self.known_before(positions.start) };
         let mut found: Vec<Bucket> = Vec::with_capacity(buckets.len());
         for position in positions {
             walk.go_to(position);
             if position.is_multiple_of(each) {
-                found.push(Bucket { highest: walk.sum, low: walk.sum.live });
+                found.push(Bucket::new(&walk.sum));
             } else if let Some(bucket) = found.last_mut() {
                 bucket.take(&walk.sum);
             }
@@ -150,19 +175,24 @@ impl Series {
     }
 
     /// The memory at a position.
-    pub(crate) fn at(&self, trace: &Trace, timeline: &Timeline, position: usize) -> Sum {
-        let mut walk = Walk { trace, timeline, sum: self.known_before(position) };
+    pub(crate) fn at(&self, trace: &Trace, timeline: &Timeline, sites: &Sites, position: usize) -> Sum {
+        let mut walk = Walk { trace, timeline, sites, sum: self.known_before(position) };
         walk.go_to(position);
         walk.sum
     }
 }
 
 impl Bucket {
+    fn new(sum: &Sum) -> Self {
+        Self { highest: *sum, low: sum.live, most_reserved: sum.reserved }
+    }
+
     fn take(&mut self, sum: &Sum) {
         if sum.live > self.highest.live {
             self.highest = *sum;
         }
         self.low = self.low.min(sum.live);
+        self.most_reserved = self.most_reserved.max(sum.reserved);
     }
 }
 
@@ -170,6 +200,7 @@ impl Bucket {
 pub(crate) struct Walk<'walk> {
     pub(crate) trace: &'walk Trace,
     pub(crate) timeline: &'walk Timeline,
+    pub(crate) sites: &'walk Sites,
     pub(crate) sum: Sum,
 }
 
@@ -227,13 +258,13 @@ impl Walk<'_> {
 
     fn turn(&mut self, turn: Turn, number: u32, tell: &mut impl FnMut(Turn, &Allocation, u32)) {
         let Some(allocation) = self.timeline.allocation(self.trace, number) else { return };
-        let holder = self.timeline.sites.site_of(&allocation);
+        let holder = self.sites.site_of(&allocation);
         let size = allocation.requested;
         let change = |sum: u64| match turn {
             Turn::Begin => sum.saturating_add(size),
             Turn::End => sum.saturating_sub(size),
         };
-        let layer = &mut self.sum.layers[self.timeline.sites.layer(holder)];
+        let layer = &mut self.sum.layers[self.sites.layer(holder)];
         *layer = change(*layer);
         self.sum.live = change(self.sum.live);
         if self.timeline.reserved.is_outside(number) {

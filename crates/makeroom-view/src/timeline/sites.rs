@@ -1,6 +1,7 @@
 //! The sites that hold a device's memory, the largest at the peak first.
 //!
-//! A site is the line that represents a stack; stacks with the same line are one site. There are two sites for memory
+//! A site is a line, a frame or a module that represents a stack; stacks with the same one are one site. There are
+//! two sites for memory
 //! without a stack: if no stack was recorded, and if the memory is older than the recording.
 
 use std::collections::HashMap;
@@ -23,6 +24,29 @@ pub(crate) const LAYERS: usize = OWN_LAYERS + 2;
 pub(crate) const NO_STACK: &str = "no stack recorded";
 pub(crate) const NOT_IN_HISTORY: &str = "not in the history";
 
+/// What a site stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// The program's innermost own line.
+    Line,
+    /// What that line called: the innermost frame.
+    Frame,
+    /// The file or library of that frame.
+    Module,
+}
+
+impl By {
+    /// The name in paths.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        match name {
+            "line" => Some(Self::Line),
+            "frame" => Some(Self::Frame),
+            "module" => Some(Self::Module),
+            _ => None,
+        }
+    }
+}
+
 /// One site.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
@@ -39,7 +63,7 @@ pub(crate) struct Site {
 }
 
 /// The sites of one device. A site's number is its index in `list`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Sites {
     pub(crate) list: Vec<Site>,
     of_stack: Vec<u32>,
@@ -50,7 +74,7 @@ pub(crate) struct Sites {
 
 impl Sites {
     /// All sites of a trace, not ranked yet.
-    pub(crate) fn new(trace: &Trace) -> Self {
+    pub(crate) fn new(trace: &Trace, by: By) -> Self {
         let places = Places::new(trace);
         let mut sites = Self {
             list: Vec::new(),
@@ -64,12 +88,19 @@ impl Sites {
         let mut by_frame: FastMap<FrameId, u32> = FastMap::default();
         let mut by_name: HashMap<String, u32> = HashMap::new();
         for stack in trace.stacks.ids() {
-            let Some((frame, is_own)) = places.site(stack) else {
+            let represents = match by {
+                By::Line => places.site(stack),
+                By::Frame | By::Module => places.inner(stack).map(|frame| (frame, false)),
+            };
+            let Some((frame, is_own)) = represents else {
                 sites.of_stack.push(sites.no_stack);
                 continue;
             };
             let site = *by_frame.entry(frame).or_insert_with(|| {
-                let name = places.describe(frame);
+                let name = match by {
+                    By::Line | By::Frame => places.describe(frame),
+                    By::Module => places.module(frame),
+                };
                 *by_name.entry(name).or_insert_with_key(|name| sites.push(name.clone(), Some(frame), is_own))
             });
             sites.of_stack.push(site);

@@ -8,6 +8,7 @@ use makeroom_core::{
 };
 
 use super::Clock;
+use super::blocks::{Blocks, Taken};
 use super::collect::{Collected, MemoryEventRow, ON_HOST, Role};
 use super::definitions::Asker;
 use super::pending::{Pending, Queues};
@@ -169,7 +170,9 @@ struct Device<'import> {
     clock: Clock,
     process: &'import ProcessRecord,
     /// Live allocations, by address.
-    blocks: FastMap<u64, Taken>,
+    blocks: Blocks,
+    /// Tensors that ended with their segment; a later free of them has no effect.
+    ended: HashSet<u64, FastHasher>,
     /// Segments that a framework allocated from the driver, by address.
     segments: FastMap<u64, Taken>,
     /// Stream-ordered frees that are not known to be complete.
@@ -189,14 +192,6 @@ struct Device<'import> {
     mapped: BTreeMap<u64, Mapping>,
     /// Handles and addresses of memory that is not on this device, or that belongs to another owner.
     elsewhere: HashSet<u64, FastHasher>,
-}
-
-/// Allocated memory.
-#[derive(Clone, Copy)]
-struct Taken {
-    size: u64,
-    /// The context it ends with; 0 if none.
-    context: u64,
 }
 
 /// Physical memory mapped at an address.
@@ -225,7 +220,8 @@ impl<'import> Device<'import> {
             trace: DeviceTrace { device, overflowed: Some(false), ..DeviceTrace::default() },
             clock,
             process,
-            blocks: FastMap::default(),
+            blocks: Blocks::default(),
+            ended: HashSet::default(),
             segments: FastMap::default(),
             pending: Pending::default(),
             freed_with_contexts: Bytes::ZERO,
@@ -242,7 +238,7 @@ impl<'import> Device<'import> {
     fn apply(&mut self, row: &MemoryEventRow, known: Known, queues: &mut Queues) {
         // makeroom's own pool, if it serves the device, replaces the driver's pools.
         if self.pool.is_none() {
-            let there = self.blocks.get(&row.address).or(self.segments.get(&row.address));
+            let there = self.blocks.get(row.address).or(self.segments.get(&row.address));
             self.pending.see(row, there.map(|taken| taken.size), queues);
         }
         match row.role {
@@ -256,7 +252,7 @@ impl<'import> Device<'import> {
             Role::Take => self.take(row),
             Role::Give => self.give(row, known.is_completed_later),
             Role::Complete => {
-                if let Some(taken) = self.blocks.remove(&row.address) {
+                if let Some(taken) = self.blocks.remove(row.address) {
                     self.push(Action::FreeCompleted, row, row.address, taken.size);
                 }
             }
@@ -300,6 +296,7 @@ impl<'import> Device<'import> {
         {
             pool.other_allocations.push(self.trace.events.len());
         }
+        self.ended.remove(&row.address);
         self.blocks.insert(row.address, Taken { size: row.size, context: row.context });
         self.push(Action::Alloc, row, row.address, row.size);
     }
@@ -310,17 +307,21 @@ impl<'import> Device<'import> {
         }
         // A segment's first tensor has the segment's address: only a free in the driver ends the segment.
         if !is_tensor(row) {
-            let is_older = row.asker == Asker::Torch && !self.blocks.contains_key(&row.address);
+            let is_older = row.asker == Asker::Torch && self.blocks.get(row.address).is_none();
             let known = self.segments.remove(&row.address).map(|taken| taken.size);
             if let Some(size) = known.or(is_older.then_some(row.size)) {
+                self.end_inside(row.since_ns, row.address, size);
                 self.push(Action::SegmentFree, row, row.address, size);
                 return;
             }
         }
-        let size = self.blocks.get(&row.address).map_or(row.size, |taken| taken.size);
+        if is_tensor(row) && self.ended.remove(&row.address) {
+            return;
+        }
+        let size = self.blocks.get(row.address).map_or(row.size, |taken| taken.size);
         self.push(Action::FreeRequested, row, row.address, size);
         if !is_completed_later {
-            self.blocks.remove(&row.address);
+            self.blocks.remove(row.address);
             self.push(Action::FreeCompleted, row, row.address, size);
         }
     }
@@ -365,7 +366,10 @@ impl<'import> Device<'import> {
         for (address, Mapping { size, counts_as }) in mappings {
             self.mapped.remove(&address);
             match counts_as {
-                MappedAs::Segment => self.push(Action::SegmentUnmap, row, address, size),
+                MappedAs::Segment => {
+                    self.end_inside(row.since_ns, address, size);
+                    self.push(Action::SegmentUnmap, row, address, size);
+                }
                 MappedAs::Block => {
                     self.push(Action::FreeRequested, row, address, size);
                     self.push(Action::FreeCompleted, row, address, size);
@@ -378,21 +382,37 @@ impl<'import> Device<'import> {
 
     /// Frees everything that was allocated in a destroyed context. `addresses` are the candidates, in order.
     fn end_context(&mut self, ended: &EndedContext, addresses: &[u64]) {
-        let of_context = |taken: &FastMap<u64, Taken>| -> Vec<(u64, u64)> {
-            let found = addresses.iter().filter_map(|address| Some((*address, taken.get(address)?)));
+        let of_context = |taken: &dyn Fn(u64) -> Option<Taken>| -> Vec<(u64, u64)> {
+            let found = addresses.iter().filter_map(|&address| Some((address, taken(address)?)));
             let inside = found.filter(|(_, taken)| taken.context == ended.handle);
             inside.map(|(address, taken)| (address, taken.size)).collect()
         };
-        let (blocks, segments) = (of_context(&self.blocks), of_context(&self.segments));
+        let blocks = of_context(&|address| self.blocks.get(address).copied());
+        let segments = of_context(&|address| self.segments.get(&address).copied());
         for (address, size) in blocks {
-            self.blocks.remove(&address);
+            self.blocks.remove(address);
             self.freed_with_contexts += Bytes::new(size);
             self.push_at(ended.since_ns, Action::FreeRequested, address, size);
             self.push_at(ended.since_ns, Action::FreeCompleted, address, size);
         }
         for (address, size) in segments {
             self.segments.remove(&address);
+            self.end_inside(ended.since_ns, address, size);
             self.push_at(ended.since_ns, Action::SegmentFree, address, size);
+        }
+    }
+
+    /// Ends the blocks in a segment that returns to the driver: memory that is not there cannot be live.
+    /// makeroom's pool moves pages below live blocks, so an unmapping in its range ends nothing.
+    fn end_inside(&mut self, since_ns: i64, address: u64, size: u64) {
+        if self.pool.as_ref().is_some_and(|pool| pool.ranges.contains(address)) {
+            return;
+        }
+        for address in self.blocks.inside(address, size) {
+            let Some(taken) = self.blocks.remove(address) else { continue };
+            self.ended.insert(address);
+            self.push_at(since_ns, Action::FreeRequested, address, taken.size);
+            self.push_at(since_ns, Action::FreeCompleted, address, taken.size);
         }
     }
 

@@ -6,6 +6,7 @@
 //! rows.rs         these rows, packed
 //! refusals.rs     finds failed requests that were retried
 //! segments.rs     finds the driver memory that a framework divides into tensors
+//! blocks.rs       live allocations by address, and those in a segment that is freed
 //! devices.rs      converts rows, in order of time, to the events of each device
 //! pending.rs      stream-ordered frees that are not known to be complete
 //! keeps.rs        memory that the driver keeps beyond live allocations
@@ -19,8 +20,9 @@
 //!
 //! Memory that does not belong to this process is not an allocation: address ranges, and memory imported from other
 //! processes or other APIs. Managed memory counts on the device where it was requested; memory of graphs counts from
-//! the creation of its node. Memory that is not freed ends with its context.
+//! the creation of its node. Memory that is not freed ends with its segment or its context.
 
+mod blocks;
 mod collect;
 mod definitions;
 mod devices;
@@ -64,12 +66,13 @@ pub(crate) fn read(stream: impl Read) -> Result<Trace, Error> {
     }
     collected.sort();
     let name_text = |name| trace.stacks.name_text(name).to_owned();
-    let (mut process, ended) = process::assemble(reader.header(), clock, &mut collected, name_text);
+    let (mut process, pinned, ended) = process::assemble(reader.header(), clock, &mut collected, name_text);
     process.threads = threads(&collected);
     process.unread = reader.unread().map_or(Bytes::ZERO, |unread| unread.bytes);
     devices::assemble(&mut trace, clock, &mut collected, &ended, &mut process);
     trace.notes.extend(notes(&collected, &process));
     trace.settings.text = torch_settings(&process.identity.environment);
+    trace.pinned = pinned;
     trace.process = Some(process);
     Ok(trace)
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use makeroom_core::identity::{JobField, JobIdentity};
 use makeroom_core::{
-    Address, Bytes, CallCount, CodeRecord, CompactedHistory, ContextRecord, DeviceIdentity, DeviceIndex,
-    DeviceSample, FailedLaunch, FastMap, HeapLimit, NameId, PinnedBlock, ProcessEnd, ProcessIdentity,
-    ProcessRecord, RefusedContext, StackId,
+    Action, Address, Bytes, CallCount, CodeRecord, CompactedHistory, ContextRecord, DeviceIdentity,
+    DeviceIndex, DeviceSample, DeviceTrace, Event, FailedLaunch, FastMap, HeapLimit, NameId, PinnedBlock,
+    ProcessEnd, ProcessIdentity, ProcessRecord, RefusedContext, StackId,
 };
 
 use super::Clock;
@@ -26,14 +26,14 @@ pub(super) struct EndedContext {
     pub(super) handle: u64,
 }
 
-/// Assembles the record of a process and its destroyed contexts in order of time. Moves the data it needs out of
+/// Assembles the record of a process, its pinned memory over time, and its destroyed contexts in order of time. Moves the data it needs out of
 /// `collected`.
 pub(super) fn assemble(
     header: &Header,
     clock: Clock,
     collected: &mut Collected,
     name_text: impl Fn(NameId) -> String,
-) -> (ProcessRecord, Vec<EndedContext>) {
+) -> (ProcessRecord, DeviceTrace, Vec<EndedContext>) {
     let driver_keeps = keeps::find(clock, collected);
     let mut assembly = Assembly::new(clock, header);
     // Events are dropped as they become records: there can be millions of both.
@@ -46,7 +46,7 @@ pub(super) fn assemble(
             others.shrink_to_fit();
         }
     }
-    let (mut record, ended) = assembly.finish();
+    let (mut record, pinned, ended) = assembly.finish();
     let measured = std::mem::take(&mut collected.device_samples).into_iter();
     record.device_samples =
         measured.map(|(since_ns, sample)| device_sample(clock, since_ns, sample)).collect();
@@ -80,7 +80,7 @@ pub(super) fn assemble(
         EndReason::Detached => ProcessEnd::Detached,
         EndReason::Other(_) => ProcessEnd::Other,
     });
-    (record, ended)
+    (record, pinned, ended)
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -130,6 +130,7 @@ struct Assembly {
     clock: Clock,
     pinned: BTreeMap<u64, PinnedBlock>,
     pinned_bytes: Bytes,
+    pinned_history: DeviceTrace,
     /// Indices in the record, by handle.
     contexts: FastMap<u64, usize>,
     code: FastMap<u64, usize>,
@@ -146,6 +147,7 @@ impl Assembly {
             clock,
             pinned: BTreeMap::new(),
             pinned_bytes: Bytes::ZERO,
+            pinned_history: DeviceTrace { overflowed: Some(false), ..DeviceTrace::default() },
             contexts: FastMap::default(),
             code: FastMap::default(),
             launches: FastMap::default(),
@@ -169,8 +171,10 @@ impl Assembly {
             }
             _ if !has_happened => {}
             EventKind::PinnedFree | EventKind::HostUnregister => {
-                let block = self.pinned.remove(&event.address.0);
-                self.pinned_bytes = self.pinned_bytes - block.map_or(Bytes::ZERO, |block| block.size);
+                let Some(block) = self.pinned.remove(&event.address.0) else { return };
+                self.pinned_bytes = self.pinned_bytes - block.size;
+                self.pinned_event(Action::FreeRequested, other, event.address.0, block.size);
+                self.pinned_event(Action::FreeCompleted, other, event.address.0, block.size);
             }
             EventKind::ContextCreate => self.create_context(other, time_us, false),
             EventKind::ContextDestroy => self.destroy_context(event.context.0, other.since_ns),
@@ -220,6 +224,7 @@ impl Assembly {
         let lost = self.pinned.insert(event.address.0, block).map_or(Bytes::ZERO, |lost| lost.size);
         self.pinned_bytes = self.pinned_bytes - lost + event.size;
         self.record.pinned.peak = self.record.pinned.peak.max(self.pinned_bytes);
+        self.pinned_event(Action::Alloc, other, event.address.0, event.size);
     }
 
     fn refuse_pinned(&mut self, other: &OtherEvent) {
@@ -227,6 +232,8 @@ impl Assembly {
             let pinned = &mut self.record.pinned;
             pinned.refusals += 1;
             pinned.largest_refused = pinned.largest_refused.max(other.size);
+            // How much the system would have let it pin is not known.
+            self.pinned_event(Action::OutOfMemory, other, u64::MAX, other.size);
         }
     }
 
@@ -292,8 +299,17 @@ impl Assembly {
         }
     }
 
-    fn finish(mut self) -> (ProcessRecord, Vec<EndedContext>) {
+    /// Adds an event to the history of pinned memory.
+    fn pinned_event(&mut self, action: Action, other: &OtherEvent, address: u64, size: Bytes) {
+        self.pinned_history.events.push(Event {
+            time_us: self.clock.date_us(other.since_ns),
+            stack: other.stack,
+            ..Event::new(action, address, size.get())
+        });
+    }
+
+    fn finish(mut self) -> (ProcessRecord, DeviceTrace, Vec<EndedContext>) {
         self.record.pinned.live = self.pinned.into_values().collect();
-        (self.record, self.ended)
+        (self.record, self.pinned_history, self.ended)
     }
 }

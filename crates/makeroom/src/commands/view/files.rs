@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
 
+use makeroom_core::Bytes;
 use makeroom_explain::TraceQuestion;
 use makeroom_trace::Input;
 use makeroom_view::{Change, Host, Opened, OpenedInput, Refusal, Viewer};
@@ -12,6 +13,10 @@ use makeroom_view::{Change, Host, Opened, OpenedInput, Refusal, Viewer};
 use crate::cli::View;
 use crate::commands::recording;
 use crate::failure::Failure;
+use crate::progress::Spinner;
+
+/// Files of this size together take long enough to show progress.
+const LARGE: u64 = 8 << 20;
 
 /// The inputs.
 #[derive(Debug)]
@@ -68,7 +73,9 @@ fn read(paths: &[PathBuf], question: TraceQuestion) -> Result<Read, Failure> {
     // Taken before reading, so that a write during the read counts as a change.
     let stamps: Vec<Option<Stamp>> = paths.iter().map(|path| Stamp::read(path)).collect();
     let mut opened = Vec::new();
+    let progress = Reading::new(&stamps);
     for (path, stamp) in paths.iter().zip(&stamps) {
+        progress.say(path, *stamp);
         let input = match recording::read(path)? {
             Input::Trace(trace) => OpenedInput::Trace(Box::new(trace)),
             Input::Text(text) => OpenedInput::Text(String::from_utf8_lossy(&text).into_owned()),
@@ -77,7 +84,31 @@ fn read(paths: &[PathBuf], question: TraceQuestion) -> Result<Read, Failure> {
         let name = if is_stream(path) { recording::name(path) } else { name };
         opened.push(Opened { name, bytes: stamp.map(|stamp| stamp.bytes), input, question });
     }
+    progress.say_indexing();
     Ok(Read { viewer: Arc::new(Viewer::new(opened)), stamps })
+}
+
+/// Progress in the terminal while large files are read; small ones are read before anyone could read a line about it.
+struct Reading(Option<Spinner>);
+
+impl Reading {
+    fn new(stamps: &[Option<Stamp>]) -> Self {
+        let bytes: u64 = stamps.iter().flatten().map(|stamp| stamp.bytes).sum();
+        Self((bytes >= LARGE).then(Spinner::new))
+    }
+
+    fn say(&self, path: &Path, stamp: Option<Stamp>) {
+        if let Some(spinner) = &self.0 {
+            let size = stamp.map_or(String::new(), |stamp| format!(" ({})", Bytes::new(stamp.bytes)));
+            spinner.say(&format!("reading {}{size}", recording::name(path)));
+        }
+    }
+
+    fn say_indexing(&self) {
+        if let Some(spinner) = &self.0 {
+            spinner.say("explaining it and building the timeline");
+        }
+    }
 }
 
 fn is_stream(path: &Path) -> bool {

@@ -1,0 +1,115 @@
+// The page agrees with itself and with `why`: every figure that the page shows at the failure, at the peak and at random
+// positions of every recording comes from one state.
+import { expect, test, type Page } from "@playwright/test";
+import { bytes, size } from "../src/format";
+import { holders } from "../src/headline";
+import type { Device, Moment, Tile, Why } from "../src/types";
+import { inputs, openPage, told, why, withInput } from "./makeroom";
+
+/** Positions from the first to the last, the same in every run. */
+function positions(device: Device): number[] {
+  let seed = 77;
+  const found = new Set([device.start, device.peak.event, device.peak_reserved.event, 0, device.events]);
+  for (const failure of device.failures.slice(0, 3)) found.add(failure.event);
+  for (let count = 0; count < 4; count += 1) {
+    seed = (seed * 1103515245 + 12345) % 2 ** 31;
+    found.add(seed % (device.events + 1));
+  }
+  return [...found];
+}
+
+const baseAt = (device: Device, event: number) =>
+  device.capacity.base.filter(([from]) => from <= event).at(-1)?.[1] ?? 0;
+
+async function answer<T>(url: string, path: string): Promise<T> {
+  return (await (await fetch(new URL(`api/0/${path}`, url))).json()) as T;
+}
+
+async function figure(page: Page, id: string): Promise<number> {
+  return Number(await page.getByTestId(id).getAttribute("data-bytes"));
+}
+
+/** All figures at one position: the chart's data, the read-out, the details, the flame graph. */
+async function checkPosition(page: Page, url: string, number: number, device: Device, event: number): Promise<void> {
+  await page.evaluate(
+    ([at, chosen]) => {
+      location.hash = `0.gpu=${chosen}&0.a=${at}`;
+    },
+    [event, number] as const,
+  );
+  await expect(page.getByTestId("moment")).toHaveAttribute("data-event", String(event));
+  const moment = await answer<Moment>(url, `${number}/moment/${event}`);
+  const tile = await answer<Tile>(url, `${number}/series/0/${Math.floor(event / 512)}`);
+  const column = event % 512;
+  // The chart's series is the read-out's moment.
+  expect(tile.live[column], `live at ${event}`).toBe(moment.live);
+  expect(tile.reserved[column], `reserved at ${event}`).toBe(moment.reserved);
+  expect(
+    tile.layers.reduce((sum, layer) => sum + (layer.live[column] ?? 0), 0),
+    `layers at ${event}`,
+  ).toBe(moment.live);
+  const reading = page.getByTestId("reading-a");
+  await expect(reading).toHaveAttribute("data-event", String(event));
+  await expect(reading).toContainText(`live ${bytes(moment.live)}`);
+  await expect(page.getByTestId("flame-total")).toContainText(`${bytes(moment.live)} live`);
+  expect(await figure(page, "moment-live")).toBe(moment.live);
+  let held = moment.live;
+  if (device.has_segments) {
+    await expect(reading).toContainText(`reserved ${bytes(moment.reserved)}`);
+    const parts = (await figure(page, "moment-rounding")) + (await figure(page, "moment-unused"));
+    expect(moment.live + parts, `reserved at ${event}`).toBe(await figure(page, "moment-reserved"));
+    held = moment.reserved;
+  }
+  const base = baseAt(device, event);
+  if (base > 0) expect(await figure(page, "moment-base")).toBe(base);
+  const { bytes: capacity } = device.capacity;
+  if (capacity !== null && capacity >= base + held)
+    expect((await figure(page, "moment-free")) + base + held, `capacity at ${event}`).toBe(capacity);
+}
+
+/** The account of `why` is the state at the position where the cursor starts. */
+async function checkAccount(page: Page, url: string, number: number, device: Device, said: Why): Promise<void> {
+  const { ledger } = said;
+  if (ledger === null || ledger.device !== device.device || device.kind === "pinned") return;
+  const line = (name: RegExp) =>
+    ledger.lines.filter(({ what }) => name.test(what)).reduce((sum, { bytes: one }) => sum + one, 0);
+  const moment = await answer<Moment>(url, `${number}/moment/${device.start}`);
+  const free = ledger.lines.find(({ what }) => what === "free");
+  if (ledger.total_bytes !== null && free !== undefined) {
+    expect(device.capacity.bytes).toBe(ledger.total_bytes);
+    const base = baseAt(device, device.start);
+    expect(base + moment.reserved + free.bytes, "the account adds up to the capacity").toBe(ledger.total_bytes);
+  }
+  if (device.has_segments) {
+    expect(moment.free, "unused").toBe(line(/^unused/));
+    expect(moment.rounding, "rounding").toBe(line(/^rounding/));
+  }
+  const known = holders(said);
+  const live = said.sites.length === 0 ? 0 : known.total;
+  if (live > 0) expect(moment.live, "live by line").toBe(live);
+  await expect(page.getByTestId("holders")).toContainText(known.total > 0 ? size(known.total) : "Who holds the memory");
+  for (const [index, row] of known.rows.slice(0, 5).entries())
+    await expect(page.getByTestId("holder").nth(index)).toHaveAttribute("data-bytes", String(row.bytes));
+}
+
+for (const input of inputs())
+  test(`${input.name} agrees with why everywhere`, async ({ page }) => {
+    await withInput("served", [input.path], page, async (url) => {
+      const said = why(input);
+      await openPage(page, url);
+      const [one] = (await told(url)).inputs;
+      if (one === undefined) throw new Error("no input");
+      // Of many devices, the one of the verdict and its neighbors are enough.
+      for (const [number, device] of one.devices.entries()) {
+        if (number > 2 && number !== one.first_device) continue;
+        if (number === one.first_device) await checkAccount(page, url, number, device, said);
+        for (const event of positions(device)) await checkPosition(page, url, number, device, event);
+        for (const failure of device.failures) {
+          if (failure.event !== device.start || device.capacity.bytes === null) continue;
+          const over = baseAt(device, failure.event) + failure.reserved + failure.size - device.capacity.bytes;
+          const { free } = device.capacity;
+          if (free !== null) expect(over, "the block crosses the limit by what it lacks").toBe(failure.size - free);
+        }
+      }
+    });
+  });

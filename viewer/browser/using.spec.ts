@@ -1,0 +1,144 @@
+// Tests of how the page is used: zooming and going back, search, layers and axes, sharing, headlines, empty states, forced
+// colors.
+import { join } from "node:path";
+import { expect, test } from "@playwright/test";
+import { FOLDER, openPage, ROOT, SCREENSHOTS, watch, withInput } from "./makeroom";
+
+const TRACE = join(ROOT, "traces", "oom_fragmented.pickle.gz");
+
+test("Back undoes a zoom, Esc and a double-click show the whole run", async ({ page }) => {
+  await withInput("served", [TRACE], page, async (url) => {
+    await openPage(page, url);
+    const plot = page.getByTestId("plot");
+    const whole = (await plot.getAttribute("data-range")) ?? "";
+    const hash = () => page.evaluate(() => location.hash);
+    const box = await plot.boundingBox();
+    if (box === null) throw new Error("no chart");
+    const drag = async () => {
+      await page.mouse.move(box.x + box.width * 0.3, box.y + 60);
+      await page.mouse.down();
+      await page.mouse.move(box.x + box.width * 0.6, box.y + 60, { steps: 5 });
+      await page.mouse.up();
+      await expect(plot).not.toHaveAttribute("data-range", whole);
+      await expect.poll(hash).toContain("0.range=");
+    };
+    await drag();
+    await page.goBack();
+    await expect(plot).toHaveAttribute("data-range", whole);
+    await drag();
+    await page.keyboard.press("Escape");
+    await expect(plot).toHaveAttribute("data-range", whole);
+    await drag();
+    await plot.dblclick({ position: { x: 200, y: 60 } });
+    await expect(plot).toHaveAttribute("data-range", whole);
+  });
+});
+
+test("a plain wheel over the chart scrolls the page", async ({ browser }) => {
+  const page = await browser.newPage({ viewport: { width: 1280, height: 500 } });
+  await withInput("served", [TRACE], page, async (url) => {
+    await openPage(page, url);
+    const box = await page.getByTestId("plot").boundingBox();
+    if (box === null) throw new Error("no chart");
+    await page.mouse.move(box.x + 200, Math.min(box.y + 20, 250));
+    await page.mouse.wheel(0, 200);
+    await expect.poll(() => page.evaluate(() => scrollY)).toBeGreaterThan(50);
+  });
+});
+
+test("search finds frames, sites and addresses in every view", async ({ page }) => {
+  await withInput("served", [TRACE], page, async (url) => {
+    await openPage(page, url);
+    await page.locator("#search").fill("adam");
+    await expect(page.getByTestId("flame-found")).toContainText("in matching frames");
+    await page.getByTestId("tab-sites").click();
+    await expect(page.getByTestId("site").first()).toContainText("train_lm");
+    await page.getByTestId("tab-allocations").click();
+    await expect(page.getByTestId("allocations-total")).toContainText("match");
+    const address = (await page.getByTestId("allocation").first().locator("td").first().textContent()) ?? "";
+    await page.locator("#search").fill(address.trim());
+    await expect(page.getByTestId("allocation").first()).toContainText(address.trim());
+    await page.getByTestId("allocation").first().getByRole("button", { name: address.trim() }).click();
+    await expect(page.getByTestId("block-details")).toContainText("allocated by event");
+  });
+});
+
+test("layers can be frames or modules, the axis time, and the flame graph inverted", async ({ page }) => {
+  const wrong = watch(page);
+  await withInput("served", [TRACE], page, async (url) => {
+    await openPage(page, url);
+    await page.getByTestId("by").selectOption("frame");
+    await expect(page.locator(".legend")).toContainText("activations.py:66 forward");
+    await page.getByTestId("by").selectOption("module");
+    await expect(page.locator(".legend")).toContainText("activations.py");
+    await page.getByTestId("x-axis").selectOption("time");
+    await expect.poll(() => page.evaluate(() => location.hash)).toContain("x=time");
+    const total = await page.getByTestId("flame-total").textContent();
+    await page.getByTestId("inverted").check();
+    await expect(page.getByTestId("flame-total")).toHaveText(total ?? "");
+    await expect.poll(() => page.evaluate(() => location.hash)).toContain("flame=inverted");
+    await page.reload();
+    await expect(page.getByTestId("by")).toHaveValue("module");
+    await expect(page.getByTestId("inverted")).toBeChecked();
+    expect(wrong).toEqual([]);
+  });
+});
+
+test("the page is saved as a report, and the picture and the link are copied", async ({ browser }) => {
+  const context = await browser.newContext({ permissions: ["clipboard-read", "clipboard-write"] });
+  const page = await context.newPage();
+  await withInput("served", [TRACE], page, async (url) => {
+    await openPage(page, url);
+    const saved = page.waitForEvent("download");
+    await page.getByTestId("save-report").click();
+    const file = join(FOLDER, "saved.html");
+    await (await saved).saveAs(file);
+    const opened = await context.newPage();
+    await opened.goto(`file://${file}`);
+    await expect(opened.getByTestId("verdict")).toBeVisible();
+    await expect(opened.getByTestId("better").or(opened.getByTestId("plot")).first()).toBeVisible();
+    await opened.close();
+    await page.getByTestId("copy-picture").click();
+    await expect(page.getByTestId("copy-picture")).toHaveText("copied");
+    const kinds = await page.evaluate(async () => (await navigator.clipboard.read()).flatMap(({ types }) => types));
+    expect(kinds).toContain("image/png");
+    await page.getByTestId("copy-link").click();
+    await expect.poll(() => page.evaluate(() => navigator.clipboard.readText())).toContain(url);
+  });
+});
+
+test("a run without a failure says what a setting would save", async ({ page }) => {
+  await withInput("served", [join(ROOT, "traces", "gpt2_varlen.pickle.gz")], page, async (url) => {
+    await openPage(page, url);
+    await expect(page.getByTestId("headline")).toContainText("reserved is cache: one setting saves it", {
+      timeout: 60_000,
+    });
+    await expect(page.getByTestId("better")).toContainText("instead of");
+  });
+});
+
+test("an error message says what to record", async ({ page }) => {
+  const wrong = watch(page);
+  await withInput("served", [join(ROOT, "examples", "other-process.txt")], page, async (url) => {
+    await openPage(page, url);
+    await expect(page.getByTestId("unrecorded")).toContainText("makeroom run --");
+    expect(wrong).toEqual([]);
+  });
+});
+
+for (const colorScheme of ["light", "dark"] as const)
+  test(`forced colors keep bars and swatches, ${colorScheme}`, async ({ browser }) => {
+    const page = await browser.newPage({ forcedColors: "active", colorScheme });
+    await withInput("served", [TRACE], page, async (url) => {
+      await openPage(page, url);
+      const shown = (selector: string) =>
+        page
+          .locator(selector)
+          .first()
+          .evaluate((element) => getComputedStyle(element).backgroundColor);
+      await expect(page.locator(".stack .part").first()).toBeVisible();
+      expect(await shown(".stack .part")).not.toBe(await shown("body"));
+      expect(await shown(".legend .layer .swatch")).not.toBe(await shown("body"));
+      await page.screenshot({ path: join(SCREENSHOTS, `forced-${colorScheme}.png`) });
+    });
+  });

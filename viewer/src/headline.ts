@@ -1,0 +1,100 @@
+// The first sentence of the page: what failed, or, for a run without a failure, whether it wastes memory. Pure functions
+// of the verdict, the device and the replay of the recommended setting.
+import { size } from "./format";
+import type { Alternative, Device, Why, WhySite } from "./types";
+
+/** What the headline is about, which determines its color. */
+export type Tone = "failure" | "waste" | "healthy" | "unknown";
+
+export interface Headline {
+  tone: Tone;
+  label: string;
+  sentence: string;
+}
+
+/** A setting is recommended if it saves this share of what was reserved, and this much. */
+const WORTH_SHARE = 0.05;
+const WORTH_BYTES = 32 << 20;
+
+/** `LIVE DATA FILLS THE MEMORY` → `Live data fills the memory`. */
+export function sentenceCase(title: string): string {
+  const lower = title.toLowerCase().replace(/\b(gpu|cuda|nccl|rmm|nvml|xla|ram|mps)\b/g, (name) => name.toUpperCase());
+  return lower.charAt(0).toUpperCase() + lower.slice(1);
+}
+
+/** The result of the replay, if the setting is worth turning on. */
+export function worthwhile(device: Device | undefined, alternative: Alternative | null): Alternative["result"] | null {
+  const result = alternative?.result;
+  if (device === undefined || result === undefined) return null;
+  if (result.fits === true && device.failures_total > 0) return result;
+  const saved = result.peak_as_recorded - result.peak_reserved;
+  return saved >= WORTH_BYTES && saved >= result.peak_as_recorded * WORTH_SHARE ? result : null;
+}
+
+export function headline(why: Why, device: Device | undefined, alternative: Alternative | null): Headline {
+  const { verdict } = why;
+  if (verdict.cause !== "none") {
+    const tone = verdict.cause === "undetermined" ? "unknown" : "failure";
+    const certainty = verdict.certainty === verdict.cause ? "" : ` · ${verdict.certainty}`;
+    return { tone, label: `${sentenceCase(verdict.title)}${certainty}`, sentence: verdict.summary };
+  }
+  const nothing = "Nothing failed";
+  if (device === undefined || device.kind === "pinned" || device.events === 0)
+    return { tone: "healthy", label: nothing, sentence: verdict.summary };
+  if (!device.has_segments) return { tone: "healthy", label: nothing, sentence: verdict.summary };
+  const reserved = device.peak_reserved.reserved;
+  const better = worthwhile(device, alternative);
+  if (better) {
+    const saved = Math.max(0, reserved - better.peak_reserved);
+    const sentence = `${size(saved)} of ${size(reserved)} reserved is cache: one setting saves it.`;
+    return { tone: "waste", label: nothing, sentence };
+  }
+  const unused = device.peak.reserved - device.peak.live;
+  const share = device.peak.reserved > 0 ? unused / device.peak.reserved : 0;
+  if (share >= 0.2 && unused >= WORTH_BYTES) {
+    const sentence = `${size(unused)} of ${size(device.peak.reserved)} reserved at the peak is unused.`;
+    return { tone: "waste", label: nothing, sentence };
+  }
+  const live = `Live memory peaked at ${size(device.peak.live)}`;
+  const sentence = `${live}; ${size(reserved)} was reserved, little of it unused.`;
+  return { tone: "healthy", label: nothing, sentence };
+}
+
+export interface Holder {
+  name: string;
+  bytes: number;
+}
+
+/** Who holds the memory: the innermost places of the verdict's tree, largest first. The sum is that of the tree. */
+export function holders(why: Why): { rows: Holder[]; total: number } {
+  const found = new Map<string, number>();
+  const add = (name: string, bytes: number) => {
+    if (bytes > 0) found.set(name, (found.get(name) ?? 0) + bytes);
+  };
+  const visit = (site: WhySite) => {
+    const below = site.calls.reduce((sum, call) => sum + call.bytes, 0);
+    site.calls.forEach(visit);
+    if (site.calls.length === 0) add(site.through ?? site.site, site.bytes);
+    else add(`other lines below ${site.site}`, site.bytes - below);
+  };
+  why.sites.forEach(visit);
+  const rows = [...found].map(([name, bytes]) => ({ name, bytes }));
+  rows.sort((one, other) => other.bytes - one.bytes);
+  const total = why.sites.reduce((sum, site) => sum + site.bytes, 0) + why.other_sites_bytes;
+  if (why.other_sites_bytes > 0) rows.push({ name: "other lines", bytes: why.other_sites_bytes });
+  return { rows, total };
+}
+
+/** What grew, in one sentence; null if nothing was found to grow. */
+export function growthText(why: Why): string | null {
+  const { growth } = why;
+  if (growth === null) return null;
+  const where = growth.leaking[0];
+  const by = where === undefined ? "" : `, mostly ${where.through ?? where.site}`;
+  return `Grew from ${size(growth.first_bytes)} to ${size(growth.last_bytes)} over ${growth.steps} steps${by}`;
+}
+
+/** The moment of the verdict. */
+export function momentName(why: Why, device: Device | undefined): string {
+  return why.request !== null || (device?.failures_total ?? 0) > 0 ? "at the failure" : "at the peak";
+}

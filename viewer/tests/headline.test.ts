@@ -1,0 +1,88 @@
+import { describe, expect, it } from "vitest";
+import { growthText, headline, holders, sentenceCase, worthwhile } from "../src/headline";
+import type { Alternative, Device, Why, WhySite } from "../src/types";
+
+const GIB = 2 ** 30;
+const device = {
+  kind: "gpu",
+  events: 100,
+  has_segments: true,
+  failures_total: 0,
+  peak: { event: 50, live: 14.3 * GIB, reserved: 23.9 * GIB },
+  peak_reserved: { event: 60, reserved: 23.9 * GIB },
+} as Device;
+const why = (cause: string, summary = "No allocation failed.") =>
+  ({ verdict: { cause, title: "A TITLE", certainty: "certain", summary } }) as Why;
+const better = (peak: number, recorded: number, fits: boolean | null = null): Alternative => ({
+  state: "done",
+  result: {
+    setting: "expandable_segments:True",
+    command: "",
+    peak_reserved: peak,
+    peak_as_recorded: recorded,
+    fits,
+    exact: true,
+    event: [],
+    reserved: [],
+  },
+});
+
+describe("the headline", () => {
+  it("is the verdict where something failed", () => {
+    expect(headline(why("leak", "It grew."), device, null)).toEqual({
+      tone: "failure",
+      label: "A title · certain",
+      sentence: "It grew.",
+    });
+  });
+  it("says what a setting would save in a run without a failure", () => {
+    const { tone, sentence } = headline(why("none"), device, better(15.6 * GIB, 23.9 * GIB));
+    expect(tone).toBe("waste");
+    expect(sentence).toBe("8.30 GiB of 23.9 GiB reserved is cache: one setting saves it.");
+  });
+  it("names unused memory that no setting saves, and health where there is none", () => {
+    const unused = headline(why("none"), device, better(23.8 * GIB, 23.9 * GIB));
+    expect(unused.sentence).toBe("9.60 GiB of 23.9 GiB reserved at the peak is unused.");
+    const tight = { ...device, peak: { event: 1, live: 23 * GIB, reserved: 23.9 * GIB } };
+    expect(headline(why("none"), tight, null).tone).toBe("healthy");
+  });
+  it("recommends a setting only if it saves enough, or makes a failed run fit", () => {
+    expect(worthwhile(device, better(100 * 2 ** 20, 110 * 2 ** 20))).toBeNull();
+    expect(worthwhile({ ...device, failures_total: 1 }, better(5, 5, true))).not.toBeNull();
+    expect(worthwhile(device, null)).toBeNull();
+  });
+  it("writes titles as sentences", () => {
+    expect(sentenceCase("LIVE DATA FILLS THE GPU")).toBe("Live data fills the GPU");
+  });
+});
+
+describe("who holds the memory", () => {
+  const site = (name: string, bytes: number, calls: WhySite[] = [], through: string | null = null) =>
+    ({ site: name, bytes, calls, through, blocks: 1, own: true }) as WhySite;
+  it("are the innermost places, and nothing is lost", () => {
+    const tree = [
+      site("main", 100, [site("a", 60, [site("inner", 50)]), site("inner", 30)]),
+      site("other", 7, [], "cudnn"),
+    ];
+    const found = holders({ sites: tree, other_sites_bytes: 3 } as Why);
+    expect(found.rows).toEqual([
+      { name: "inner", bytes: 80 },
+      { name: "other lines below a", bytes: 10 },
+      { name: "other lines below main", bytes: 10 },
+      { name: "cudnn", bytes: 7 },
+      { name: "other lines", bytes: 3 },
+    ]);
+    expect(found.rows.reduce((sum, row) => sum + row.bytes, 0)).toBe(found.total);
+  });
+  it("says what grew", () => {
+    const growth = {
+      steps: 17,
+      first_bytes: GIB,
+      last_bytes: 3 * GIB,
+      per_step_bytes: 1,
+      leaking: [site("a.py:3 f", 1)],
+    };
+    expect(growthText({ growth } as unknown as Why)).toBe("Grew from 1 GiB to 3 GiB over 17 steps, mostly a.py:3 f");
+    expect(growthText({ growth: null } as Why)).toBeNull();
+  });
+});
