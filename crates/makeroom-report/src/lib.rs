@@ -21,6 +21,7 @@ mod doctor;
 mod fit;
 mod incomplete;
 mod job;
+mod job_run;
 mod json;
 #[cfg(target_os = "linux")]
 mod metrics;
@@ -48,6 +49,7 @@ pub use doctor::{doctor_json, doctor_text};
 pub use fit::{FitEnd, FitReport, FitRun, fit_json, fit_text};
 pub use incomplete::{EarlyStop, lost_recording_text, missing_reason};
 pub use job::{job_json, job_text};
+pub use job_run::job_run_text;
 pub use json::explanation_json;
 #[cfg(target_os = "linux")]
 pub use metrics::{otlp_json, prometheus_text};
