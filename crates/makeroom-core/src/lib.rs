@@ -32,6 +32,7 @@ mod ids;
 mod lifetimes;
 mod process;
 mod ranges;
+mod shell;
 mod stacks;
 mod start;
 mod trace;
@@ -49,6 +50,7 @@ pub use process::{
     ProcessEnd, ProcessIdentity, ProcessRecord, RefusedContext, Remark, StreamFrees,
 };
 pub use ranges::Ranges;
+pub use shell::shell_word;
 pub use stacks::{Frame, FrameId, NameId, StackId, Stacks};
 pub use start::{OlderBlock, OlderSegment, Start};
 pub use trace::{

@@ -72,6 +72,9 @@ pub struct ProcessRecord {
     pub unread: Bytes,
     /// Time from the start of the recording to its last record, in microseconds.
     pub recorded_us: u64,
+    /// The longest time between two of the last records, in microseconds. A process that was killed may have run this
+    /// much longer than its recording.
+    pub silence_us: u64,
 }
 
 /// The identity of a process.

@@ -12,4 +12,4 @@ mod find;
 mod read;
 
 pub use find::{Files, find, open_plain};
-pub use read::{Watcher, read};
+pub use read::{Watcher, read, reduce};

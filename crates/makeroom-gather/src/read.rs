@@ -30,15 +30,24 @@ pub trait Watcher: Sync {
 
 /// Reads all files.
 pub fn read(found: &Files, watcher: &dyn Watcher) -> Rows {
-    let files = &found.files;
+    let mut rows = reduce(&found.files, |file| {
+        let read = read_file(file, watcher);
+        watcher.on_file(&file.path);
+        read
+    });
+    rows.unread.extend_from_slice(&found.left_out);
+    rows
+}
+
+/// The rows of all items, in any order.
+pub fn reduce<T: Sync>(items: &[T], rows_of: impl Fn(&T) -> Rows + Sync) -> Rows {
     let next = AtomicUsize::new(0);
-    let rows = Mutex::new(Rows { unread: found.left_out.clone(), ..Rows::default() });
+    let rows = Mutex::new(Rows::default());
     thread::scope(|scope| {
-        for _ in 0..THREADS.min(files.len()) {
+        for _ in 0..THREADS.min(items.len()) {
             scope.spawn(|| {
-                while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let read = read_file(file, watcher);
-                    watcher.on_file(&file.path);
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let read = rows_of(item);
                     rows.lock().unwrap_or_else(PoisonError::into_inner).extend(read);
                 }
             });

@@ -122,6 +122,8 @@ pub struct RecordingRow {
     pub began_us: Option<u64>,
     /// Its last record.
     pub ended_us: Option<u64>,
+    /// The longest time between two of its last records: how much longer it may have run if it was killed.
+    pub silence_us: Option<u64>,
     /// How the process ended.
     pub end: End,
     /// Length of the unreadable end of the file.
@@ -213,8 +215,10 @@ pub struct FailureRow {
     pub device: Option<u32>,
     /// Size of the request.
     pub requested_bytes: Option<u64>,
-    /// Free memory of the device.
+    /// Free memory of the device, or what its limit left.
     pub free_bytes: Option<u64>,
+    /// The limit of the process (`makeroom run --limit`), if that is what the request exceeded.
+    pub limit_bytes: Option<u64>,
     /// Memory that the process held on the device.
     pub held_bytes: Option<u64>,
     /// Line of code.

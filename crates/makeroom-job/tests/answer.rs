@@ -27,6 +27,7 @@ fn recording(rank: u32, end: End) -> RecordingRow {
         framework: None,
         began_us: Some(1_000_000_000 + u64::from(rank) * 1000),
         ended_us: Some(1_060_000_000),
+        silence_us: Some(80_000),
         end,
         torn_bytes: 0,
         events: 100,
@@ -69,6 +70,7 @@ fn failure(rank: u32, time_us: u64) -> FailureRow {
         device: Some(rank % 8),
         requested_bytes: Some(2 * GIB),
         free_bytes: Some(GIB / 2),
+        limit_bytes: None,
         held_bytes: Some(7 * GIB),
         place: Some("model.py:9 forward".to_owned()),
         later_allocations: 0,
@@ -263,4 +265,78 @@ proptest! {
         prop_assert!(told >= ended, "{:?}", report.verdict);
         prop_assert!(report.culprits.is_empty() || report.verdict.cause.is_failure());
     }
+}
+
+/// 16 ranks on two hosts that were all killed; those of `early` this much earlier, in microseconds.
+fn killed(early: &[(u32, u64)]) -> Rows {
+    let mut rows = Rows::default();
+    for rank in 0..16 {
+        let mut row = recording(rank, End::Killed);
+        let lead = early.iter().find(|(early, _)| *early == rank).map_or(0, |(_, lead)| *lead);
+        // Each was silent for another part of the interval when it was killed.
+        row.ended_us = row.ended_us.map(|time| time - lead + u64::from(rank * 7 % 16) * 5_000);
+        // The clocks of the hosts differ.
+        if rank >= 8 {
+            row.began_us = row.began_us.map(|time| time - 500_000_000);
+            row.ended_us = row.ended_us.map(|time| time - 500_000_000);
+        }
+        rows.recordings.push(row);
+    }
+    rows
+}
+
+#[test]
+fn the_first_rank_that_was_killed_is_named_if_its_host_shows_it() {
+    let culprits = |rows: &Rows| {
+        let report = answer(rows);
+        let ranks: Vec<Option<u32>> = report.culprits.iter().map(|culprit| culprit.rank).collect();
+        (report.verdict.cause, report.verdict.certainty, ranks)
+    };
+    let unknown = (JobCause::AllKilled, "possible", vec![]);
+    assert_eq!(culprits(&killed(&[])), unknown);
+    assert_eq!(culprits(&killed(&[(11, 400_000)])), (JobCause::RankKilled, "possible", vec![Some(11)]));
+    // Two hosts have a first one, and clocks of hosts do not compare.
+    assert_eq!(culprits(&killed(&[(3, 400_000), (11, 300_000)])), unknown);
+    let one_host = |lead| {
+        let mut rows = killed(&[(5, lead)]);
+        rows.recordings.retain(|row| row.rank < Some(8));
+        for row in &mut rows.recordings {
+            row.world_size = Some(8);
+        }
+        rows
+    };
+    assert_eq!(culprits(&one_host(400_000)), (JobCause::RankKilled, "likely", vec![Some(5)]));
+    assert_eq!(culprits(&one_host(90_000)), (JobCause::RankKilled, "possible", vec![Some(5)]));
+    let report = answer(&one_host(400_000));
+    assert!(report.verdict.summary.contains("before those of the other ranks"), "{}", report.verdict.summary);
+    // Recordings that were written once a second do not show it.
+    let mut silent = one_host(400_000);
+    for row in &mut silent.recordings {
+        row.silence_us = Some(1_000_000);
+    }
+    assert_eq!(culprits(&silent), unknown);
+}
+
+#[test]
+fn the_few_are_to_blame_unless_the_order_shows_otherwise() {
+    let rows = |failed: std::ops::Range<u32>, lead: u64| {
+        let mut rows = Rows::default();
+        for rank in 0..8 {
+            let is_failed = failed.contains(&rank);
+            let mut row = recording(rank, if is_failed { End::Exited(1) } else { End::Killed });
+            row.world_size = Some(8);
+            row.ended_us = row.ended_us.map(|time| if is_failed { time } else { time - lead });
+            rows.recordings.push(row);
+        }
+        answer(&rows)
+    };
+    // One rank exits, and the launcher kills the others at once; their last records are from before.
+    let report = rows(2..3, 30_000);
+    assert_eq!((report.verdict.cause, report.culprits.len()), (JobCause::OtherFailure, 1));
+    // One rank is killed, and the others lose their connection.
+    let report = rows(1..8, 0);
+    assert_eq!((report.verdict.cause, report.culprits[0].rank), (JobCause::RankKilled, Some(0)));
+    // The others were killed long before the one that exits.
+    let report = rows(2..3, 5_000_000);
+    assert_eq!(report.verdict.cause, JobCause::RankKilled);
 }

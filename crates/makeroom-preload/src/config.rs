@@ -41,6 +41,8 @@ pub(crate) struct Config {
     pub(crate) is_off: bool,
     /// Path of the recording, with `%p` for the process id.
     pub(crate) file: Vec<u8>,
+    /// Whether to create its folder.
+    pub(crate) makes_folder: bool,
     /// The run that this process belongs to.
     pub(crate) run: [u8; 16],
     /// Which stacks events carry.
@@ -97,9 +99,13 @@ impl Config {
     fn read(variable: impl Fn(&CStr) -> Option<Vec<u8>>) -> Self {
         let text = |name: &CStr| variable(name).filter(|value| !value.is_empty());
         let number = |name: &CStr| text(name).and_then(|value| String::from_utf8(value).ok()?.parse().ok());
+        let job =
+            JobIdentity::from_environment(|name| String::from_utf8(text(&CString::new(name).ok()?)?).ok());
+        let rank_file = text(c"MAKEROOM_RANK_FILE").filter(|_| job.rank.is_some());
         Self {
             is_off: text(c"MAKEROOM").is_some_and(|value| value == b"off"),
-            file: text(c"MAKEROOM_FILE").unwrap_or_else(|| DEFAULT_FILE.to_vec()),
+            makes_folder: rank_file.is_some(),
+            file: rank_file.or_else(|| text(c"MAKEROOM_FILE")).unwrap_or_else(|| DEFAULT_FILE.to_vec()),
             run: text(c"MAKEROOM_RUN_ID").map_or([0; 16], |digits| run_id(&digits)),
             stacks: match text(c"MAKEROOM_STACKS").as_deref() {
                 Some(b"none") => StackMode::Off,
@@ -119,9 +125,7 @@ impl Config {
                 None => Keep::All,
             },
             ring: number(c"MAKEROOM_RING"),
-            job: JobIdentity::from_environment(|name| {
-                String::from_utf8(text(&CString::new(name).ok()?)?).ok()
-            }),
+            job,
             recorded: RECORDED
                 .into_iter()
                 .filter_map(|name| Some((name.to_bytes(), text(name)?)))

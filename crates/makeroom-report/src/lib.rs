@@ -23,6 +23,7 @@ mod fit;
 mod gate;
 mod incomplete;
 mod job;
+mod job_run;
 mod json;
 mod kinds;
 #[cfg(target_os = "linux")]
@@ -53,6 +54,7 @@ pub use fit::{FitEnd, FitRank, FitReport, FitRun, fit_json, fit_text};
 pub use gate::{gate_annotation, gate_json, gate_junit, gate_text};
 pub use incomplete::{EarlyStop, lost_recording_text, missing_reason};
 pub use job::{job_json, job_text};
+pub use job_run::job_run_text;
 pub use json::explanation_json;
 pub use kinds::{grouped_json, grouped_text};
 #[cfg(target_os = "linux")]

@@ -143,12 +143,13 @@ pub fn unprepared_text(program: &str, reason: &str) -> String {
 }
 
 /// The line above the explanation of a failed allocation while the program continues.
-pub fn refused_text(bytes: Bytes, device: Option<u32>) -> String {
+pub fn refused_text(bytes: Bytes, device: Option<u32>, rank: Option<&str>) -> String {
     let what = match device {
         Some(device) => format!("allocation of {bytes} failed on GPU {device}"),
         None => format!("allocation of {bytes} of pinned host memory failed"),
     };
-    format!("{TITLE}makeroom{TITLE:#}: {what}\n")
+    let rank = rank.map_or(String::new(), |rank| format!("{rank}: "));
+    format!("{TITLE}makeroom{TITLE:#}: {rank}{what}\n")
 }
 
 /// The lines between the peak and the recording of a run without failures: notable facts, or that there are none.

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use makeroom_simcard::testing::{Stage, text};
@@ -24,9 +24,14 @@ fn makeroom(stage: &Stage, words: &[&str]) -> Output {
 
 /// Records a job of 16 ranks.
 fn recorded(scenario: &str) -> Stage {
-    let stage = stage(scenario);
-    let run =
-        makeroom(&stage, &["run", "--no-status", "-o", "recordings/job.room", "--", "./ranks", scenario]);
+    recorded_with(scenario, scenario, &[])
+}
+
+/// The same with options of `run`; the test names the directory.
+fn recorded_with(test: &str, scenario: &str, options: &[&str]) -> Stage {
+    let stage = stage(test);
+    let words = [&["run", "--no-status", "-o", "recordings/%p.room"], options, &["--", "./ranks", scenario]];
+    let run = makeroom(&stage, &words.concat());
     let found = fs::read_dir(stage.path("recordings")).unwrap().count();
     assert_eq!(found, 16, "{scenario}: {}", text(&run.stderr));
     stage
@@ -80,6 +85,92 @@ fn one_heavy_rank() {
 }
 
 #[test]
+fn the_account_of_a_rank_with_a_limit_is_that_of_the_limit() {
+    let answer = answer(&recorded_with("limit", "heavy", &["--limit", "4GiB"]));
+    assert_eq!(ranks(&answer["culprits"]), [3], "{:#}", answer["verdict"]);
+    assert_eq!(followed(&answer, "shared_gpu"), 0);
+    let account = &answer["account"];
+    assert_eq!(account["total_bytes"], 4_u64 << 30, "{account:#}");
+    assert_eq!(account["unaccounted_bytes"], 0);
+    assert_eq!(account["name"], "GPU 3 with --limit, rank 3");
+    let lines: Vec<&str> =
+        account["lines"].as_array().unwrap().iter().filter_map(|line| line["what"].as_str()).collect();
+    assert_eq!(lines, ["live memory", "CUDA context", "free"]);
+}
+
+/// `run` in front of a launcher: one summary, and one recording per rank in one folder.
+#[test]
+fn a_run_of_ranks_has_one_summary() {
+    let folder = stage("launcher");
+    let run = makeroom(&folder, &["run", "--no-status", "--", "./ranks", "heavy"]);
+    let shown = text(&run.stderr);
+    let folders: Vec<PathBuf> = fs::read_dir(folder.directory())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("makeroom."))
+        .collect();
+    let [recordings] = folders.as_slice() else { panic!("{folders:?}\n{shown}") };
+    for rank in 0..16 {
+        assert!(recordings.join(format!("rank{rank}.room")).exists(), "{rank}: {shown}");
+    }
+    let name = recordings.file_name().unwrap().to_string_lossy();
+    assert!(shown.starts_with("makeroom: rank 3: allocation of 7.00 GiB failed on GPU 3\n"), "{shown}");
+    let (_, summary) =
+        shown.split_once("makeroom: 16 ranks of ./ranks used up to").unwrap_or_else(|| panic!("{shown}"));
+    assert!(summary.contains("RANK 3 HOLDS MORE THAN THE OTHERS (certain)"), "{shown}");
+    assert!(summary.contains("ranks 0–2 and 4–15: ended by the launcher"), "{shown}");
+    assert!(
+        summary.ends_with(&format!("16 recordings saved; for all ranks: makeroom job {name}\n")),
+        "{shown}"
+    );
+    assert_eq!(shown.matches("makeroom: ").count(), 2, "one line for the failure, one summary: {shown}");
+    let job = makeroom(&folder, &["job", "--json", &name]);
+    let answer: Value = serde_json::from_slice(&job.stdout).unwrap();
+    assert_eq!(ranks(&answer["culprits"]), [3]);
+    // A second run to the same file gets another folder; `--summary` still has every recording.
+    for expected in ["caught", "caught.2"] {
+        let words = [
+            "run",
+            "--no-status",
+            "-o",
+            "caught.room",
+            "--summary",
+            "summary.json",
+            "--",
+            "./ranks",
+            "caught",
+        ];
+        let run = makeroom(&folder, &words);
+        assert!(run.status.success());
+        assert!(
+            text(&run.stderr).contains("rank 7 caught a failed allocation")
+                || text(&run.stderr).contains("Rank 7 caught a failed allocation"),
+            "{}",
+            text(&run.stderr)
+        );
+        assert_eq!(fs::read_dir(folder.path(expected)).unwrap().count(), 16);
+        let summary: Value = serde_json::from_slice(&fs::read(folder.path("summary.json")).unwrap()).unwrap();
+        assert_eq!(summary.as_array().unwrap().len(), 16);
+    }
+}
+
+/// One process with a rank is not a job: `mpirun makeroom run` has one summary per process, as before.
+#[test]
+fn a_single_rank_has_its_own_summary() {
+    let folder = stage("single");
+    let run = folder
+        .command(env!("CARGO_BIN_EXE_makeroom"))
+        .args(["run", "--no-status", "-o", "one.room", "--", "./ranks", "single"])
+        .env("NO_COLOR", "1")
+        .envs([("RANK", "2"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "2")])
+        .output()
+        .unwrap();
+    let shown = text(&run.stderr);
+    assert!(shown.contains(", rank 2) used up to 512.00 MiB"), "{shown}");
+    assert!(folder.path("one/rank2.room").exists() && !shown.contains("makeroom job"), "{shown}");
+}
+
+#[test]
 fn all_ranks_on_one_gpu() {
     let answer = answer(&recorded("one-gpu"));
     assert_eq!(answer["verdict"]["cause"], "ranks_share_gpu", "{:#}", answer["verdict"]);
@@ -94,6 +185,38 @@ fn a_rank_killed_by_sigkill() {
     assert_eq!(answer["verdict"]["cause"], "rank_killed", "{:#}", answer["verdict"]);
     assert_eq!(ranks(&answer["culprits"]), [5]);
     assert_eq!(followed(&answer, "terminated"), 15);
+}
+
+/// Without a handler for the launcher's signal, all recordings stop alike; the order of their ends tells them apart.
+#[test]
+fn a_rank_killed_by_sigkill_and_the_others_without_a_handler() {
+    let answer = answer(&recorded("unhandled"));
+    assert_eq!(answer["verdict"]["cause"], "rank_killed", "{:#}", answer["verdict"]);
+    assert_eq!(ranks(&answer["culprits"]), [5], "{:#}", answer["verdict"]);
+    assert_ne!(answer["verdict"]["certainty"], "certain");
+    assert_eq!(followed(&answer, "killed"), 15);
+}
+
+#[test]
+fn a_rank_that_exited_and_the_others_without_a_handler() {
+    let answer = answer(&recorded("crashed"));
+    assert_eq!(answer["verdict"]["cause"], "other_failure", "{:#}", answer["verdict"]);
+    assert_eq!(ranks(&answer["culprits"]), [9]);
+    assert_eq!(followed(&answer, "killed"), 15);
+}
+
+#[test]
+fn ranks_that_were_killed_together_have_no_first() {
+    let answer = answer(&recorded("all-killed"));
+    assert_eq!(answer["verdict"]["cause"], "all_killed", "{:#}", answer["verdict"]);
+    assert!(ranks(&answer["culprits"]).is_empty());
+}
+
+#[test]
+fn a_rank_that_did_not_end_when_asked_is_no_culprit() {
+    let answer = answer(&recorded("stubborn"));
+    assert_eq!(answer["verdict"]["cause"], "terminated", "{:#}", answer["verdict"]);
+    assert_eq!((followed(&answer, "terminated"), followed(&answer, "killed")), (15, 1));
 }
 
 #[test]
@@ -130,12 +253,16 @@ fn a_victim_that_fails_first_by_a_skewed_clock() {
     assert_eq!(ranks(&answer["culprits"]), [3]);
     assert_eq!(followed(&answer, "shared_gpu"), 1);
     let notes = answer["notes"].to_string();
-    assert!(notes.contains("rank 11 failed") && notes.contains("before rank 3 by its clock"), "{notes}");
+    let before = notes
+        .split_once("rank 11 failed ")
+        .and_then(|(_, rest)| rest.split_once(" ms before rank 3 by its clock"));
+    let before: u64 = before.unwrap_or_else(|| panic!("{notes}")).0.parse().unwrap();
+    assert!((1..=50).contains(&before), "{notes}");
 }
 
 #[test]
 fn bad_files_are_named_and_the_rest_is_answered() {
-    let stage = recorded("caught");
+    let stage = recorded_with("bad-files", "caught", &[]);
     let recordings = stage.path("recordings");
     fs::write(recordings.join("damaged.pickle"), b"\x80\x04\x95garbage").unwrap();
     fs::write(recordings.join("notes.txt"), "remember the milk\n").unwrap();

@@ -2,36 +2,95 @@
 //!
 //! | launcher | prefix |
 //! |---|---|
-//! | PyTorch | `[rank3]: ` |
+//! | PyTorch | `[rank3]: `, `[rank 3]` |
 //! | torchrun | `[default3]:` (the local rank, after the name of the role) |
 //! | `mpirun --tag-output` | `[1,3]<stderr>:` |
-//! | `srun --label` | `3: ` |
+//! | `srun --label` | `3: `, `[3]:` |
+//! | Ray | `(RayTrainWorker pid=4711, ip=10.0.0.4)`, `(train_fn rank=3 pid=4711)`, `(pid=4711)` |
 
 use super::JobIdentity;
 use super::fields::JobField;
 
-impl JobIdentity {
-    /// The identity in the prefix of a line. `None` if it has no such prefix. `srun`'s bare number is recognized only
-    /// if the caller knows that lines are labeled: `12: ` also starts a line of a listing.
-    pub fn from_log_line(line: &str, is_labeled: bool) -> Option<Self> {
-        let mut identity = Self::default();
-        let is_set = if let Some(rest) = line.strip_prefix('[') {
-            let (inside, after) = rest.split_once(']')?;
-            if let Some((_, rank)) = inside.split_once(',') {
-                after.starts_with("<std") && identity.set(JobField::Rank, rank)
-            } else {
-                let number = inside.trim_start_matches(|letter: char| !letter.is_ascii_digit());
-                let role = inside.get(..inside.len() - number.len()).unwrap_or_default();
-                let field = if role == "rank" { JobField::Rank } else { JobField::LocalRank };
-                let is_role = role.bytes().all(|byte| byte.is_ascii_alphabetic() || b"_-".contains(&byte));
-                !role.is_empty() && is_role && after.starts_with(':') && identity.set(field, number)
+/// A launcher's prefix.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinePrefix<'line> {
+    /// What it says about the process.
+    pub job: JobIdentity,
+    /// The PID.
+    pub pid: Option<u32>,
+    /// The line without it.
+    pub rest: &'line str,
+}
+
+impl<'line> LinePrefix<'line> {
+    /// Reads the prefix of a line. `None` if it has none. Bare numbers count only if the caller knows that lines are
+    /// labeled: `12: ` also starts a line of a listing.
+    pub fn read(line: &'line str, is_labeled: bool) -> Option<Self> {
+        let line = line.trim_start();
+        match line.as_bytes().first()? {
+            b'[' => brackets(line.get(1..)?, is_labeled),
+            b'(' => ray(line.get(1..)?),
+            b'0'..=b'9' if is_labeled => {
+                let (number, rest) = line.split_once(':')?;
+                let is_label = rest.is_empty() || rest.starts_with(' ');
+                of(JobField::Rank, number, rest).filter(|_| is_label)
             }
-        } else {
-            let (number, _) = line.split_once(": ").filter(|_| is_labeled)?;
-            identity.set(JobField::Rank, number)
-        };
-        is_set.then_some(identity)
+            _ => None,
+        }
     }
+
+    /// Whether a line starts with a bare number, as all lines do under `srun --label`.
+    pub fn is_label(line: &str) -> bool {
+        let label = line.split_once(": ").map(|(label, _)| label.trim().trim_matches(['[', ']']));
+        label.is_some_and(|label| label.parse::<u32>().is_ok())
+    }
+}
+
+fn of<'line>(field: JobField, number: &str, rest: &'line str) -> Option<LinePrefix<'line>> {
+    let mut job = JobIdentity::default();
+    job.set(field, number).then_some(LinePrefix { job, pid: None, rest: rest.trim_start() })
+}
+
+/// The rest of a line that starts with `[`.
+fn brackets(line: &str, is_labeled: bool) -> Option<LinePrefix<'_>> {
+    let (inside, after) = line.split_once(']')?;
+    if let Some((_, rank)) = inside.split_once(',') {
+        let rest = after.strip_prefix("<std")?;
+        let (_, rest) = rest.split_once('>')?;
+        return of(JobField::Rank, rank, rest.strip_prefix(':').unwrap_or(rest));
+    }
+    let number = inside.trim_start_matches(|letter: char| !letter.is_ascii_digit());
+    let role = inside.get(..inside.len() - number.len()).unwrap_or_default();
+    let rest = after.strip_prefix(':');
+    match (role, rest) {
+        ("", Some(rest)) if is_labeled => of(JobField::Rank, number, rest),
+        ("rank" | "rank ", _) => of(JobField::Rank, number, rest.unwrap_or(after)),
+        ("", _) | (_, None) => None,
+        (role, Some(rest)) => {
+            let is_role = role.bytes().all(|byte| byte.is_ascii_alphabetic() || b"_-".contains(&byte));
+            of(JobField::LocalRank, number, rest).filter(|_| is_role)
+        }
+    }
+}
+
+/// The rest of a line that starts with `(`.
+fn ray(line: &str) -> Option<LinePrefix<'_>> {
+    // An actor can have a name of its own: `(RayTrainWorker(rank=3) pid=4711)`.
+    let from = line.find("pid=")?;
+    let (_, rest) = line.get(from..)?.split_once(')')?;
+    let inside = line.get(..line.len() - rest.len() - 1)?;
+    let is_plain = inside.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
+    let words = inside.split([' ', ',', '(', ')']);
+    let mut prefix = LinePrefix { rest: rest.trim_start(), ..LinePrefix::default() };
+    for (name, value) in words.filter_map(|word| word.split_once('=')) {
+        match name {
+            "rank" => _ = prefix.job.set(JobField::Rank, value),
+            "ip" => _ = prefix.job.set(JobField::Host, value),
+            "pid" => prefix.pid = value.parse().ok(),
+            _ => {}
+        }
+    }
+    (is_plain && prefix.pid.is_some()).then_some(prefix)
 }
 
 #[cfg(test)]
@@ -40,23 +99,44 @@ mod tests {
 
     #[test]
     fn the_prefix_of_each_launcher_is_read() {
-        let rank = |line: &str| JobIdentity::from_log_line(line, true).and_then(|identity| identity.rank);
-        let local =
-            |line: &str| JobIdentity::from_log_line(line, true).and_then(|identity| identity.local_rank);
+        let rank = |line| LinePrefix::read(line, true).and_then(|prefix| prefix.job.rank);
+        let local = |line| LinePrefix::read(line, true).and_then(|prefix| prefix.job.local_rank);
         assert_eq!(rank("[rank3]: Traceback (most recent call last):"), Some(3));
+        assert_eq!(rank("[rank 3] out of memory"), Some(3));
         assert_eq!(rank("[1,12]<stderr>:RuntimeError"), Some(12));
         assert_eq!(rank("  7: out of memory"), Some(7));
+        assert_eq!(rank("[7]: out of memory"), Some(7));
         assert_eq!(local("[default5]:RuntimeError"), Some(5));
         assert_eq!(local("[trainer0]:x"), Some(0));
+        assert_eq!(LinePrefix::read("[rank3]: a: b", false).map(|prefix| prefix.rest), Some("a: b"));
+    }
+
+    #[test]
+    fn ray_names_processes_and_hosts() {
+        let read = |line| {
+            let prefix = LinePrefix::read(line, false)?;
+            Some((prefix.job.rank, prefix.job.host, prefix.pid?, prefix.rest))
+        };
+        let host = Some("10.0.0.4".to_owned());
+        assert_eq!(read("(RayTrainWorker pid=4711, ip=10.0.0.4) oom"), Some((None, host, 4711, "oom")));
+        assert_eq!(read("(train_fn rank=3 pid=4711) oom"), Some((Some(3), None, 4711, "oom")));
+        assert_eq!(read("(Worker(rank=2) pid=1) (x) oom"), Some((Some(2), None, 1, "(x) oom")));
+        assert_eq!(read("(pid=12) oom"), Some((None, None, 12, "oom")));
+        for line in ["(see pid=x)", "(pid)", "(rank=3)", "(é pid=3)", "pid=3)"] {
+            assert_eq!(LinePrefix::read(line, true), None, "{line}");
+        }
     }
 
     #[test]
     fn other_lines_have_none() {
-        for line in
-            ["", "[", "[]:", "[3]:", "[rank]: x", "[rank3] x", "[2024-01-01 10:00:00]: x", "[1,2]: x", "é: x"]
+        for line in ["", "[", "[]:", "[rank]: x", "[2024-01-01 10:00:00]: x", "[1,2]: x", "é: x", "12:30 x"]
         {
-            assert_eq!(JobIdentity::from_log_line(line, true), None, "{line}");
+            assert_eq!(LinePrefix::read(line, true), None, "{line}");
         }
-        assert_eq!(JobIdentity::from_log_line("12: fn main", false), None);
+        assert_eq!(LinePrefix::read("12: fn main", false), None);
+        assert_eq!(LinePrefix::read("[3]: x", false), None);
+        assert!(
+            LinePrefix::is_label("3: x") && LinePrefix::is_label("[3]: x") && !LinePrefix::is_label("x: y")
+        );
     }
 }

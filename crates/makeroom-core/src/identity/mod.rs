@@ -5,6 +5,7 @@
 //! launchers.rs    those variables, as tables
 //! file_name.rs    names of snapshots, logs and recordings to an identity
 //! log_line.rs     the rank that a launcher puts in front of a line
+//! failure_list.rs the ranks that torchrun lists as failed
 //! fields.rs       the numbered fields of a recording
 //! ```
 //!
@@ -15,14 +16,17 @@
 //! [`JobIdentity::MOST_RANKS`]; every text is 1 to [`JobIdentity::LONGEST_TEXT`] bytes without control characters.
 
 mod environment;
+mod failure_list;
 mod fields;
 mod file_name;
 mod launchers;
 mod log_line;
 
+pub use failure_list::{FailureList, ListedRank};
 pub use fields::JobField;
 pub use file_name::identities_of_set;
 pub use launchers::VARIABLES;
+pub use log_line::LinePrefix;
 
 /// The place of a process in a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,18 +1,12 @@
 //! A job of several ranks in one log: which rank failed first, on which host, and whether the others failed for
 //! the same reason.
 //!
-//! | launcher | what is read |
-//! |---|---|
-//! | torchrun | `[rank3]:`, `[default3]:`; `Root Cause (first observed failure):` with `rank`, `host`, `exitcode` |
-//! | srun -l, mpirun | `3: …`, `[1,3]<stderr>:` |
-//! | Ray | `(RayWorkerWrapper pid=123, ip=10.0.0.4)`, `(train_fn rank=3 pid=…)` |
+//! `LinePrefix` and `FailureList` of `makeroom-core` read the lines, as in `makeroom job`.
 
 use std::collections::BTreeSet;
-use std::sync::LazyLock;
 
-use regex::Regex;
+use makeroom_core::identity::{FailureList, LinePrefix, ListedRank};
 
-use super::figures::{captured_number, pattern};
 use super::log::{Log, split_prefix};
 
 /// A failure in the log: the line and whether it is about memory.
@@ -21,19 +15,10 @@ pub(crate) struct FailureAt {
     pub(crate) line: usize,
 }
 
-static RANK: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"^\[(?:default|rank ?)?(\d+)\]:?$|^\[\d+,(\d+)\](?:<\w+>)?:?$|^(\d{1,4}):$|\brank=(\d+)")
-});
-static HOST: LazyLock<Regex> = LazyLock::new(|| pattern(r"\bip=([\w.:-]+)"));
-static ROOT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)Root Cause \(first observed failure\)"));
-static FIELD: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"^\s*(rank|host|exitcode|error_file|traceback)\s*: (.+?)\s*$"));
-static EXIT: LazyLock<Regex> = LazyLock::new(|| pattern(r"exitcode\s*: (-?\d+)"));
-
 /// A rank that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rank {
-    number: u64,
+    number: u32,
     host: Option<String>,
 }
 
@@ -47,12 +32,14 @@ pub(crate) fn note(log: &Log, failures: &[FailureAt]) -> Option<(String, usize)>
             ranks.push(rank);
         }
     }
-    let root = root_cause(log);
-    let others = later_exits(log);
-    let first = root.clone().or_else(|| ranks.first().cloned())?;
+    let exits = listed_ranks(log);
+    let root = exits.iter().rfind(|exit| exit.is_first);
+    let root = root.map(|exit| Rank { number: exit.rank, host: exit.host.clone() });
+    let others = exits.iter().filter(|exit| !exit.is_first).count();
+    let first = root.or_else(|| ranks.first().cloned())?;
     let host = first.host.or_else(|| ranks.iter().find(|rank| rank.number == first.number)?.host.clone());
     let on = host.map_or(String::new(), |host| format!(" on {host}"));
-    let same: BTreeSet<u64> =
+    let same: BTreeSet<u32> =
         ranks.iter().map(|rank| rank.number).filter(|&rank| rank != first.number).collect();
     let mut sentence = format!("rank {}{on} failed first", first.number);
     if !same.is_empty() {
@@ -66,9 +53,9 @@ pub(crate) fn note(log: &Log, failures: &[FailureAt]) -> Option<(String, usize)>
     Some((sentence, same.len()))
 }
 
-fn listed(ranks: &BTreeSet<u64>) -> String {
+fn listed(ranks: &BTreeSet<u32>) -> String {
     let count = ranks.len();
-    let names: Vec<String> = ranks.iter().take(8).map(u64::to_string).collect();
+    let names: Vec<String> = ranks.iter().take(8).map(u32::to_string).collect();
     let more = if count > 8 { format!(" and {} more", count - 8) } else { String::new() };
     format!("rank{} {}{more}", if count == 1 { "" } else { "s" }, names.join(", "))
 }
@@ -78,44 +65,17 @@ fn rank_of(line: &str) -> Option<Rank> {
     let (writer, body) = split_prefix(line);
     // Stack traces number their frames: `3: 0x55d4c8`.
     let writer = writer.filter(|_| !body.trim_start().starts_with("0x"))?;
-    let found = RANK.captures(writer)?;
-    let number = (1..=4).find_map(|group| captured_number(&found, group))?;
-    Some(Rank { number, host: HOST.captures(writer).map(|host| host[1].to_owned()) })
+    let job = LinePrefix::read(writer, true)?.job;
+    Some(Rank { number: job.rank.or(job.local_rank)?, host: job.host })
 }
 
-/// The rank that torchrun names as the first to fail.
-fn root_cause(log: &Log) -> Option<Rank> {
-    let (mut number, mut host) = (None, None);
-    for index in block_after(log, &ROOT)? {
-        let (_, body) = split_prefix(log.line(index));
-        let Some(found) = FIELD.captures(body) else { continue };
-        match &found[1] {
-            "rank" => number = found[2].split_whitespace().next().and_then(|digits| digits.parse().ok()),
-            "host" => host = Some(found[2].to_owned()),
-            _ => {}
-        }
-    }
-    Some(Rank { number: number?, host })
-}
-
-/// How many failed processes torchrun lists after the first.
-fn later_exits(log: &Log) -> usize {
-    static FAILURES: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\W*Failures:\s*$"));
-    block_after(log, &FAILURES).map_or(0, |lines| {
-        lines
-            .take_while(|&index| !ROOT.is_match(log.line(index)))
-            .filter(|&index| EXIT.is_match(log.line(index)))
-            .count()
-    })
-}
-
-/// The lines below the last line that matches, as far as a launcher's report reaches.
-fn block_after(log: &Log, heading: &Regex) -> Option<std::ops::Range<usize>> {
+/// The ranks that torchrun lists as failed, if the log ends with such a list.
+fn listed_ranks(log: &Log) -> Vec<ListedRank> {
     /// A report has a few lines for each rank.
     const LONGEST_REPORT: usize = 4000;
-    let from = log.len().saturating_sub(LONGEST_REPORT);
-    let start = (from..log.len()).rev().find(|&index| heading.is_match(log.line(index)))?;
-    Some(start + 1..log.len())
+    let mut list = FailureList::default();
+    let lines = log.len().saturating_sub(LONGEST_REPORT)..log.len();
+    lines.filter_map(|index| list.read(split_prefix(log.line(index)).1)).collect()
 }
 
 #[cfg(test)]

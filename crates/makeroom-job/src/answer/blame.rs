@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 
 use super::cards::Cards;
 use super::groups::Cluster;
+use super::order::Ends;
 use super::select::Process;
 use crate::report::{ConsequenceKind, JobCause, RankFate};
 use crate::tables::{End, FailureKind};
@@ -45,6 +46,8 @@ pub(super) struct Blame {
     pub(super) failed: Option<usize>,
     /// The group to blame.
     pub(super) group: Option<usize>,
+    /// How long before the others the rank to blame was killed, in microseconds.
+    pub(super) lead_us: Option<u64>,
 }
 
 /// How a process fared.
@@ -110,17 +113,13 @@ pub(super) fn judge(
         consequences: Vec::new(),
         failed: None,
         group: None,
+        lead_us: None,
         fates: Vec::new(),
     };
     if !ran_out.is_empty() {
         judge_memory(&mut blame, processes, groups, cards, &ran_out);
-    } else if !killed.is_empty() {
-        let is_all = killed.len() == processes.len() && killed.len() > 1;
-        blame.cause = if is_all { JobCause::AllKilled } else { JobCause::RankKilled };
-        blame.certainty = if is_all { "possible" } else { "likely" };
-        blame.culprits = if is_all { Vec::new() } else { killed };
-    } else if !failed.is_empty() {
-        (blame.cause, blame.certainty, blame.culprits) = (JobCause::OtherFailure, "certain", failed);
+    } else if !killed.is_empty() || !failed.is_empty() {
+        judge_ends(&mut blame, processes, &fates, killed, &failed);
     } else if [RankFate::CollectiveTimeout, RankFate::PeerLost].iter().any(|&fate| fates.contains(&fate)) {
         (blame.cause, blame.certainty) = (JobCause::Undetermined, "undetermined");
     } else if fates.contains(&RankFate::Terminated) {
@@ -132,6 +131,50 @@ pub(super) fn judge(
     add_consequences(&mut blame, &fates);
     blame.fates = fates;
     blame
+}
+
+/// Judges a job in which ranks were killed or exited with an error, and none ran out of memory. Launchers end the other
+/// ranks when one fails, and ranks exit with an error when they lose another one: so the few are to blame and not the
+/// many, unless the order of their ends shows otherwise.
+fn judge_ends(
+    blame: &mut Blame,
+    processes: &[Process<'_>],
+    fates: &[RankFate],
+    mut killed: Vec<usize>,
+    failed: &[usize],
+) {
+    let ends = Ends::new(processes, fates);
+    let is_first = |one: &usize, others: &[usize]| others.iter().all(|&other| ends.is_before(*one, other));
+    if !failed.is_empty() {
+        let is_killed_first = killed.iter().any(|index| is_first(index, failed));
+        let is_failed_first = failed.iter().any(|index| is_first(index, &killed));
+        if is_failed_first || failed.len() <= killed.len() && !is_killed_first || killed.is_empty() {
+            blame.cause = JobCause::OtherFailure;
+            (blame.culprits, blame.certainty) = match ends.first(failed) {
+                Some((first, _)) if failed.len() > 1 => (vec![first], "likely"),
+                _ => (failed.to_vec(), "certain"),
+            };
+            return;
+        }
+    }
+    // A launcher that asks all ranks to end kills those that do not.
+    let is_ended = |index: usize| fates[index] == RankFate::Terminated;
+    let ended: Vec<usize> = (0..processes.len()).filter(|&index| is_ended(index)).collect();
+    killed.retain(|&index| !ended.iter().any(|&other| ends.is_before(other, index)));
+    if killed.is_empty() {
+        (blame.cause, blame.certainty) = (JobCause::Terminated, "likely");
+        return;
+    }
+    let is_all = killed.len() == processes.len();
+    (blame.cause, blame.certainty, blame.culprits) = match ends.first(&killed) {
+        _ if killed.len() == 1 => (JobCause::RankKilled, "likely", killed),
+        Some((first, certainty)) => {
+            blame.lead_us = ends.lead(first, &killed);
+            (JobCause::RankKilled, certainty, vec![first])
+        }
+        None if is_all => (JobCause::AllKilled, "possible", Vec::new()),
+        None => (JobCause::RankKilled, "possible", killed),
+    };
 }
 
 /// Judges a job in which ranks ran out of device memory.
@@ -150,18 +193,20 @@ fn judge_memory(
     blame.failed = ran_out.first().copied();
     let mistaken: BTreeSet<usize> =
         cards.mistaken().flat_map(|card| card.users.iter().map(|user| user.0)).collect();
-    if let Some(&first) = ran_out.iter().find(|index| mistaken.contains(index)) {
+    let is_victim = |index: &&usize| mistaken.contains(index) && !is_limited(&processes[**index]);
+    if let Some(&first) = ran_out.iter().find(is_victim) {
         (blame.cause, blame.certainty, blame.failed) = (JobCause::RanksShareGpu, "certain", Some(first));
-        let victims = ran_out.iter().filter(|index| mistaken.contains(index));
+        let victims = ran_out.iter().filter(is_victim);
         blame.consequences.extend(victims.map(|&index| (index, ConsequenceKind::SharedGpu)));
-        blame.culprits = ran_out.iter().copied().filter(|index| !mistaken.contains(index)).collect();
+        blame.culprits = ran_out.iter().filter(|index| !is_victim(index)).copied().collect();
         return;
     }
     // Heavy ranks that ran out, or on whose GPU another one did.
     let mut heavy: BTreeSet<usize> =
         ran_out.iter().copied().filter(|&index| excesses[index].is_some()).collect();
     let mut victims = BTreeSet::new();
-    for &index in ran_out.iter().filter(|&&index| excesses[index].is_none()) {
+    let has_victims = |index: &&usize| excesses[**index].is_none() && !is_limited(&processes[**index]);
+    for &index in ran_out.iter().filter(has_victims) {
         let siblings = card_of(index).into_iter().flat_map(|card| card.users.iter().map(|user| user.0));
         let heavier: Vec<usize> =
             siblings.filter(|&other| other != index && excesses[other].is_some()).collect();
@@ -206,6 +251,11 @@ fn judge_memory(
         None => (JobCause::RankRanOut, "certain"),
     };
     blame.culprits = ran_out.to_vec();
+}
+
+/// Whether a process ran out under its own limit, which other processes do not count against.
+fn is_limited(process: &Process<'_>) -> bool {
+    process.decisive().is_some_and(|failure| failure.limit_bytes.is_some())
 }
 
 /// Whether the request would have fit if the culprit held what its group does.

@@ -112,6 +112,11 @@ impl<'rows> Cards<'rows> {
         failure: &FailureRow,
     ) -> Option<Account> {
         let card = self.of(process, failure.device?)?;
+        if let Some(limit) = failure.limit_bytes {
+            let name = format!("{} with --limit, {}", card.name(self.has_hosts), processes[process].label);
+            let overhead = device(processes, (process, failure.device?)).map_or(0, |row| row.overhead_bytes);
+            return Some(limited(name, limit, failure, overhead));
+        }
         let total = card.device.total_bytes?;
         let now: Vec<u64> = card
             .users
@@ -191,6 +196,27 @@ impl<'rows> Cards<'rows> {
         let unaccounted_bytes = i64::try_from(i128::from(total) - i128::from(listed)).unwrap_or(i64::MAX);
         Some(Account { name: card.name(self.has_hosts), total_bytes: total, lines, unaccounted_bytes })
     }
+}
+
+/// The account of a process that exceeded its own limit. The memory of other processes does not count against it.
+fn limited(name: String, limit: u64, failure: &FailureRow, overhead: u64) -> Account {
+    let held = failure.held_bytes.unwrap_or(0);
+    let line = |what: &str, bytes: u64, remark: &str| AccountLine {
+        what: what.to_owned(),
+        bytes,
+        remark: remark.to_owned(),
+    };
+    let overhead = overhead.min(limit.saturating_sub(held));
+    let free = limit.saturating_sub(held).saturating_sub(overhead);
+    let mut lines = vec![
+        line("live memory", held, "the request failed here"),
+        line("CUDA context", overhead, ""),
+        line("free", free, ""),
+    ];
+    lines.retain(|line| line.bytes > 0);
+    let listed: u64 = lines.iter().map(|line| line.bytes).fold(0, u64::saturating_add);
+    let unaccounted_bytes = i64::try_from(i128::from(limit) - i128::from(listed)).unwrap_or(i64::MAX);
+    Account { name, total_bytes: limit, lines, unaccounted_bytes }
 }
 
 fn device<'rows>(processes: &[Process<'rows>], (process, device): (usize, u32)) -> Option<&'rows DeviceRow> {

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use makeroom_core::shell_word;
+
 use super::Case;
 use super::names::words;
 use super::select::Process;
@@ -184,17 +186,7 @@ impl Case<'_, '_> {
             return None;
         }
         let is_log = process.row.kind == RecordingKind::Log;
-        let command = format!("makeroom {} {}", if is_log { "why" } else { "view" }, quoted(file));
+        let command = format!("makeroom {} {}", if is_log { "why" } else { "view" }, shell_word(file));
         Some(run(format!("{} in detail", capital(&process.label)), command))
-    }
-}
-
-/// A file name for a shell.
-fn quoted(name: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+=:@%".contains(letter);
-    if name.chars().all(is_plain) && !name.starts_with('-') {
-        name.to_owned()
-    } else {
-        format!("'{}'", name.replace('\'', "'\\''"))
     }
 }

@@ -5,6 +5,7 @@
 //! groups.rs     ranks that hold the same, and outliers
 //! cards.rs      GPUs: shared, idle, and whose memory fills them
 //! blame.rs      the rank whose failure the others cannot explain
+//! order.rs      which process ended first
 //! imbalance.rs  the ranks over time
 //! words.rs      the verdict in sentences;  fixes.rs  what to do;  names.rs  ranks in sentences
 //! ```
@@ -15,6 +16,7 @@ mod fixes;
 mod groups;
 mod imbalance;
 mod names;
+mod order;
 mod select;
 mod words;
 

@@ -235,9 +235,12 @@ impl Case<'_, '_> {
             _ => "When host memory runs out, the kernel kills processes without notice; a scheduler or a user may also have killed it."
                 .to_owned(),
         };
-        let (subject, verb) = if many { ("recordings", "stop") } else { ("recording", "stops") };
+        let (noun, verb) = if many { ("recordings", "stop") } else { ("recording", "stops") };
+        let order = self.blame.lead_us.map_or(String::new(), |lead| {
+            format!(", {} before those of the other ranks that were killed", milliseconds(lead))
+        });
         format!(
-            "The {subject} of {who}{on} {verb} abruptly, as after SIGKILL; no GPU allocation failed. {reason}"
+            "The {noun} of {who}{on} {verb} abruptly, as after SIGKILL{order}; no GPU allocation failed. {reason}"
         )
     }
 

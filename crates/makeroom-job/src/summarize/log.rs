@@ -1,13 +1,13 @@
 //! A program's output, reduced to rows: one recording per rank that it mentions.
 //!
-//! Launchers prefix the lines of a rank (`[rank3]:`, `3: `), and torchrun lists the ranks that failed at the end. Lines
+//! Launchers prefix the lines of a process (`[rank3]:`, `3: `, `(Worker pid=4711)`), and torchrun lists the ranks that failed at the end. Lines
 //! without a prefix belong to the file's own rank, or to no rank. The text of a rank is read by the same reader as in
 //! `why`, but only from the first line that mentions memory on, because a job can have thousands of ranks.
 
 use std::collections::BTreeMap;
 
 use makeroom_core::Bytes;
-use makeroom_core::identity::JobIdentity;
+use makeroom_core::identity::{FailureList, JobIdentity, LinePrefix};
 use makeroom_explain::{Cause, Explanation, TextReader};
 
 use super::{MOST_FIXES, Source, phrases};
@@ -30,26 +30,28 @@ pub struct LogReader {
     readers: usize,
     /// Consecutive lines that start with a number and a colon.
     labels: u32,
-    listed: Listed,
+    listed: FailureList,
 }
 
-/// The rank of a line; the local rank if its prefix has only that.
-type Label = (Option<u32>, Option<u32>);
+/// The process of a line: its rank, or what else its prefix has.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Label {
+    /// The launcher, or a file with one process.
+    None,
+    Rank(u32),
+    LocalRank(u32),
+    /// A PID, with its host.
+    Process(u32, Option<String>),
+}
 
 /// What the log contains about one rank.
 #[derive(Default)]
 struct RankText {
     identity: JobIdentity,
+    pid: Option<u32>,
     reader: Option<TextReader>,
     kinds: Vec<FailureKind>,
     end: Option<End>,
-}
-
-/// torchrun's list of failed ranks: `rank : 3 (local_rank: 3)` and `exitcode : -9 (pid: 4711)`.
-#[derive(Default)]
-struct Listed {
-    host: Option<String>,
-    rank: Option<u32>,
 }
 
 impl LogReader {
@@ -61,7 +63,7 @@ impl LogReader {
             ranks: BTreeMap::new(),
             readers: 0,
             labels: 0,
-            listed: Listed::default(),
+            listed: FailureList::default(),
         }
     }
 
@@ -80,14 +82,16 @@ impl LogReader {
         let bytes = std::mem::take(&mut self.line);
         let text = String::from_utf8_lossy(&bytes);
         let line = text.trim_end();
-        let is_label = line.split_once(": ").is_some_and(|(label, _)| label.trim().parse::<u32>().is_ok());
-        self.labels = if is_label { self.labels.saturating_add(1) } else { self.labels / 2 };
-        let prefix = JobIdentity::from_log_line(line, self.labels >= LABELED_LINES).unwrap_or_default();
-        self.list(line);
-        let key = match (prefix.rank, prefix.local_rank) {
-            (None, None) => (self.source.identity.rank, None),
-            (None, local) => (None, local),
-            (rank, _) => (rank, None),
+        self.labels =
+            if LinePrefix::is_label(line) { self.labels.saturating_add(1) } else { self.labels / 2 };
+        let prefix = LinePrefix::read(line, self.labels >= LABELED_LINES);
+        self.list(prefix.as_ref().map_or(line, |prefix| prefix.rest));
+        let (prefix, pid) = prefix.map_or_else(Default::default, |prefix| (prefix.job, prefix.pid));
+        let key = match (prefix.rank, prefix.local_rank, pid) {
+            (Some(rank), ..) => Label::Rank(rank),
+            (None, Some(local), _) => Label::LocalRank(local),
+            (None, None, Some(pid)) => Label::Process(pid, prefix.host.clone()),
+            (None, None, None) => self.source.identity.rank.map_or(Label::None, Label::Rank),
         };
         if self.ranks.len() >= MOST_RANKS && !self.ranks.contains_key(&key) {
             return;
@@ -96,6 +100,7 @@ impl LogReader {
         if rank.identity.is_alone() {
             rank.identity = prefix.or(&self.source.identity);
         }
+        rank.pid = rank.pid.or(pid);
         for kind in phrases::kinds(line.as_bytes()) {
             if !rank.kinds.contains(&kind) {
                 rank.kinds.push(kind);
@@ -113,28 +118,15 @@ impl LogReader {
 
     /// Reads a line of torchrun's list.
     fn list(&mut self, line: &str) {
-        let Some((name, value)) = line.split_once(':') else { return };
-        let name = name.rsplit(' ').find(|word| !word.is_empty()).unwrap_or_default();
-        let first = value.trim().split(' ').next().unwrap_or_default();
-        match name {
-            "host" => self.listed = Listed { host: Some(first.to_owned()), rank: None },
-            "rank" => self.listed.rank = first.parse().ok(),
-            "exitcode" => {
-                let (Some(rank), Ok(code)) = (self.listed.rank.take(), first.parse::<i32>()) else { return };
-                if self.ranks.len() >= MOST_RANKS {
-                    return;
-                }
-                let text = self.ranks.entry((Some(rank), None)).or_default();
-                text.identity.rank = Some(rank);
-                text.identity.host = text.identity.host.take().or(self.listed.host.clone());
-                text.end = Some(match code {
-                    -9 => End::Killed,
-                    ..0 => End::Signaled(code.unsigned_abs()),
-                    _ => End::Exited(code.unsigned_abs()),
-                });
-            }
-            _ => {}
-        }
+        let Some(listed) = self.listed.read(line).filter(|_| self.ranks.len() < MOST_RANKS) else { return };
+        let text = self.ranks.entry(Label::Rank(listed.rank)).or_default();
+        text.identity.rank = Some(listed.rank);
+        text.identity.host = text.identity.host.take().or(listed.host);
+        text.end = Some(match listed.exit_code {
+            -9 => End::Killed,
+            code @ ..0 => End::Signaled(code.unsigned_abs()),
+            code => End::Exited(code.unsigned_abs()),
+        });
     }
 
     /// Ends the log.
@@ -143,7 +135,7 @@ impl LogReader {
             self.end_line();
         }
         let mut rows = Rows::default();
-        let has_ranks = self.ranks.keys().any(|label| *label != (None, None));
+        let has_ranks = self.ranks.keys().any(|label| *label != Label::None);
         let name = self.source.name.clone();
         for (label, mut text) in self.ranks {
             let reader = text.reader.take();
@@ -151,14 +143,22 @@ impl LogReader {
             let own = explanation.as_ref().and_then(failure_kind);
             let has_failed = own.is_some() || text.end.is_some() || !text.kinds.is_empty();
             // The launcher's own lines are not a process.
-            if label == (None, None) && has_ranks && !has_failed {
+            if label == Label::None && has_ranks && !has_failed {
                 continue;
             }
-            let recording = match label {
-                (Some(rank), _) if self.source.identity.rank != Some(rank) => format!("{name} (rank {rank})"),
-                (None, Some(local)) => format!("{name} (local rank {local})"),
-                _ => name.clone(),
+            let recording = match &label {
+                Label::Rank(rank) if self.source.identity.rank != Some(*rank) => {
+                    format!("{name} (rank {rank})")
+                }
+                Label::LocalRank(local) => format!("{name} (local rank {local})"),
+                Label::Process(pid, Some(host)) => format!("{name} (PID {pid} on {host})"),
+                Label::Process(pid, None) => format!("{name} (PID {pid})"),
+                Label::None | Label::Rank(_) => name.clone(),
             };
+            // A worker that prints nothing about a failure is one of many, such as Ray's own.
+            if matches!(label, Label::Process(..)) && !has_failed {
+                continue;
+            }
             let identity = text.identity.or(&self.source.identity);
             rows.failures.extend(text.kinds.iter().chain(own.as_ref()).map(|&kind| {
                 let request = explanation.as_ref().filter(|_| Some(kind) == own);
@@ -170,17 +170,15 @@ impl LogReader {
                     device: request.and_then(|request| request.device).map(|device| device.0),
                     requested_bytes: request.and_then(|request| request.bytes).map(Bytes::get),
                     free_bytes: None,
+                    limit_bytes: None,
                     held_bytes: None,
                     place: request.and_then(|request| request.site.clone()),
                     later_allocations: 0,
                 }
             }));
-            rows.recordings.push(row(
-                recording,
-                &identity,
-                text.end.unwrap_or(End::Unknown),
-                explanation.as_ref(),
-            ));
+            let end = text.end.unwrap_or(End::Unknown);
+            let recording = row(recording, &identity, end, explanation.as_ref());
+            rows.recordings.push(RecordingRow { pid: text.pid, ..recording });
         }
         rows
     }
@@ -236,6 +234,7 @@ fn row(
         framework: explanation.and_then(|explanation| explanation.input.framework.id()).map(str::to_owned),
         began_us: None,
         ended_us: None,
+        silence_us: None,
         end,
         torn_bytes: 0,
         events: 0,
@@ -287,6 +286,31 @@ mod tests {
         );
         assert_eq!(rows.failures[2].requested_bytes, Some(3 << 30));
         assert_eq!(rows.recordings[2].rank, Some(2));
+    }
+
+    #[test]
+    fn processes_of_ray_are_told_apart_by_their_pid() {
+        let rows = read(
+            "job.log",
+            "(Worker pid=11, ip=10.0.0.1) loss 2.7\n\
+             (Worker pid=12, ip=10.0.0.2) torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 \
+             has a total capacity of 31.74 GiB of which 1.20 GiB is free. Of the allocated memory 29.00 GiB is allocated \
+             by PyTorch, and 240.00 MiB is reserved by PyTorch but unallocated.\n\
+             (Worker pid=13, ip=10.0.0.1) RuntimeError: Connection closed by peer\n",
+        );
+        let found: Vec<_> =
+            rows.failures.iter().map(|failure| (failure.recording.as_str(), failure.kind)).collect();
+        assert_eq!(
+            found,
+            [
+                ("job.log (PID 12 on 10.0.0.2)", FailureKind::DeviceMemory),
+                ("job.log (PID 13 on 10.0.0.1)", FailureKind::PeerLost),
+            ]
+        );
+        assert_eq!(
+            (rows.recordings[0].pid, rows.recordings[0].host.as_deref()),
+            (Some(12), Some("10.0.0.2"))
+        );
     }
 
     #[test]

@@ -129,6 +129,7 @@ fn row(trace: &Trace, source: &Source) -> RecordingRow {
         framework: identity.framework,
         began_us,
         ended_us,
+        silence_us: process.map(|process| process.silence_us).filter(|&silence| silence > 0),
         end: process.map_or(End::Unknown, |process| end(process, source.is_running)),
         torn_bytes: process.map_or(0, |process| process.unread.get()),
         events: trace.event_count() as u64,
@@ -191,6 +192,8 @@ fn failures(
     over_time: &OverTime,
 ) -> Vec<(usize, FailureRow)> {
     let actions = device.events.actions();
+    let limit = trace.process.as_ref().and_then(|process| process.limit).map(Bytes::get);
+    let overhead = context_bytes(trace, device).map_or(0, Bytes::get);
     let mut later = 0;
     let mut found = Vec::new();
     for (index, action) in actions.iter().enumerate().rev() {
@@ -201,6 +204,13 @@ fn failures(
                 let process = trace.process.as_ref();
                 let sample =
                     process.and_then(|process| process.device_sample_near(device.device, event.time_us));
+                let free = event.device_free().or(sample.map(|sample| sample.free)).map(Bytes::get);
+                let held = over_time.held_at_failure(index);
+                let left =
+                    limit.map(|limit| limit.saturating_sub(held.unwrap_or(0).saturating_add(overhead)));
+                // The limit failed it if the request exceeds the limit, or if the GPU had room for it.
+                let size = event.size.get();
+                let is_limit = left.is_some_and(|left| size > left || free.is_some_and(|free| free >= size));
                 found.push((
                     index,
                     FailureRow {
@@ -208,9 +218,10 @@ fn failures(
                         kind: FailureKind::DeviceMemory,
                         time_us: Some(event.time_us).filter(|&time| time > 0),
                         device: Some(device.device.0),
-                        requested_bytes: Some(event.size.get()),
-                        free_bytes: event.device_free().or(sample.map(|sample| sample.free)).map(Bytes::get),
-                        held_bytes: over_time.held_at_failure(index),
+                        requested_bytes: Some(size),
+                        free_bytes: if is_limit { left } else { free },
+                        limit_bytes: limit.filter(|_| is_limit),
+                        held_bytes: held,
                         place: line_of(trace, event.stack),
                         later_allocations: later,
                     },
@@ -237,6 +248,7 @@ fn other_failures(trace: &Trace, process: &ProcessRecord, recording: &str) -> Ve
         free_bytes: process
             .device_sample_near(context.device, context.time_us)
             .map(|sample| sample.free.get()),
+        limit_bytes: None,
         held_bytes: None,
         place: line_of(trace, context.stack),
         later_allocations: trace
@@ -255,6 +267,7 @@ fn other_failures(trace: &Trace, process: &ProcessRecord, recording: &str) -> Ve
             device: None,
             requested_bytes: Some(process.pinned.largest_refused.get()),
             free_bytes: None,
+            limit_bytes: None,
             held_bytes: None,
             place: None,
             later_allocations: 0,

@@ -177,7 +177,7 @@ fn work(beginning: &Beginning) {
     own_table::leave_shared();
     let header = header::describe();
     let mut reports = Reports::new(config().socket.as_deref());
-    let output = match Output::create(&config().file, &config().job, &header) {
+    let output = match Output::create(&config().file, config().makes_folder, &config().job, &header) {
         Ok(output) => output,
         Err(failure) => {
             reports.send(&Message::Unrecorded(failure.to_string()));

@@ -54,9 +54,14 @@ impl fmt::Display for Failure {
 }
 
 impl Output {
-    /// Creates a new file named after the pattern, and writes its header.
-    pub(crate) fn create(pattern: &[u8], job: &JobIdentity, header: &Header) -> Result<Self, Failure> {
-        make_folders(pattern, &expand(pattern, job, header, 0));
+    /// Creates a new file named after the pattern, and its folder if wanted, and writes its header.
+    pub(crate) fn create(
+        pattern: &[u8],
+        makes_folder: bool,
+        job: &JobIdentity,
+        header: &Header,
+    ) -> Result<Self, Failure> {
+        make_folders(pattern, makes_folder, &expand(pattern, job, header, 0));
         let mut attempt = 0;
         loop {
             let path = expand(pattern, job, header, attempt);
@@ -205,15 +210,19 @@ impl Output {
     }
 }
 
-/// Creates the folders that a placeholder names, such as one for each job. A folder that the user spelled out is not
-/// created, because its name may be a mistake. If this fails, so does the file, with the reason.
-fn make_folders(pattern: &[u8], path: &[u8]) {
+/// Creates the folders that a placeholder names, such as one for each job, or the last one if that is wanted. Another
+/// folder that the user spelled out is not created, because its name may be a mistake. If this fails, so does the file,
+/// with the reason.
+fn make_folders(pattern: &[u8], makes_last: bool, path: &[u8]) {
     let is_slash = |&byte: &u8| byte == b'/';
     let folders = |path: &[u8]| path.iter().rposition(is_slash).map_or(0, |slash| slash);
-    if !pattern.get(..folders(pattern)).is_some_and(|folder| folder.contains(&b'%')) {
-        return;
-    }
-    for end in (1..=folders(path)).filter(|&end| path.get(end).is_some_and(is_slash)) {
+    let has_placeholder = pattern.get(..folders(pattern)).is_some_and(|folder| folder.contains(&b'%'));
+    let first = match (has_placeholder, makes_last) {
+        (true, _) => 1,
+        (false, true) => folders(path).max(1),
+        (false, false) => return,
+    };
+    for end in (first..=folders(path)).filter(|&end| path.get(end).is_some_and(is_slash)) {
         if let Some(Ok(folder)) = path.get(..end).map(CString::new) {
             // SAFETY: the path is NUL-terminated.
             unsafe { libc::mkdir(folder.as_ptr(), 0o777) };

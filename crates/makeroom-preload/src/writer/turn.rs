@@ -26,6 +26,8 @@ use crate::{clock, cost, notices};
 const HOST_INTERVAL_NS: u64 = 1_000_000_000;
 const FIRST_HOST_INTERVAL_NS: u64 = 90_000_000;
 const FIRST_HOST_SAMPLES: u32 = 100;
+/// How long a process of a job is silent at most, apart from a turn of the writer.
+const BEAT_NS: u64 = 70_000_000;
 /// Minimum interval between status messages to `run`.
 const STATUS_INTERVAL_NS: u64 = 100_000_000;
 /// A longer batch of definitions is sealed before the turn ends.
@@ -177,6 +179,7 @@ impl Writer {
         }
         self.say();
         self.measure_host(end.is_some());
+        self.beat(frames.is_empty());
         if let Some(end) = end {
             self.say_cost();
             // Last, in a batch of its own.
@@ -322,6 +325,18 @@ impl Writer {
             self.last_host_ns = now;
             self.host_samples = self.host_samples.saturating_add(1);
             let sample = self.host.sample();
+            self.definitions.encoder.sample(&sample);
+        }
+    }
+
+    /// Writes the time if nothing else was written for a while, in a process of a job. If the launcher kills all
+    /// processes after one has failed, the last time of each shows which one it was.
+    fn beat(&mut self, has_no_events: bool) {
+        let now = clock::monotonic_ns();
+        let is_silent = has_no_events && self.definitions.encoder.is_empty();
+        if is_silent && config().job.rank.is_some() && now.wrapping_sub(self.written_ns) >= BEAT_NS {
+            let (device, resident, cgroup_usage, cgroup_limit, pinned) = (None, None, None, None, None);
+            let sample = Sample { time_ns: now, device, resident, cgroup_usage, cgroup_limit, pinned };
             self.definitions.encoder.sample(&sample);
         }
     }

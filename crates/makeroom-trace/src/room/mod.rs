@@ -19,6 +19,7 @@ mod kind;
 mod layout;
 mod lines;
 mod live_set;
+mod place;
 mod reader;
 mod record;
 mod varint;

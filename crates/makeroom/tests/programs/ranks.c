@@ -1,5 +1,11 @@
 // A job of 16 ranks on eight devices. Without RANK it is the launcher: it starts the ranks with the variables that
 // torchrun sets, and ends the others (SIGTERM) when one fails.
+//
+// unhandled   as killed, and no rank handles the launcher's signal, so none leaves an end
+// crashed     the same after an exit with an error
+// all-killed  the scheduler kills all ranks at once
+// single      one rank that another launcher started
+// stubborn    the scheduler asks all ranks to end, and kills the one that does not
 #define _GNU_SOURCE
 #include "cuda.h"
 #include <fcntl.h>
@@ -14,6 +20,7 @@
 
 struct Shared {
     int arrived, refused, ready;
+    long long refused_at;
 };
 static struct Shared *shared;
 static int rank;
@@ -22,9 +29,18 @@ static const char *scenario;
 // The clock of the victim's host is behind. The recorder reads the time through this function.
 int clock_gettime(clockid_t which, struct timespec *time) {
     long result = syscall(SYS_clock_gettime, which, time);
-    const char *behind = which == CLOCK_REALTIME ? getenv("SECONDS_BEHIND") : NULL;
-    if (behind) time->tv_sec -= atoi(behind);
+    const char *behind = which == CLOCK_REALTIME ? getenv("MILLISECONDS_BEHIND") : NULL;
+    if (behind && (time->tv_nsec -= atoi(behind) * 1000000L) < 0) {
+        time->tv_nsec += 1000000000;
+        time->tv_sec--;
+    }
     return (int)result;
+}
+
+static long long microseconds(void) {
+    struct timespec time;
+    syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1000000LL + time.tv_nsec / 1000;
 }
 
 static int is(const char *name) { return !strcmp(scenario, name); }
@@ -37,7 +53,9 @@ static void barrier(int number) {
 
 static Pointer must(size_t bytes) {
     Pointer pointer;
+    long long began = microseconds();
     if (bytes && cuMemAlloc_v2(&pointer, bytes)) {
+        shared->refused_at = began;
         __atomic_add_fetch(&shared->refused, 1, __ATOMIC_SEQ_CST);
         // A process that unwinds slowly still holds its memory.
         while (is("skew") && __atomic_load_n(&shared->refused, __ATOMIC_SEQ_CST) < 2) usleep(1000);
@@ -56,15 +74,17 @@ static int probe(void) {
     return cuMemAlloc_v2(&pointer, 100 * GIB);
 }
 
-// As training programs do that save a checkpoint; a process that does not handle the signal leaves no end.
+// As training programs do that save a checkpoint. A process that does not handle the signal leaves no end.
 static void ended(int number) { exit(128 + number); }
 
 static void work(void) {
-    signal(SIGTERM, ended);
+    if (!is("unhandled") && !is("all-killed") && !is("crashed") && !is("stubborn")) signal(SIGTERM, ended);
+    if (is("stubborn")) signal(SIGTERM, rank == 5 ? SIG_IGN : ended);
     Handle context;
     int device = is("one-gpu") ? 0 : rank % 8;
     if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, device) || cuCtxSetCurrent(context)) exit(97);
     weights();
+    if (is("single")) exit(0);
     barrier(1);
     if (is("heavy")) {
         if (rank != 3) activations(GIB);
@@ -82,6 +102,8 @@ static void work(void) {
         if (rank != 11) activations(rank == 3 ? 6 * GIB + GIB / 2 : GIB);
         barrier(2);
         while (rank == 11 && !__atomic_load_n(&shared->refused, __ATOMIC_SEQ_CST)) usleep(1000);
+        // 250 ms after the culprit, by a clock that is 300 ms behind: recorded 50 ms before it.
+        while (rank == 11 && microseconds() < shared->refused_at + 250000) {}
         if (rank == 3) activations(2 * GIB);
         if (rank == 11) activations(GIB);
     } else if (is("caught")) {
@@ -93,6 +115,11 @@ static void work(void) {
         activations(GIB / 4);
     }
     __atomic_add_fetch(&shared->ready, 1, __ATOMIC_SEQ_CST);
+    if (is("crashed") && rank == 9) {
+        while (__atomic_load_n(&shared->ready, __ATOMIC_SEQ_CST) < RANKS) usleep(1000);
+        usleep(300000);
+        exit(3);
+    }
     for (;;) pause();
 }
 
@@ -107,14 +134,18 @@ static void launch(char **arguments) {
         setenv("LOCAL_RANK", text, 1);
         setenv("WORLD_SIZE", "16", 1);
         setenv("LOCAL_WORLD_SIZE", "16", 1);
-        if (is("skew") && number == 11) setenv("SECONDS_BEHIND", "5", 1);
+        if (is("skew") && number == 11) setenv("MILLISECONDS_BEHIND", "300", 1);
         signal(SIGTERM, SIG_DFL);
         execv("/proc/self/exe", arguments);
         _exit(95);
     }
-    if (is("killed")) {
+    if (is("killed") || is("unhandled") || is("all-killed") || is("stubborn")) {
         while (__atomic_load_n(&shared->ready, __ATOMIC_SEQ_CST) < RANKS) usleep(1000);
-        usleep(200000);
+        usleep(500000);
+        // The scheduler ends the job: at once, or with time to save a checkpoint.
+        for (int number = 0; number < RANKS && (is("all-killed") || is("stubborn")); number++)
+            kill(ranks[number], is("stubborn") ? SIGTERM : SIGKILL);
+        if (is("stubborn")) usleep(600000);
         kill(ranks[5], SIGKILL);
     }
     // Ranks that fail together all get to report it before the others are ended.
@@ -122,6 +153,8 @@ static void launch(char **arguments) {
     for (int left = RANKS; left && failed < wanted; left--) {
         if (wait(&status) > 0 && status) failed++;
     }
+    // A launcher looks after its ranks several times a second.
+    if (is("unhandled") || is("crashed")) usleep(300000);
     for (int number = 0; number < RANKS && failed; number++) kill(ranks[number], SIGTERM);
     while (wait(&status) > 0) {}
     exit(failed ? 1 : 0);

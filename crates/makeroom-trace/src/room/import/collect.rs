@@ -5,15 +5,17 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use makeroom_core::identity::{JobField, JobIdentity};
+use makeroom_core::identity::JobIdentity;
 use makeroom_core::{Address, Bytes, DeviceIndex, FastHasher, FastMap, HostSample, Remark, StackId, Stacks};
 
 use super::Clock;
 use super::definitions::{Asker, Definitions};
 use super::rows::Rows;
 use super::segments::is_tensor;
+use super::silences::Silences;
 use crate::MOST_DEVICES;
 use crate::error::Error;
+use crate::room::place::place_in_job;
 use crate::room::{
     Compacted, ContextHandle, DeviceDefinition, DeviceSample, End, Event, EventKind, Note, Record, Sample,
     Severity, StackNumber, ThreadNumber,
@@ -115,6 +117,7 @@ pub(super) struct Collected {
     pub(super) dropped: u64,
     /// Time of the last record.
     pub(super) last_ns: i64,
+    pub(super) silences: Silences,
     /// Records and frames of later versions.
     pub(super) unknown: u64,
     /// Events with an undefined stack.
@@ -146,6 +149,7 @@ impl Collected {
             calls: BTreeMap::new(),
             dropped: 0,
             last_ns: 0,
+            silences: Silences::default(),
             unknown: 0,
             undefined: 0,
             failed: 0,
@@ -171,7 +175,10 @@ impl Collected {
             Record::End(end) => Some(end.time_ns),
             _ => None,
         };
-        self.last_ns = time_ns.map_or(self.last_ns, |time_ns| self.last_ns.max(self.clock.since(time_ns)));
+        if let Some(since_ns) = time_ns.map(|time_ns| self.clock.since(time_ns)) {
+            self.silences.add(since_ns.saturating_sub(self.last_ns));
+            self.last_ns = self.last_ns.max(since_ns);
+        }
         match record {
             Record::Event(event) => self.add_event(thread, &event, offset)?,
             Record::Name { number, text } => self.definitions.define_name(stacks, number, &text),
@@ -215,13 +222,8 @@ impl Collected {
 
     /// The first such record counts. Fields of a later version and values that cannot be true are left out.
     fn add_job(&mut self, fields: &[(u64, Vec<u8>)]) {
-        if self.job != JobIdentity::default() {
-            return;
-        }
-        for (field, value) in fields {
-            if let (Some(field), Ok(value)) = (JobField::from_number(*field), std::str::from_utf8(value)) {
-                self.job.set(field, value);
-            }
+        if self.job == JobIdentity::default() {
+            self.job = place_in_job(fields);
         }
     }
 

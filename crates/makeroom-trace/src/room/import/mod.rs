@@ -10,6 +10,7 @@
 //! devices.rs      converts rows, in order of time, to the events of each device
 //! pending.rs      stream-ordered frees that are not known to be complete
 //! keeps.rs        memory that the driver keeps beyond live allocations
+//! silences.rs     how long the recording is silent between two records
 //! process.rs      pinned memory, contexts, code, measurements
 //! ```
 //!
@@ -32,6 +33,7 @@ mod process;
 mod refusals;
 mod rows;
 mod segments;
+mod silences;
 
 use std::collections::BTreeMap;
 use std::io::Read;

@@ -60,6 +60,7 @@ pub(super) fn assemble(
     record.driver_keeps = driver_keeps;
     record.dropped = collected.dropped;
     record.recorded_us = u64::try_from(collected.last_ns).unwrap_or(0) / 1000;
+    record.silence_us = collected.silences.longest_ns() / 1000;
     record.limit = collected.limit;
     record.compacted = collected.compacted.map(|compacted| CompactedHistory {
         until_us: clock.date_us(clock.since(compacted.time_ns)),

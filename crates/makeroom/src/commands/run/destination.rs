@@ -5,6 +5,8 @@
 //! the first to lock the name keeps it until it has printed its summary, and every other run adds the PID to its file
 //! name and leaves the file alone. The lock is a file next to the recording, so that it also works between containers.
 //! The system releases the lock however this command ends, and the next run removes stale lock files.
+//!
+//! Processes that know their rank record to a folder of their own (`ranks`), one file each.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -12,15 +14,21 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use makeroom_core::identity::JobIdentity;
 use makeroom_trace::room::Reader;
 use rustix::fs::{Access, OFlags, access};
 
+use super::ranks;
 use crate::commands::Kind;
 use crate::commands::new_file::flags;
 use crate::failure::Failure;
 
 /// Placeholder for the PID, which gives every process its own file.
 const PROCESS: &str = "%p";
+/// Placeholder for the rank, which gives every process of a job its own file.
+const RANK: &str = "%r";
+/// The default name of a recording.
+const USUAL_NAME: &str = "makeroom.%p.room";
 /// How often to recreate a lock file that another run removed.
 const ATTEMPTS: u32 = 100;
 /// Suffix of lock files: `.NAME.lock`.
@@ -38,13 +46,33 @@ pub(crate) struct Destination {
     pub(crate) pattern: PathBuf,
     /// The requested file, if another run is using it.
     pub(crate) taken: Option<PathBuf>,
+    /// The pattern for processes that know their rank, if it is another one.
+    pub(crate) ranks: Option<PathBuf>,
     /// Held until the recording has been read.
     _lock: Option<Lock>,
 }
 
 impl Destination {
+    /// Chooses the files of a run. `job` is the place of `run` itself in a job.
+    pub(crate) fn choose(asked: Option<&Path>, job: &JobIdentity) -> Result<Self, Failure> {
+        let folder = asked.filter(|asked| asked.is_dir());
+        let pattern = match (folder, asked) {
+            (Some(folder), _) => folder.join(USUAL_NAME),
+            (None, Some(asked)) => asked.to_owned(),
+            (None, None) => PathBuf::from(USUAL_NAME),
+        };
+        let mut chosen = Self::take(&pattern)?;
+        chosen.ranks = match (folder, asked) {
+            (Some(folder), _) => Some(std::path::absolute(folder)?.join(ranks::NAME)),
+            (None, Some(asked)) if !names_process(asked) => Some(ranks::beside(&chosen, job)),
+            (None, Some(_)) => None,
+            (None, None) => ranks::usual(&std::path::absolute(".")?, job),
+        };
+        Ok(chosen)
+    }
+
     /// Locks the name and removes an old recording.
-    pub(crate) fn take(asked: &Path) -> Result<Self, Failure> {
+    fn take(asked: &Path) -> Result<Self, Failure> {
         let path = std::path::absolute(asked)?;
         let failure =
             |error| Failure::Write { name: path.display().to_string().replace(PROCESS, "PID"), error };
@@ -53,17 +81,17 @@ impl Destination {
         access(folder.join("."), Access::WRITE_OK | Access::EXEC_OK)
             .map_err(|error| failure(error.into()))?;
         if names_process(&path) {
-            return Ok(Self { pattern: path, taken: None, _lock: None });
+            return Ok(Self { pattern: path, taken: None, ranks: None, _lock: None });
         }
         Kind::Recording.check(&path)?;
         remove_left_locks(folder);
         let lock = Lock::take(&path);
         if matches!(lock, Taking::OfAnotherRun) || is_being_written(&path) {
-            return Ok(Self { pattern: with_process(&path), taken: Some(path), _lock: None });
+            return Ok(Self { pattern: with_process(&path), taken: Some(path), ranks: None, _lock: None });
         }
         remove(&path).map_err(failure)?;
         let lock = if let Taking::Taken(lock) = lock { Some(lock) } else { None };
-        Ok(Self { pattern: path, taken: None, _lock: lock })
+        Ok(Self { pattern: path, taken: None, ranks: None, _lock: lock })
     }
 }
 
@@ -80,8 +108,10 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Whether the name differs for each process.
 fn names_process(path: &Path) -> bool {
-    path.as_os_str().as_bytes().windows(PROCESS.len()).any(|window| window == PROCESS.as_bytes())
+    let name = path.as_os_str().as_bytes();
+    name.windows(PROCESS.len()).any(|window| window == PROCESS.as_bytes() || window == RANK.as_bytes())
 }
 
 /// The name with the PID before its extension.

@@ -202,8 +202,8 @@ fn listen(socket: &UnixDatagram, run: &str, status: &mut Status, is_over: &Atomi
                 if refusals <= MOST_REFUSALS {
                     status.clear();
                     let file = path_of(file);
-                    let recording = Some((file.as_path(), run)).filter(|_| is_recorded && refusals == 1);
-                    let (text, explained) = summary::refusal(bytes, device, recording);
+                    let recording = Some((file.as_path(), run)).filter(|_| is_recorded);
+                    let (text, explained) = summary::refusal(bytes, device, recording, refusals == 1);
                     output::remark(&text);
                     if let Some(known) = heard.of(process) {
                         known.explained = known.explained.or(explained);

@@ -7,11 +7,13 @@ mod child;
 mod destination;
 mod folders;
 mod forward;
+mod job;
 pub(crate) mod library;
 mod lines;
 mod listener;
 mod obstacle;
 pub(crate) mod pool;
+mod ranks;
 mod sanitizer;
 mod status;
 mod summary;
@@ -22,6 +24,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use makeroom_core::identity::JobIdentity;
 use makeroom_report::{process_unrecorded_text, sanitized_child_text, sanitized_text, unprepared_text};
 
 use crate::cli::Run;
@@ -34,8 +37,6 @@ use listener::Listener;
 use status::{Screen, Status};
 use summary::Ended;
 
-/// The default name of a recording.
-const USUAL_NAME: &str = "makeroom.%p.room";
 /// The exit statuses for a program that was not found, and for one that cannot be executed.
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
@@ -95,7 +96,9 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
         Ok(end) => end,
         Err(error) => return Ok(not_started(program, error)),
     };
-    let recordings = recorder.map_or(Vec::new(), |recorder| recorder.finish(&name, sanitizer.is_some()));
+    let needs_all = arguments.summary.is_some() || switches.expands_torch;
+    let recordings =
+        recorder.map_or(Vec::new(), |recorder| recorder.finish(&name, sanitizer.is_some(), needs_all));
     if switches.expands_torch && recordings.iter().any(Ended::lacks_expandable_segments) {
         output::remark(CHANGED_SETTINGS);
     }
@@ -123,9 +126,9 @@ impl Recorder {
         let ready = is_proc_mounted().and_then(|()| Ok((library::place()?, Listener::start(&run, status)?)));
         match ready {
             Ok((library, listener)) => {
-                let asked = arguments.output.as_deref().unwrap_or(Path::new(USUAL_NAME));
-                let destination = Destination::take(asked)?;
-                if let Some(taken) = &destination.taken {
+                let own = JobIdentity::from_environment(|name| std::env::var(name).ok());
+                let destination = Destination::choose(arguments.output.as_deref(), &own)?;
+                if let Some(taken) = destination.taken.as_ref().filter(|_| own.rank.is_none()) {
                     output::remark(&summary::stepped_aside(taken, &destination.pattern));
                 }
                 Ok(Some(Self { run, library, destination, listener }))
@@ -138,13 +141,16 @@ impl Recorder {
         }
     }
 
-    /// Prints what was recorded. `is_sanitized`: the program itself was not recorded because of a sanitizer. Cleans up
-    /// everything, because a signal may end this process next.
-    fn finish(self, program: &str, is_sanitized: bool) -> Vec<Ended> {
+    /// Prints what was recorded. `is_sanitized`: the program itself was not recorded because of a sanitizer. Returns the
+    /// recordings, those of a job only if the caller needs them, because each is explained. Cleans up everything,
+    /// because a signal may end this process next.
+    fn finish(self, program: &str, is_sanitized: bool, needs_all: bool) -> Vec<Ended> {
         let heard = self.listener.finish();
+        let job = job::text(program, &heard, &self.run);
+        let read = |recorded| Ended::read(recorded, &self.run);
         let recordings: Vec<Ended> =
-            heard.recordings.iter().map(|recorded| Ended::read(recorded, &self.run)).collect();
-        if recordings.is_empty() && !is_sanitized {
+            if job.is_none() || needs_all { heard.recordings.iter().map(read).collect() } else { Vec::new() };
+        if heard.recordings.is_empty() && !is_sanitized {
             let is_off = std::env::var_os("MAKEROOM").is_some_and(|value| value == "off");
             output::remark(&summary::nothing(program, is_off, &heard));
         } else {
@@ -154,6 +160,10 @@ impl Recorder {
             if let Some(name) = &heard.sanitizer {
                 output::remark(&sanitized_child_text(program, name, false));
             }
+        }
+        if let Some(job) = job {
+            output::remark(&job);
+            return recordings;
         }
         // Helper processes that loaded CUDA without using the GPU get a summary only if there is no other.
         let has_used = recordings.iter().any(|recording| !recording.is_idle());
@@ -197,6 +207,7 @@ fn switches(arguments: &Run) -> pool::Switches {
 fn environment(arguments: &Run, recorder: &Recorder) -> Vec<(&'static str, OsString)> {
     let mut variables = vec![
         ("MAKEROOM_FILE", recorder.destination.pattern.clone().into()),
+        ("MAKEROOM_RANK_FILE", recorder.destination.ranks.clone().unwrap_or_default().into()),
         ("MAKEROOM_SOCKET", recorder.listener.path().into()),
         ("MAKEROOM_RUN_ID", recorder.run.clone().into()),
         // Not those of `makeroom env`: the summary needs the recordings.

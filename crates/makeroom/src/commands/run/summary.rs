@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use makeroom_core::identity::JobIdentity;
 use makeroom_core::{Action, Bytes, ProcessEnd, Trace};
 use makeroom_explain::{Cause, Explanation, TraceQuestion, explain_running, explain_trace};
 use makeroom_report::{
@@ -11,6 +12,7 @@ use makeroom_report::{
     stepped_aside_text, still_recorded_text, switched_off_text, unrecorded_text,
 };
 use makeroom_trace::Input;
+use makeroom_trace::room::Reader;
 use serde_json::{Value, json};
 
 use super::lines;
@@ -34,15 +36,19 @@ pub(crate) fn stepped_aside(taken: &Path, pattern: &Path) -> String {
     stepped_aside_text(&taken.display().to_string(), &pattern.display().to_string().replace("%p", "PID"))
 }
 
-/// The text for a failed allocation; with a recording of this run, it includes the explanation, whose cause is returned.
+/// The text for a failed allocation. With a recording of this run, it names the rank and, if wanted, includes the
+/// explanation, whose cause is returned.
 pub(crate) fn refusal(
     bytes: Bytes,
     device: Option<u32>,
     recording: Option<(&Path, &str)>,
+    is_explained: bool,
 ) -> (String, Option<Cause>) {
-    let mut text = refused_text(bytes, device);
+    let rank = recording.and_then(|(file, run)| place_in_job(file, run)?.name());
+    let mut text = refused_text(bytes, device, rank.as_deref());
     let mut explained = None;
-    if let Some(trace) = recording.and_then(|(file, run)| read(file, run).ok()) {
+    let trace = recording.filter(|_| is_explained).and_then(|(file, run)| read(file, run).ok());
+    if let Some(trace) = trace {
         let explanation = explain_running(&trace, &TraceQuestion::default());
         // The recording does not contain the failure, or not yet: draw no conclusion.
         if explanation.verdict.cause == Cause::None {
@@ -58,13 +64,20 @@ pub(crate) fn refusal(
 }
 
 /// Reads a recording of this run. The name came over the socket, so the file may be anything.
-fn read(path: &Path, run: &str) -> Result<Trace, Failure> {
+pub(super) fn read(path: &Path, run: &str) -> Result<Trace, Failure> {
     let name = || path.display().to_string();
     let file = makeroom_gather::open_plain(path).map_err(|error| Failure::Write { name: name(), error })?;
     let input = makeroom_trace::read(file).map_err(|error| Failure::input(&name(), error))?;
     let Input::Trace(trace) = input else { return Err(Failure::NotARecording { name: name() }) };
     let is_own = trace.process.as_ref().is_some_and(|process| hexadecimal(&process.identity.run) == run);
     if is_own { Ok(trace) } else { Err(Failure::OfAnotherRun { name: name() }) }
+}
+
+/// The place in a job of the process that writes a recording of this run.
+pub(super) fn place_in_job(path: &Path, run: &str) -> Option<JobIdentity> {
+    let reader = Reader::new(makeroom_gather::open_plain(path).ok()?).ok()?;
+    let is_own = hexadecimal(&reader.header().run) == run;
+    if is_own { reader.place_in_job().ok() } else { None }
 }
 
 fn hexadecimal(bytes: &[u8; 16]) -> String {
