@@ -59,6 +59,8 @@ pub(crate) enum Command {
     Export(Export),
     Serve(Serve),
     Demo(Demo),
+    // Needed once, at installation; the list of commands fits one screen without it.
+    #[command(hide = true)]
     Completions(Completions),
     #[command(hide = true)]
     Man(Man),

@@ -118,7 +118,7 @@ fn a_run_of_ranks_has_one_summary() {
     let (_, summary) =
         shown.split_once("makeroom: 16 ranks of ./ranks used up to").unwrap_or_else(|| panic!("{shown}"));
     assert!(summary.contains("RANK 3 HOLDS MORE THAN THE OTHERS (certain)"), "{shown}");
-    assert!(summary.contains("ranks 0–2 and 4–15: ended by the launcher"), "{shown}");
+    assert!(summary.contains("ranks 0–2 and 4–15: terminated by the launcher (SIGTERM)"), "{shown}");
     assert!(
         summary.ends_with(&format!("16 recordings saved; for all ranks: makeroom job {name}\n")),
         "{shown}"

@@ -338,10 +338,15 @@ fn a_result_never_takes_the_place_of_its_input_or_of_a_device() {
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     for arguments in [&["view"][..], &["export", "--to", "csv"]] {
         let mut reader = Command::new("cat").arg(&pipe).stdout(Stdio::piped()).spawn().unwrap();
+        // Read at once: a page is larger than what a pipe holds.
+        let mut stdout = reader.stdout.take().unwrap();
+        let content = std::thread::spawn(move || {
+            let mut read = Vec::new();
+            stdout.read_to_end(&mut read).map(|_| read)
+        });
         let output = makeroom().args(arguments).arg(&recording).arg("-o").arg(&pipe).output().unwrap();
         assert!(output.status.success(), "{}", printed(&output).1);
-        let mut read = Vec::new();
-        reader.stdout.take().unwrap().read_to_end(&mut read).unwrap();
+        let read = content.join().unwrap().unwrap();
         reader.wait().unwrap();
         assert!(read.len() > 10_000, "{}", read.len());
         assert!(!fs::metadata(&pipe).unwrap().is_file(), "the pipe is still one");
