@@ -1,5 +1,5 @@
 """The Python package on real hardware: PyTorch on the pool through `use_pool`, with equal losses and PyTorch's own memory
-functions; the pytest plugin; the cost of `watch`; and data larger than the GPU in pieces.
+functions; the pytest plugin; the cost of `watch`; data larger than the GPU in pieces; and JAX's counters and profiles.
 
 Needs the wheel in target/wheels (python/build, which needs maturin) or named by MAKEROOM_WHEEL. It is unpacked into its own
 directory, so nothing is installed."""
@@ -43,6 +43,25 @@ def test_part(runs, show, request, environment, part, has_directory, goal):
     # Each part prints one line of JSON with its result.
     arguments = [part, runs.directory] if has_directory else [part]
     run = runs.plain(part, runs.python("python_module.py", *arguments), environment)
+    assert run.out, last_line(run.err)
+    result = json.loads(run.out)
+    show(result["text"], **result["figures"])
+    assert run.status == 0, f"exit status {run.status}: {last_line(run.err)}"
+
+
+JAX = [
+    pytest.param("watch", False, "watch names the line that leaks, from JAX's counters and profiles", id="jax_watch"),
+    pytest.param("explain", False, "JAX's failure is explained with the lines of live buffers", id="jax_explain"),
+    pytest.param("profile", True, "the saved profile agrees with JAX's counters to within 64 MiB", id="jax_profile"),
+]
+
+
+@needs("wheel", "jax")
+@pytest.mark.parametrize("part, has_directory, goal", JAX)
+def test_jax(runs, show, request, environment, part, has_directory, goal):
+    request.node.add_marker(pytest.mark.goal(goal))
+    arguments = [part, runs.directory] if has_directory else [part]
+    run = runs.plain(f"jax_{part}", runs.python("python_jax.py", *arguments), environment)
     assert run.out, last_line(run.err)
     result = json.loads(run.out)
     show(result["text"], **result["figures"])

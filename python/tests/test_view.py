@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html as html_module
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -49,3 +50,30 @@ def test_wrong_questions_are_answered(traces: Path, examples: Path):
         makeroom.view("gone.pickle")
     with pytest.raises(makeroom.InputError, match="text, not a recording"):
         makeroom.view(examples / "other-process.txt")
+
+
+def test_the_frame_runs_in_a_browser(traces: Path, tmp_path: Path):
+    api = pytest.importorskip("playwright.sync_api")
+    browser_path = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser_path is None:
+        pytest.skip("no Chromium")
+    page_file = tmp_path / "notebook.html"
+    # Of an encoding that is not the page's, as a mail with a notebook may have.
+    frame = makeroom.view(traces / "oom_fragmented.pickle.gz", memory="6GiB")._repr_html_()
+    page_file.write_text(f'<meta charset="latin-1">{frame}', encoding="latin-1")
+    problems: list[str] = []
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1300, "height": 1000})
+        page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.goto(page_file.as_uri())
+        frame = page.frames[1]
+        frame.wait_for_selector("canvas", timeout=60_000)
+        canvas = frame.locator("canvas").first.bounding_box()
+        page.mouse.click(canvas["x"] + canvas["width"] * 0.4, canvas["y"] + canvas["height"] * 0.5)
+        # The state of the page is in the address of the frame, and the notebook's stays as it is.
+        frame.wait_for_function("location.hash.length > 2", timeout=20_000)
+        assert "FRAGMENTATION" in frame.evaluate("document.body.innerText") and page.url == page_file.as_uri()
+        browser.close()
+    assert problems == []

@@ -24,16 +24,14 @@ use sizes::card_size;
 /// The first screen: without the options, it fits on a terminal with 24 rows.
 const TEMPLATE: &str = "\
 {about}
-{usage-heading} {usage}
+Start with: makeroom why error.txt    or: makeroom run -- python train.py
 
 \x1b[1m\x1b[4mCommands:\x1b[0m
-{subcommands}{after-help}";
+{subcommands}";
 
 /// Find out why CUDA ran out of memory, and what to change
 #[derive(Debug, Parser)]
 #[command(name = "makeroom", version, max_term_width = 100, help_template = TEMPLATE)]
-#[command(after_help = "\
-Start with: makeroom why error.txt    or: makeroom run -- python train.py")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -59,8 +57,6 @@ pub(crate) enum Command {
     Export(Export),
     Serve(Serve),
     Demo(Demo),
-    // Needed once, at installation; the list of commands fits one screen without it.
-    #[command(hide = true)]
     Completions(Completions),
     #[command(hide = true)]
     Man(Man),

@@ -4,12 +4,14 @@
 
 use std::process::Command;
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 18] = [
     "why",
     "job",
     "run",
     "env",
     "view",
+    "diff",
+    "gate",
     "ps",
     "top",
     "doctor",

@@ -166,7 +166,8 @@ def display_verdict(error: BaseException) -> None:
             return
         from ._explanation import explain
 
+        explanation = explain(error)
         if _failure.is_first_report(error):
-            display(explain(error))
+            display(explanation)
     except Exception:
         _print_verdict(error)

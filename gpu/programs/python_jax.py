@@ -1,0 +1,81 @@
+"""JAX with the Python package on a real GPU, one part for each run: python python_jax.py watch | explain | profile FOLDER
+
+Prints one JSON object with a sentence and figures; exit status 1 where something does not hold."""
+
+import json
+import os
+import sys
+
+# Without it, one allocation fills the GPU before the program begins, and the failure is that of the preallocation.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+import jax
+import jax.numpy as jnp
+
+import makeroom
+
+MIB = 1 << 20
+kept = []
+
+
+def leak():
+    kept.append(jnp.ones((2 * MIB,), jnp.float32) + len(kept))
+
+
+def temporary():
+    return float(jnp.sum(jnp.ones((64, MIB), jnp.float32) * 2))
+
+
+def watch():
+    temporary()
+    with makeroom.watch(lines=True) as w:
+        for _ in range(6):
+            temporary()
+            leak()
+            jax.block_until_ready(kept)
+            w.step()
+    (device,) = w.devices
+    lines = [site.place for site in device.leaking]
+    figures = {
+        "peak": w.peak_bytes, "leak": w.leak_per_step_bytes, "left": w.left_bytes, "source": w.source, "lines": lines,
+        "notes": w.notes,
+    }
+    holds = w.source == "jax" and w.leak_per_step_bytes == 8 * MIB and lines and lines[0].endswith(" leak")
+    return bool(holds), f"each step leaks {w.leak_per_step_bytes} bytes at {lines[:1]}, peak {w.peak_bytes >> 20} MiB", figures
+
+
+def explain():
+    held = [jnp.ones((256, MIB), jnp.float32) + number for number in range(4)]
+    jax.block_until_ready(held)
+    try:
+        jax.block_until_ready(jnp.ones((1 << 20, MIB), jnp.float32))
+    except Exception as error:
+        explanation = makeroom.explain(error)
+    else:
+        return False, "4 TiB fit", {}
+    sites = explanation.to_dict()["sites"]
+    figures = {"cause": explanation.cause, "request": explanation.request_bytes, "sites": sites, "notes": explanation.notes}
+    at_line = sum(site["bytes"] for site in sites if "python_jax.py" in site["site"])
+    shapes = any("4 × float32[256,1048576] (4.00 GiB)" in note for note in explanation.notes)
+    holds = at_line >= 4 << 30 and shapes and explanation.cause not in ("none", "undetermined")
+    return holds, f"{explanation.cause}: {at_line >> 20} MiB of live buffers at lines of the program", figures
+
+
+def profile(folder):
+    """The file that JAX writes has the same bytes as its counters, to within rounding and code."""
+    held = [jnp.ones((128, MIB), jnp.float32) + number for number in range(2)]
+    jax.block_until_ready(held)
+    path = os.path.join(folder, "memory.prof")
+    jax.profiler.save_device_memory_profile(path)
+    in_use = jax.local_devices()[0].memory_stats()["bytes_in_use"]
+    trace = makeroom.open(path)
+    live = sum(trace.allocations["size"])
+    holds = trace.kind == "jax-profile" and trace.devices == [0] and abs(live - in_use) <= 64 * MIB
+    return holds, f"the profile has {live >> 20} MiB, JAX's counter {in_use >> 20} MiB", {"live": live, "in_use": in_use}
+
+
+if __name__ == "__main__":
+    part, *arguments = sys.argv[1:]
+    holds, text, figures = {"watch": watch, "explain": explain, "profile": profile}[part](*arguments)
+    print(json.dumps({"text": text, "figures": figures}))
+    sys.exit(0 if holds else 1)
