@@ -80,7 +80,12 @@ pub fn find(paths: &[PathBuf]) -> Result<Files, Error> {
     search.paths.sort();
     search.paths.dedup_by(|one, two| one.0 == two.0);
     let left = search.paths.len().saturating_sub(MOST_FILES);
-    search.paths.truncate(MOST_FILES);
+    if left > 0 {
+        // Sorting is stable: of equal files, the first by name are read.
+        search.paths.sort_by_cached_key(|(path, is_named)| if *is_named { 0 } else { 1 + weight(path) });
+        search.paths.truncate(MOST_FILES);
+        search.paths.sort();
+    }
     let mut left_out = search.unread;
     if left > 0 {
         left_out.push(Unread {
@@ -177,6 +182,25 @@ fn is_wanted(path: &Path) -> bool {
     if matches!(name.as_str(), "stdout" | "stderr") {
         return true;
     }
+    is_recording(path)
+}
+
+/// The files to read first if there are too many, from 0: recordings, files that name their rank, snapshots, others.
+fn weight(path: &Path) -> u8 {
+    let name = path.to_string_lossy();
+    let is_snapshot = || name.contains(".pickle") || name.contains(".pkl") || is_archive_name(&name);
+    if is_recording(path) {
+        0
+    } else if !JobIdentity::from_file_name(&name).is_alone() {
+        1
+    } else if is_snapshot() {
+        2
+    } else {
+        3
+    }
+}
+
+fn is_recording(path: &Path) -> bool {
     let mut head = [0; MAGIC.len()];
     open_plain(path).is_ok_and(|mut file| file.read_exact(&mut head).is_ok()) && head == MAGIC
 }
@@ -197,6 +221,23 @@ pub fn open_plain(path: &Path) -> io::Result<File> {
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn recordings_are_not_left_out_for_other_files() {
+        let folder = std::env::temp_dir().join(format!("makeroom-many-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        for number in 0..MOST_FILES + 10 {
+            fs::write(folder.join(format!("a{number}.txt")), b"").unwrap();
+        }
+        fs::write(folder.join("z.room"), MAGIC).unwrap();
+        fs::write(folder.join("rank7.log"), b"x").unwrap();
+        let found = find(std::slice::from_ref(&folder)).unwrap();
+        assert_eq!((found.files.len(), found.left_out.len()), (MOST_FILES, 1));
+        assert!(found.files.iter().any(|file| file.path.ends_with("z.room")));
+        assert!(found.files.iter().any(|file| file.path.ends_with("rank7.log")));
+        assert!(found.left_out[0].file.starts_with("12 more files"), "{:?}", found.left_out);
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn folders_are_searched_and_source_code_is_passed_over() {

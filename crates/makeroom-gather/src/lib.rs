@@ -12,4 +12,4 @@ mod find;
 mod read;
 
 pub use find::{Files, find, open_plain};
-pub use read::{Watcher, read, reduce};
+pub use read::{Watcher, read, read_recording, reduce};

@@ -13,7 +13,7 @@ use std::thread;
 use makeroom_core::Trace;
 use makeroom_core::identity::JobIdentity;
 use makeroom_job::{LogReader, Rows, Source, Unread, summarize};
-use makeroom_trace::{Error, read_streaming, visit_archive};
+use makeroom_trace::{Error, is_archive_name, read_streaming, visit_archive};
 
 use crate::find::{Files, Found, MOST_FILES, open_plain};
 
@@ -110,6 +110,27 @@ fn archive(name: &str, file: File) -> Result<Rows, Error> {
         Ok(()) => {}
     }
     Ok(rows)
+}
+
+/// Reads the recording of a row: a file, or a member of an archive, as in `jobs.tar!rank3.room`. `None` for text, and if
+/// there is no such member.
+pub fn read_recording(name: &str) -> Result<Option<Trace>, Error> {
+    let path = Path::new(name);
+    let marks = name.match_indices('!').map(|(at, mark)| (&name[..at], &name[at + mark.len()..]));
+    let mut archives = marks.filter(|(archive, _)| is_archive_name(archive) && Path::new(archive).is_file());
+    let Some((archive, wanted)) = archives.next().filter(|_| !path.exists()) else {
+        return makeroom_trace::open_streaming(path, |_| {});
+    };
+    let file = File::open(archive).map_err(|cause| Error::Open { path: archive.into(), cause })?;
+    let mut found = Ok(None);
+    visit_archive(file, &mut |member, contents| {
+        if member != wanted {
+            return ControlFlow::Continue(());
+        }
+        found = read_streaming(contents, |_| {});
+        ControlFlow::Break(())
+    })?;
+    found
 }
 
 fn archived(name: &str, member: &str, contents: &mut dyn Read) -> Rows {

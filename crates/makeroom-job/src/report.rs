@@ -194,6 +194,8 @@ pub struct Account {
 pub struct AccountLine {
     /// `rank 3`, `CUDA contexts of 4 ranks`, `free`.
     pub what: String,
+    /// Whether it is the memory of a rank, or of several.
+    pub is_rank: bool,
     /// Bytes.
     pub bytes: u64,
     /// A remark, or empty.
@@ -348,6 +350,8 @@ pub struct RankReport {
     pub host: Option<String>,
     /// Its recording.
     pub recording: String,
+    /// The command that shows it.
+    pub command: String,
     /// The recording's format.
     pub kind: RecordingKind,
     /// How it fared.

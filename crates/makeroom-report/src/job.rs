@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 use makeroom_core::Bytes;
-use makeroom_job::{Account, Group, JobCause, JobFix, JobReport, LineDifference};
+use makeroom_job::{Account, AccountLine, Group, JobCause, JobFix, JobReport, LineDifference};
 use serde_json::Value;
 
 use crate::bars::bar;
@@ -19,9 +19,9 @@ const UNEVEN: f64 = 1.2;
 /// How much is shown.
 #[derive(Clone, Copy)]
 struct Detail {
-    /// Lines of the account.
+    /// Ranks in the account; 0 leaves it out.
     account: usize,
-    /// Groups, and outliers of each.
+    /// Groups, and outliers of each; 0 leaves them out.
     groups: usize,
     /// Lines of code per group.
     lines: usize,
@@ -40,15 +40,26 @@ const WHOLE: Detail = Detail {
     notes: usize::MAX,
 };
 
-/// What is left out, one by one, until the answer fits on the screen.
-const SHORTER: [Detail; 7] = [
-    Detail { account: 8, groups: 6, lines: 2, fixes: 4, over_time: true, notes: 4 },
-    Detail { account: 6, groups: 4, lines: 1, fixes: 4, over_time: true, notes: 3 },
-    Detail { account: 5, groups: 3, lines: 1, fixes: 3, over_time: false, notes: 2 },
-    Detail { account: 4, groups: 2, lines: 1, fixes: 3, over_time: false, notes: 2 },
-    Detail { account: 4, groups: 2, lines: 0, fixes: 2, over_time: false, notes: 1 },
-    Detail { account: 3, groups: 1, lines: 0, fixes: 2, over_time: false, notes: 1 },
-    Detail { account: 0, groups: 1, lines: 0, fixes: 1, over_time: false, notes: 1 },
+/// The least that is shown: the verdict, the consequences, the first fix and the command that shows more.
+const LEAST: Detail = Detail { account: 0, groups: 0, lines: 0, fixes: 2, over_time: false, notes: 1 };
+
+/// What is added to the least, most useful first, as long as the answer fits on the screen.
+const STEPS: [fn(&mut Detail); 15] = [
+    |detail| detail.account = 2,
+    |detail| (detail.groups, detail.lines) = (2, 1),
+    |detail| detail.account = 3,
+    |detail| detail.fixes = 3,
+    |detail| detail.notes = 2,
+    |detail| detail.groups = 3,
+    |detail| detail.account = 5,
+    |detail| detail.over_time = true,
+    |detail| detail.fixes = 4,
+    |detail| detail.groups = 4,
+    |detail| detail.notes = 4,
+    |detail| detail.account = 8,
+    |detail| detail.lines = 2,
+    |detail| detail.groups = 6,
+    |detail| detail.groups = 8,
 ];
 
 /// The answer as JSON.
@@ -61,12 +72,15 @@ pub fn job_text(report: &JobReport, columns: usize, rows: Option<usize>) -> Stri
     let columns = columns.max(LEAST_COLUMNS);
     let whole = detailed(report, columns, WHOLE);
     let Some(rows) = rows.filter(|&rows| whole.lines().count() >= rows) else { return whole };
-    let mut shortened = whole;
-    for detail in SHORTER {
-        shortened = detailed(report, columns, detail);
+    let mut detail = LEAST;
+    let mut shortened = detailed(report, columns, detail);
+    for step in STEPS {
+        let mut more = detail;
+        step(&mut more);
+        let text = detailed(report, columns, more);
         // The last row is the prompt's.
-        if shortened.lines().count() < rows {
-            break;
+        if text.lines().count() < rows {
+            (detail, shortened) = (more, text);
         }
     }
     shortened
@@ -111,18 +125,25 @@ fn paragraph(out: &mut String, text: &str, columns: usize, style: Style) {
 /// Memory of the GPU that ran out, by rank.
 fn card(out: &mut String, account: &Account, columns: usize, most: usize) {
     let _ = writeln!(out, "\n{MARGIN}{TITLE}{}, {}{TITLE:#}", account.name, size(account.total_bytes));
-    let mut rows: Vec<(String, u64, String)> =
-        account.lines.iter().map(|line| (line.what.clone(), line.bytes, line.remark.clone())).collect();
+    let (mut ranks, others): (Vec<&AccountLine>, Vec<&AccountLine>) =
+        account.lines.iter().partition(|line| line.is_rank);
+    // The rank whose request failed is always there.
+    ranks.sort_by_key(|line| line.remark.is_empty());
+    let rest = ranks.split_off(ranks.len().min(most));
+    ranks.sort_by_key(|line| std::cmp::Reverse(line.bytes));
+    let row = |line: &&AccountLine| (line.what.clone(), line.bytes, line.remark.clone());
+    let mut rows: Vec<(String, u64, String)> = ranks.iter().map(row).collect();
+    match rest.as_slice() {
+        [] => {}
+        [only] => rows.push(row(only)),
+        rest => {
+            let bytes = rest.iter().map(|line| line.bytes).fold(0, u64::saturating_add);
+            rows.push(("other ranks".to_owned(), bytes, String::new()));
+        }
+    }
+    rows.extend(others.iter().map(row));
     if account.unaccounted_bytes > 0 {
         rows.push(("unaccounted".to_owned(), account.unaccounted_bytes.unsigned_abs(), String::new()));
-    }
-    if rows.len() > most {
-        let rest = rows.split_off(most.saturating_sub(1));
-        rows.push((
-            format!("{} more", rest.len()),
-            rest.iter().map(|row| row.1).fold(0, u64::saturating_add),
-            String::new(),
-        ));
     }
     let name_width = rows.iter().map(|row| row.0.chars().count()).max().unwrap_or(0).min(30);
     let size_width = rows.iter().map(|row| size(row.1).chars().count()).max().unwrap_or(0);
@@ -147,13 +168,20 @@ fn card(out: &mut String, account: &Account, columns: usize, most: usize) {
 /// The groups of ranks, each with its outliers and largest lines.
 fn groups(out: &mut String, report: &JobReport, columns: usize, detail: Detail) {
     let has_outliers = report.groups.iter().any(|group| !group.outliers.is_empty());
-    if report.groups.len() < 2 && !has_outliers {
+    if detail.groups == 0 || report.groups.len() < 2 && !has_outliers {
         return;
     }
     let _ = writeln!(out, "\n{MARGIN}{TITLE}Ranks by memory{TITLE:#}");
-    let shown = &report.groups[..report.groups.len().min(detail.groups)];
+    // Those with a rank to blame first.
+    let is_blamed = |group: &Group| {
+        let is_member = |label: &String| report.culprits.iter().any(|culprit| culprit.label == *label);
+        !group.outliers.is_empty() || group.ranks.iter().any(is_member)
+    };
+    let mut shown: Vec<&Group> = report.groups.iter().collect();
+    shown.sort_by_key(|group| !is_blamed(group));
+    shown.truncate(detail.groups);
     let width = shown.iter().map(|group| group.words.chars().count()).max().unwrap_or(0).clamp(8, 36);
-    for group in shown {
+    for &group in &shown {
         row(
             out,
             &format!("{}  {}", group.name, clip(&group.words, width)),
@@ -215,8 +243,13 @@ fn short(place: &str) -> &str {
 /// Imbalance and host memory, where they are worth a line.
 fn over_time(out: &mut String, report: &JobReport, columns: usize) {
     let mut lines = Vec::new();
+    // Ranks that start at different times differ for a while, and then hold the same.
+    let mut peaks: Vec<u64> = report.ranks.iter().map(|rank| rank.peak_bytes).collect();
+    peaks.sort_unstable();
+    let median = peaks.get(peaks.len() / 2).copied().unwrap_or(0);
+    let is_uneven = peaks.last().is_some_and(|&largest| largest as f64 >= median as f64 * UNEVEN);
     if let Some(imbalance) = report.imbalance.as_ref().filter(|imbalance| imbalance.last_ratio >= UNEVEN)
-        && let Some(last) = imbalance.points.last()
+        && let Some(last) = imbalance.points.last().filter(|_| is_uneven)
     {
         lines.push(format!(
             "Imbalance: {} holds {:.1} times the median at the end of the recordings, {:.1} times at the start",

@@ -394,7 +394,7 @@ pub(crate) struct Why {
     pub(crate) verbose: bool,
 
     /// Show what holds the memory at the failure or the peak, in groups
-    #[arg(long, value_name = "GROUP", value_enum)]
+    #[arg(long, value_name = "GROUP", value_enum, hide_short_help = true)]
     pub(crate) by: Option<Grouping>,
 
     #[command(flatten)]

@@ -169,11 +169,13 @@ impl<'rows> Cards<'rows> {
             .zip(&held)
             .map(|(&(user, _), &bytes)| AccountLine {
                 what: processes[user].label.clone(),
+                is_rank: true,
                 bytes,
-                remark: if user == process { "the request failed here".to_owned() } else { String::new() },
+                remark: if user == process { "failed here".to_owned() } else { String::new() },
             })
             .collect();
-        lines.sort_by(|one, two| two.bytes.cmp(&one.bytes).then_with(|| one.what.cmp(&two.what)));
+        // Stable: equal ones stay in the order of ranks.
+        lines.sort_by_key(|line| std::cmp::Reverse(line.bytes));
         if lines.len() > MOST_LINES {
             let failed = lines.iter().position(|line| !line.remark.is_empty());
             let rest = lines.split_off(MOST_LINES - 1);
@@ -182,6 +184,7 @@ impl<'rows> Cards<'rows> {
             lines.extend(kept);
             lines.push(AccountLine {
                 what: format!("{} more ranks", rest.len()),
+                is_rank: true,
                 bytes: rest.iter().map(|line| line.bytes).fold(0, u64::saturating_add),
                 remark: String::new(),
             });
@@ -189,8 +192,9 @@ impl<'rows> Cards<'rows> {
         let count = card.users.len();
         let what =
             if count == 1 { "CUDA context".to_owned() } else { format!("CUDA contexts of {count} ranks") };
-        lines.push(AccountLine { what, bytes: contexts, remark: String::new() });
-        lines.push(AccountLine { what: "free".to_owned(), bytes: free, remark: String::new() });
+        let other = |what, bytes| AccountLine { what, is_rank: false, bytes, remark: String::new() };
+        lines.push(other(what, contexts));
+        lines.push(other("free".to_owned(), free));
         lines.retain(|line| line.bytes > 0);
         let listed: u64 = lines.iter().map(|line| line.bytes).fold(0, u64::saturating_add);
         let unaccounted_bytes = i64::try_from(i128::from(total) - i128::from(listed)).unwrap_or(i64::MAX);
@@ -203,13 +207,14 @@ fn limited(name: String, limit: u64, failure: &FailureRow, overhead: u64) -> Acc
     let held = failure.held_bytes.unwrap_or(0);
     let line = |what: &str, bytes: u64, remark: &str| AccountLine {
         what: what.to_owned(),
+        is_rank: !remark.is_empty(),
         bytes,
         remark: remark.to_owned(),
     };
     let overhead = overhead.min(limit.saturating_sub(held));
     let free = limit.saturating_sub(held).saturating_sub(overhead);
     let mut lines = vec![
-        line("live memory", held, "the request failed here"),
+        line("live memory", held, "failed here"),
         line("CUDA context", overhead, ""),
         line("free", free, ""),
     ];

@@ -2,14 +2,12 @@
 
 use std::path::Path;
 
-use makeroom_core::shell_word;
-
 use super::Case;
+use super::look;
 use super::names::words;
 use super::select::Process;
-use super::words::{capital, size};
+use super::words::{capital, short, size};
 use crate::report::{JobCause, JobFix};
-use crate::tables::RecordingKind;
 
 /// Steps, with the one that shows more.
 const MOST_FIXES: usize = 4;
@@ -76,7 +74,7 @@ impl Case<'_, '_> {
         lines.first().map_or_else(Vec::new, |line| {
             vec![fix(format!(
                 "give {label} the same work as the others at {}: longer samples, more experts or extra layers there cost {excess}",
-                line.place
+                short(&line.place)
             ))]
         })
     }
@@ -180,13 +178,6 @@ impl Case<'_, '_> {
                 .map(|(index, _)| index)
         };
         let process = self.process(first.or_else(fullest)?);
-        let file = &process.row.recording;
-        // A member of an archive has no path of its own.
-        if file.contains(" (rank ") || file.contains('!') {
-            return None;
-        }
-        let is_log = process.row.kind == RecordingKind::Log;
-        let command = format!("makeroom {} {}", if is_log { "why" } else { "view" }, shell_word(file));
-        Some(run(format!("{} in detail", capital(&process.label)), command))
+        Some(run(format!("{} in detail", capital(&process.label)), look::command(process.row)))
     }
 }

@@ -8,6 +8,7 @@
 //! order.rs      which process ended first
 //! imbalance.rs  the ranks over time
 //! words.rs      the verdict in sentences;  fixes.rs  what to do;  names.rs  ranks in sentences
+//! look.rs       the command that shows one recording
 //! ```
 
 mod blame;
@@ -15,6 +16,7 @@ mod cards;
 mod fixes;
 mod groups;
 mod imbalance;
+mod look;
 mod names;
 mod order;
 mod select;
@@ -244,6 +246,7 @@ impl Case<'_, '_> {
                     rank: process.row.rank,
                     host: process.row.host.clone(),
                     recording: process.row.recording.clone(),
+                    command: look::command(process.row),
                     kind: process.row.kind,
                     fate: self.blame.fates[index],
                     is_culprit: self.blame.culprits.contains(&index),

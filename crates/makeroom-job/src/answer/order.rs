@@ -1,7 +1,7 @@
 //! Which process ended first, where nothing else tells the culprit from the ranks that the launcher killed.
 //!
-//! A process that is killed leaves no end. It died between its last record and the one it would have written next, which
-//! its silences before show:
+//! A process that is killed leaves no end. It died between its last record and the one it would have written next. How long
+//! that takes, the silences before show, the longest of its host:
 //!
 //! ```text
 //! exited        ended at its last record
@@ -40,13 +40,14 @@ impl Moment {
     }
 }
 
-fn moment(process: &Process<'_>, fate: RankFate) -> Option<Moment> {
-    let last = process.row.ended_us?;
-    if fate != RankFate::Killed {
-        return Some(Moment { at: last, error: 0 });
+/// The longest silence of the killed processes of each host: a busy host delays all its recorders.
+fn silences<'rows>(processes: &[Process<'rows>], fates: &[RankFate]) -> BTreeMap<Option<&'rows str>, u64> {
+    let mut silences = BTreeMap::new();
+    for (process, _) in processes.iter().zip(fates).filter(|(_, fate)| **fate == RankFate::Killed) {
+        let longest = silences.entry(process.row.host.as_deref()).or_insert(LEAST_SILENCE_US);
+        *longest = process.row.silence_us.unwrap_or(UNKNOWN_SILENCE_US).max(*longest);
     }
-    let error = process.row.silence_us.unwrap_or(UNKNOWN_SILENCE_US).max(LEAST_SILENCE_US) / 2;
-    Some(Moment { at: last.saturating_add(error), error })
+    silences
 }
 
 /// When the processes of a job ended.
@@ -57,7 +58,13 @@ pub(super) struct Ends<'case, 'rows> {
 
 impl<'case, 'rows> Ends<'case, 'rows> {
     pub(super) fn new(processes: &'case [Process<'rows>], fates: &[RankFate]) -> Self {
-        let moments = processes.iter().zip(fates).map(|(process, &fate)| moment(process, fate)).collect();
+        let silences = silences(processes, fates);
+        let moment = |(process, &fate): (&Process<'_>, &RankFate)| {
+            let silence = silences.get(&process.row.host.as_deref()).filter(|_| fate == RankFate::Killed);
+            let error = silence.map_or(0, |silence| silence / 2);
+            Some(Moment { at: process.row.ended_us?.saturating_add(error), error })
+        };
+        let moments = processes.iter().zip(fates).map(moment).collect();
         Self { processes, moments }
     }
 
@@ -107,6 +114,6 @@ fn first_of_host(mut ends: Vec<(Moment, usize)>) -> Option<(usize, bool)> {
     }
     // Processes that are killed together are at most their errors apart from the middle.
     let middle = median(others.iter().map(|(moment, _)| moment.at).collect());
-    let is_outside = middle - first.at > first.error.saturating_add(first.error / 4);
+    let is_outside = middle - first.at > first.error.saturating_add(first.error / 2);
     (others.len() >= BULK && is_outside && lead >= SAME_US).then_some((index, false))
 }

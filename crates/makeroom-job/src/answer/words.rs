@@ -94,9 +94,11 @@ impl Case<'_, '_> {
         let process = self.process(index);
         let Some(failure) = process.decisive() else { return String::new() };
         let what = failure.requested_bytes.map_or_else(|| "memory".to_owned(), size);
-        let place = failure.place.as_deref().map_or(String::new(), |place| format!(" at {place}"));
+        let place = failure.place.as_deref().map_or(String::new(), |place| format!(" at {}", short(place)));
+        let limit =
+            failure.limit_bytes.map_or(String::new(), |limit| format!(" under --limit {}", size(limit)));
         format!(
-            "{} failed to allocate {what}{}{place}.",
+            "{} failed to allocate {what}{}{limit}{place}.",
             capital(&process.label),
             self.on_card(index, failure)
         )
@@ -329,10 +331,15 @@ impl Case<'_, '_> {
 /// ` at train.py:9 forward (5.00 GiB instead of 1.00 GiB)`: the lines that make the difference.
 fn where_(lines: &[LineDifference]) -> String {
     let line = |line: &LineDifference| {
-        format!("{} ({} instead of {})", line.place, size(line.bytes), size(line.typical_bytes))
+        format!("{} ({} instead of {})", short(&line.place), size(line.bytes), size(line.typical_bytes))
     };
     let parts: Vec<String> = lines.iter().take(2).map(line).collect();
     if parts.is_empty() { String::new() } else { format!("; the difference is at {}", listed(&parts)) }
+}
+
+/// A line without the function that it calls.
+pub(super) fn short(place: &str) -> &str {
+    place.split_once(", through ").map_or(place, |(place, _)| place)
 }
 
 fn named(notes: &mut Vec<String>, files: &[String], one: &str, many: &str) {

@@ -59,6 +59,8 @@ struct Rank<'report> {
     recording: &'report str,
     /// The rank's own page, relative to this one.
     page: Option<&'report str>,
+    /// The command that shows the rank.
+    command: &'report str,
 }
 
 /// Writes the page. `pages` has the names of the ranks' own pages, by recording.
@@ -100,6 +102,7 @@ pub fn job_page(report: &JobReport, rows: &Rows, pages: &BTreeMap<String, String
                 place: rank.place.as_deref(),
                 recording: &rank.recording,
                 page: pages.get(&rank.recording).map(String::as_str),
+                command: &rank.command,
             })
             .collect(),
         notes: &report.notes,

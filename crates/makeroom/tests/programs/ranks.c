@@ -30,9 +30,10 @@ static const char *scenario;
 int clock_gettime(clockid_t which, struct timespec *time) {
     long result = syscall(SYS_clock_gettime, which, time);
     const char *behind = which == CLOCK_REALTIME ? getenv("MILLISECONDS_BEHIND") : NULL;
-    if (behind && (time->tv_nsec -= atoi(behind) * 1000000L) < 0) {
-        time->tv_nsec += 1000000000;
-        time->tv_sec--;
+    if (behind) {
+        long long late = time->tv_sec * 1000LL + time->tv_nsec / 1000000 - atoi(behind);
+        time->tv_sec = late / 1000;
+        time->tv_nsec = late % 1000 * 1000000 + time->tv_nsec % 1000000;
     }
     return (int)result;
 }
@@ -102,8 +103,8 @@ static void work(void) {
         if (rank != 11) activations(rank == 3 ? 6 * GIB + GIB / 2 : GIB);
         barrier(2);
         while (rank == 11 && !__atomic_load_n(&shared->refused, __ATOMIC_SEQ_CST)) usleep(1000);
-        // 250 ms after the culprit, by a clock that is 300 ms behind: recorded 50 ms before it.
-        while (rank == 11 && microseconds() < shared->refused_at + 250000) {}
+        // 500 ms after the culprit, by a clock that is 550 ms behind: recorded 50 ms before it.
+        while (rank == 11 && microseconds() < shared->refused_at + 500000) usleep(1000);
         if (rank == 3) activations(2 * GIB);
         if (rank == 11) activations(GIB);
     } else if (is("caught")) {
@@ -134,14 +135,15 @@ static void launch(char **arguments) {
         setenv("LOCAL_RANK", text, 1);
         setenv("WORLD_SIZE", "16", 1);
         setenv("LOCAL_WORLD_SIZE", "16", 1);
-        if (is("skew") && number == 11) setenv("MILLISECONDS_BEHIND", "300", 1);
+        if (is("skew") && number == 11) setenv("MILLISECONDS_BEHIND", "550", 1);
         signal(SIGTERM, SIG_DFL);
         execv("/proc/self/exe", arguments);
         _exit(95);
     }
     if (is("killed") || is("unhandled") || is("all-killed") || is("stubborn")) {
         while (__atomic_load_n(&shared->ready, __ATOMIC_SEQ_CST) < RANKS) usleep(1000);
-        usleep(500000);
+        // The recordings show how long they are silent.
+        usleep(is("all-killed") ? 2000000 : 500000);
         // The scheduler ends the job: at once, or with time to save a checkpoint.
         for (int number = 0; number < RANKS && (is("all-killed") || is("stubborn")); number++)
             kill(ranks[number], is("stubborn") ? SIGTERM : SIGKILL);
@@ -154,7 +156,7 @@ static void launch(char **arguments) {
         if (wait(&status) > 0 && status) failed++;
     }
     // A launcher looks after its ranks several times a second.
-    if (is("unhandled") || is("crashed")) usleep(300000);
+    if (is("unhandled") || is("crashed")) usleep(500000);
     for (int number = 0; number < RANKS && failed; number++) kill(ranks[number], SIGTERM);
     while (wait(&status) > 0) {}
     exit(failed ? 1 : 0);

@@ -6,15 +6,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use makeroom_core::Bytes;
 use makeroom_explain::TraceQuestion;
+use makeroom_gather::read_recording;
 use makeroom_job::{JobReport, RankFate, RankReport, RecordingKind, Rows};
-use makeroom_trace::Input;
 use makeroom_view::{Opened, OpenedInput, Refusal, Viewer, job_page, report as rank_page};
 
-use crate::commands::{Kind, place, recording};
+use crate::commands::{Kind, place};
 use crate::failure::Failure;
 use crate::output;
 
@@ -73,16 +73,14 @@ fn chosen(report: &JobReport, most: usize) -> Vec<&RankReport> {
     });
     let all = culprits.chain(ran_out).chain(outliers).chain(typical).chain(&report.ranks);
     let mut seen = BTreeSet::new();
-    let has_page = |rank: &&RankReport| rank.kind != RecordingKind::Log && !rank.recording.contains('!');
+    let has_page = |rank: &&RankReport| rank.kind != RecordingKind::Log;
     all.filter(has_page).filter(|rank| seen.insert(rank.recording.as_str())).take(most).collect()
 }
 
 fn write_rank(path: &Path, rank: &RankReport) -> Result<u64, Failure> {
-    let file = PathBuf::from(&rank.recording);
-    let Input::Trace(trace) = recording::read(&file)? else {
-        return Err(Failure::NotARecording { name: rank.recording.clone() });
-    };
-    let bytes = fs::metadata(&file).ok().map(|found| found.len());
+    let trace = read_recording(&rank.recording).map_err(|error| Failure::input(&rank.recording, error))?;
+    let trace = trace.ok_or_else(|| Failure::NotARecording { name: rank.recording.clone() })?;
+    let bytes = fs::metadata(&rank.recording).ok().map(|found| found.len());
     let opened = Opened {
         name: rank.label.clone(),
         bytes,
