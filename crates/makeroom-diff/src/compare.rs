@@ -165,7 +165,7 @@ mod tests {
         *scores.kinds.get_mut("activations").unwrap() += added.peak_bytes;
         scores.lines.extend(added.lines);
         let difference = compare(&base, &scores);
-        assert_eq!(difference.growth(), 50 * MIB as i64);
+        assert_eq!(difference.growth(), 50 * MIB.cast_signed());
         let Verdict::Line(line) = difference.verdict else { panic!("{:?}", difference.verdict) };
         assert_eq!((line.status, line.place.as_deref()), (LineStatus::New, Some("model.py:88 attention")));
         assert_eq!(compare(&base, &base).verdict, Verdict::Same);

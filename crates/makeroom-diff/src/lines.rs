@@ -64,7 +64,7 @@ pub(crate) fn changes(before: &Profile, after: &Profile, noise: u64) -> Vec<Line
             None => new.push(line),
         }
     }
-    let mut by_function: BTreeMap<(&str, Option<(&str, &str)>), (Vec<&Line>, Vec<&Line>)> = BTreeMap::new();
+    let mut by_function: BTreeMap<FunctionKey<'_>, Sides<'_>> = BTreeMap::new();
     for line in old.into_values() {
         by_function.entry(function(line)).or_default().0.push(line);
     }
@@ -131,6 +131,12 @@ fn parts(place: &str) -> Option<(&str, u64, &str)> {
     let (file, number) = position.rsplit_once(':')?;
     Some((file, number.parse().ok()?, function))
 }
+
+/// A function, and the function that called it.
+type FunctionKey<'line> = (&'line str, Option<(&'line str, &'line str)>);
+
+/// The lines of a function in both runs.
+type Sides<'line> = (Vec<&'line Line>, Vec<&'line Line>);
 
 #[cfg(test)]
 mod tests {

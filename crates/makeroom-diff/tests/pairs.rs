@@ -56,7 +56,7 @@ fn another_optimizer_shows_as_its_state() {
     assert_eq!(growth(&difference, Kind::OptimizerState), -41_688_320);
     match &difference.verdict {
         Verdict::Line(line) => {
-            assert_eq!((line.status, line.kind.as_str()), (LineStatus::Gone, "optimizer_state"))
+            assert_eq!((line.status, line.kind.as_str()), (LineStatus::Gone, "optimizer_state"));
         }
         other => panic!("{other:?}"),
     }

@@ -32,7 +32,7 @@ impl CommandLine {
             let value = || value.or_else(|| arguments.next()).unwrap_or_default();
             match name.as_str() {
                 "--emit" => {
-                    line.links |= value().split(',').any(|kind| kind.split('=').next() == Some("link"))
+                    line.links |= value().split(',').any(|kind| kind.split('=').next() == Some("link"));
                 }
                 "--extern" => line.externs.extend(dependency(&value())),
                 _ => {}

@@ -43,8 +43,10 @@ pub fn path(name: TokenStream) -> TokenStream {
 
 fn path_of(name: &TokenStream) -> Result<Option<String>, String> {
     let path = find(&command_line::of_this_process()?, &name.to_string())?;
-    path.map(|path| path.into_os_string().into_string().map_err(|path| format!("{path:?} is not UTF-8")))
-        .transpose()
+    path.map(|path| {
+        path.into_os_string().into_string().map_err(|path| format!("{} is not UTF-8", path.display()))
+    })
+    .transpose()
 }
 
 /// The path of the library, or `None` if this command builds no libraries.

@@ -131,9 +131,10 @@ fn by_frames(row: &mut Allocation, evidence: &Evidence<'_>) {
     } else if marks.has(Marks::MOVE) && !is_called {
         row.set(Kind::Parameters, Rule::ModuleStack);
     } else if marks.has(Marks::BUILD) && !is_called {
-        match is_freed_early {
-            true => row.set(Kind::Temporaries, Rule::FreedInLoading),
-            false => row.set(Kind::Parameters, Rule::ModuleStack),
+        if is_freed_early {
+            row.set(Kind::Temporaries, Rule::FreedInLoading);
+        } else {
+            row.set(Kind::Parameters, Rule::ModuleStack);
         }
     }
 }
@@ -150,14 +151,13 @@ fn workspaces(rows: &mut [Allocation], evidence: &Evidence<'_>) {
         let size = row.size.get();
         // The last gradients are never freed in the recording either.
         let may_be_gradient = row.born().is_some_and(|born| born >= last_pass) && parameters.contains(size);
-        let is_workspace = match CUBLAS_SIZES.contains(&size) {
-            true => !may_be_gradient,
-            false => {
-                let is_used = evidence.phase(row) != Phase::Setup
-                    || row.born().is_none()
-                    || evidence.phases.first_pass == usize::MAX;
-                size == CUBLAS_LT_SIZE && has_workspace && is_used && !may_be_gradient
-            }
+        let is_workspace = if CUBLAS_SIZES.contains(&size) {
+            !may_be_gradient
+        } else {
+            let is_used = evidence.phase(row) != Phase::Setup
+                || row.born().is_none()
+                || evidence.phases.first_pass == usize::MAX;
+            size == CUBLAS_LT_SIZE && has_workspace && is_used && !may_be_gradient
         };
         // Blocks of a size that parameters have too may be anything if nobody saw them being allocated.
         if is_workspace && !(row.born().is_none() && parameters.contains(size)) {
@@ -187,14 +187,16 @@ fn backward(rows: &mut [Allocation], evidence: &Evidence<'_>) -> Sizes {
         if marks.has(Marks::RECOMPUTE.with(Marks::FORWARD)) && !outlives {
             let is_freed_in_forward = evidence.phases.frees_have_stacks
                 && evidence.of_free(row).has(Marks::RECOMPUTE.with(Marks::FORWARD));
-            match is_freed_in_forward {
-                true => row.set(Kind::Temporaries, Rule::FreedInBackward),
-                false => row.set(Kind::Activations, Rule::Recomputed),
+            if is_freed_in_forward {
+                row.set(Kind::Temporaries, Rule::FreedInBackward);
+            } else {
+                row.set(Kind::Activations, Rule::Recomputed);
             }
         } else if pass.end == usize::MAX {
-            match row.is_kept() && parameters.contains(row.size.get()) {
-                true => row.set(Kind::Gradients, Rule::SizeOfParameter),
-                false => row.set(Kind::Temporaries, Rule::FreedInBackward),
+            if row.is_kept() && parameters.contains(row.size.get()) {
+                row.set(Kind::Gradients, Rule::SizeOfParameter);
+            } else {
+                row.set(Kind::Temporaries, Rule::FreedInBackward);
             }
         } else if !outlives {
             row.set(Kind::Temporaries, Rule::FreedInBackward);

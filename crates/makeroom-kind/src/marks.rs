@@ -116,7 +116,7 @@ fn of_frame(stacks: &Stacks, frame: Frame) -> Marks {
 
 fn is_python(file: &str) -> bool {
     // Interactive cells and generated code have names such as `<ipython-input-3>`.
-    file.rsplit('.').next() == Some("py") || file.ends_with('>') || file.ends_with(".ipynb")
+    file.ends_with('>') || file.rsplit('.').next().is_some_and(|ending| ["py", "ipynb"].contains(&ending))
 }
 
 fn of_python(file: &str, function: &str) -> Marks {
@@ -153,34 +153,11 @@ fn of_python(file: &str, function: &str) -> Marks {
     if marks.has(Marks::OPTIMIZER) && creates_state(function) {
         marks = marks.with(Marks::STATE);
     }
-    const FILES: [(&str, Marks); 15] = [
-        ("torch/nn/parameter.py", Marks::BUILD),
-        ("torch/optim/swa_utils.py", Marks::BUILD),
-        ("torch/serialization.py", Marks::BUILD),
-        ("safetensors/torch.py", Marks::BUILD),
-        ("transformers/core_model_loading.py", Marks::BUILD),
-        ("accelerate/utils/modeling.py", Marks::BUILD),
-        ("torch/autograd/__init__.py", Marks::ENGINE),
-        ("torch/nn/utils/clip_grad.py", Marks::OPTIMIZER),
-        ("torch/amp/grad_scaler.py", Marks::OPTIMIZER),
-        ("torch/cuda/graphs.py", Marks::GRAPH),
-        ("torch/_inductor/cudagraph_trees.py", Marks::GRAPH),
-        ("transformers/cache_utils.py", Marks::CACHE),
-        ("vllm/worker/cache_engine.py", Marks::CACHE),
-        ("sglang/srt/mem_cache/memory_pool.py", Marks::CACHE),
-        ("transformers/optimization.py", Marks::OPTIMIZER),
-    ];
     for (path, mark) in FILES {
         if ends(path) {
             marks = marks.with(mark);
         }
     }
-    const DIRECTORIES: [(&str, Marks); 4] = [
-        ("torch/utils/data/", Marks::LOADER),
-        ("vllm/model_executor/model_loader/", Marks::BUILD),
-        ("sglang/srt/model_loader/", Marks::BUILD),
-        ("site-packages/triton/", Marks::TRITON),
-    ];
     for (path, mark) in DIRECTORIES {
         if within(path) {
             marks = marks.with(mark);
@@ -267,37 +244,8 @@ fn creates_state(function: &str) -> bool {
 
 fn of_native(library: &str, function: &str) -> Marks {
     let library = library.rsplit('/').next().unwrap_or(library);
-    const LIBRARIES: [(&str, Marks); 8] = [
-        ("libcublas", Marks::CUBLAS),
-        ("libcudnn", Marks::CUDNN),
-        ("libnccl", Marks::NCCL),
-        ("libcufft", Marks::CUFFT),
-        ("libcusparse", Marks::CUSPARSE),
-        ("libcusolver", Marks::CUSOLVER),
-        ("libtriton", Marks::TRITON),
-        ("xla_cuda_plugin", Marks::ARENA),
-    ];
     let of_library = LIBRARIES.iter().find(|(start, _)| library.starts_with(start));
     let mut marks = of_library.map_or(Marks::NONE, |&(_, mark)| mark);
-    // Names are mangled in recordings of processes, and readable in snapshots.
-    const FUNCTIONS: [(&str, Marks); 16] = [
-        ("autograd::Engine", Marks::ENGINE),
-        ("autograd6Engine", Marks::ENGINE),
-        ("autograd::Node::operator()", Marks::ENGINE),
-        ("getCUDABlasLtWorkspace", Marks::CUBLAS),
-        ("getCUDABlasWorkspace", Marks::CUBLAS),
-        ("getCurrentCUDABlasHandle", Marks::CUBLAS),
-        ("getNewWorkspace", Marks::CUBLAS),
-        ("ProcessGroupNCCL", Marks::NCCL),
-        ("run_conv_plan", Marks::CUDNN),
-        ("cufft", Marks::CUFFT),
-        ("cusparse", Marks::CUSPARSE),
-        ("cusolver", Marks::CUSOLVER),
-        ("BFCAllocator", Marks::ARENA),
-        ("Py_RunMain", Marks::ROOT),
-        ("__libc_start_main", Marks::ROOT),
-        ("fused_adam", Marks::OPTIMIZER),
-    ];
     for (part, mark) in FUNCTIONS {
         if function.contains(part) {
             marks = marks.with(mark);
@@ -327,6 +275,62 @@ fn start_of(name: &str) -> &str {
     }
     &name[..end]
 }
+
+const FILES: [(&str, Marks); 15] = [
+    ("torch/nn/parameter.py", Marks::BUILD),
+    ("torch/optim/swa_utils.py", Marks::BUILD),
+    ("torch/serialization.py", Marks::BUILD),
+    ("safetensors/torch.py", Marks::BUILD),
+    ("transformers/core_model_loading.py", Marks::BUILD),
+    ("accelerate/utils/modeling.py", Marks::BUILD),
+    ("torch/autograd/__init__.py", Marks::ENGINE),
+    ("torch/nn/utils/clip_grad.py", Marks::OPTIMIZER),
+    ("torch/amp/grad_scaler.py", Marks::OPTIMIZER),
+    ("torch/cuda/graphs.py", Marks::GRAPH),
+    ("torch/_inductor/cudagraph_trees.py", Marks::GRAPH),
+    ("transformers/cache_utils.py", Marks::CACHE),
+    ("vllm/worker/cache_engine.py", Marks::CACHE),
+    ("sglang/srt/mem_cache/memory_pool.py", Marks::CACHE),
+    ("transformers/optimization.py", Marks::OPTIMIZER),
+];
+
+const DIRECTORIES: [(&str, Marks); 4] = [
+    ("torch/utils/data/", Marks::LOADER),
+    ("vllm/model_executor/model_loader/", Marks::BUILD),
+    ("sglang/srt/model_loader/", Marks::BUILD),
+    ("site-packages/triton/", Marks::TRITON),
+];
+
+const LIBRARIES: [(&str, Marks); 8] = [
+    ("libcublas", Marks::CUBLAS),
+    ("libcudnn", Marks::CUDNN),
+    ("libnccl", Marks::NCCL),
+    ("libcufft", Marks::CUFFT),
+    ("libcusparse", Marks::CUSPARSE),
+    ("libcusolver", Marks::CUSOLVER),
+    ("libtriton", Marks::TRITON),
+    ("xla_cuda_plugin", Marks::ARENA),
+];
+
+// Names are mangled in recordings of processes, and readable in snapshots.
+const FUNCTIONS: [(&str, Marks); 16] = [
+    ("autograd::Engine", Marks::ENGINE),
+    ("autograd6Engine", Marks::ENGINE),
+    ("autograd::Node::operator()", Marks::ENGINE),
+    ("getCUDABlasLtWorkspace", Marks::CUBLAS),
+    ("getCUDABlasWorkspace", Marks::CUBLAS),
+    ("getCurrentCUDABlasHandle", Marks::CUBLAS),
+    ("getNewWorkspace", Marks::CUBLAS),
+    ("ProcessGroupNCCL", Marks::NCCL),
+    ("run_conv_plan", Marks::CUDNN),
+    ("cufft", Marks::CUFFT),
+    ("cusparse", Marks::CUSPARSE),
+    ("cusolver", Marks::CUSOLVER),
+    ("BFCAllocator", Marks::ARENA),
+    ("Py_RunMain", Marks::ROOT),
+    ("__libc_start_main", Marks::ROOT),
+    ("fused_adam", Marks::OPTIMIZER),
+];
 
 #[cfg(test)]
 mod tests {

@@ -327,8 +327,8 @@ mod tests {
 
     #[test]
     fn a_pass_ends_with_the_next_allocation_of_another_phase() {
-        let mut device = DeviceTrace::default();
         use Phase::{Backward, Between, Forward, Optimizer};
+        let mut device = DeviceTrace::default();
         let free = Action::FreeRequested;
         let events = [
             (Forward, Action::Alloc),

@@ -67,9 +67,13 @@ mod tests {
     #[test]
     fn sizes_are_counted_taken_and_subtracted() {
         let mut one = Sizes::default();
-        [4, 4, 8].into_iter().for_each(|size| one.add(size));
+        for size in [4, 4, 8] {
+            one.add(size);
+        }
         let mut two = Sizes::default();
-        [4, 16].into_iter().for_each(|size| two.add(size));
+        for size in [4, 16] {
+            two.add(size);
+        }
         let rest = one.without(&two);
         assert_eq!([rest.count(4), rest.count(8), rest.count(16)], [1, 1, 0]);
         two.widen(&one);

@@ -133,9 +133,10 @@ impl Table {
                 }
                 Action::FreeRequested | Action::FreeCompleted => {
                     let is_complete = event.action == Action::FreeCompleted;
-                    let number = match is_complete {
-                        true => live_at.remove(&event.address.0),
-                        false => live_at.get(&event.address.0).copied(),
+                    let number = if is_complete {
+                        live_at.remove(&event.address.0)
+                    } else {
+                        live_at.get(&event.address.0).copied()
                     };
                     let Some(row) = number.and_then(|number| rows.get_mut(number as usize)) else { continue };
                     if row.released == NONE {

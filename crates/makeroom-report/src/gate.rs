@@ -1,4 +1,4 @@
-//! The result of a gate: one line of text, JSON, a JUnit report, and an annotation for GitHub.
+//! The result of a gate: one line of text, JSON, a `JUnit` report, and an annotation for GitHub.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::diff::{diff_json, place, sentence, signed};
 use crate::kinds::kind_words;
 
-/// Lines of code in a JUnit report.
+/// Lines of code in a `JUnit` report.
 const MOST_LINES: usize = 10;
 
 /// The result in one line, without a line break.
@@ -18,17 +18,18 @@ fn line(gate: &Gate, name: &str) -> String {
     let difference = &gate.difference;
     let (before, after) = (Bytes::new(difference.before), Bytes::new(difference.after));
     let change = signed(difference.growth());
-    match gate.is_within() {
-        true => format!(
+    if gate.is_within() {
+        format!(
             "{name}: peak {after}, baseline {before} ({change}): within the allowance of {}",
             gate.allowance
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "{name}: peak {after}, baseline {before} ({change}): {} more than the allowance of {}. {}",
             Bytes::new(gate.excess()),
             gate.allowance,
             sentence(difference)
-        ),
+        )
     }
 }
 
@@ -51,7 +52,7 @@ pub fn gate_json(gate: &Gate, name: &str) -> Value {
     })
 }
 
-/// The result as a JUnit report with one test case.
+/// The result as a `JUnit` report with one test case.
 pub fn gate_junit(gate: &Gate, name: &str) -> String {
     let failures = u8::from(!gate.is_within());
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
@@ -108,7 +109,7 @@ fn xml(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\n' | '\t' => out.push(' '),
             character if character.is_control() || matches!(character, '\u{fffe}' | '\u{ffff}') => {
-                out.push('?')
+                out.push('?');
             }
             character => out.push(character),
         }

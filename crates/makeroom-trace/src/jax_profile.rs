@@ -13,7 +13,7 @@
 //!
 //! [pprof]: https://github.com/google/pprof/blob/main/proto/profile.proto
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
 use makeroom_core::{
@@ -139,7 +139,7 @@ impl<'file> Profile<'file> {
         let (count_at, bytes_at) = self.columns()?;
         let mut trace = Trace::new(TraceKind::JaxProfile);
         let mut devices: BTreeMap<u32, Device> = BTreeMap::new();
-        let mut hosts = BTreeMap::new();
+        let mut hosts = BTreeSet::new();
         let mut blocks_left = MOST_BLOCKS;
         for sample in &self.samples {
             let value = |index: usize| sample.values.get(index).copied().unwrap_or(0);
@@ -150,7 +150,7 @@ impl<'file> Profile<'file> {
             let name = self.device_of(sample.message)?;
             let device = devices.entry(index_of(&name)).or_default();
             if name.to_ascii_lowercase().contains("cpu") {
-                hosts.insert(name, ());
+                hosts.insert(name);
             }
             let stack = self.stack(&mut trace, sample.message)?;
             // JAX counts buffers of one size; a remainder means that sizes differ.
@@ -166,7 +166,7 @@ impl<'file> Profile<'file> {
             return Err(Error::TooMany { offset: 0, what: "devices", limit: MOST_DEVICES as u64 });
         }
         trace.devices = devices.into_iter().map(|(index, device)| device.finish(index)).collect();
-        if let Some((name, ())) = hosts.into_iter().next() {
+        if let Some(name) = hosts.first() {
             trace.notes.push(format!("the buffers of {name} are in host memory, not on a GPU"));
         }
         Ok(trace)

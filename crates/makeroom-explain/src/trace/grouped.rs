@@ -62,6 +62,9 @@ pub struct Group {
     pub rules: Vec<(Rule, Bytes)>,
 }
 
+/// Blocks, bytes, and bytes by kind and by rule.
+type Sums = (u64, Bytes, FastMap<Kind, Bytes>, FastMap<Rule, Bytes>);
+
 /// Groups the live memory of a device; `None` if the recording has no device.
 pub fn grouped(trace: &Trace, device: Option<DeviceIndex>, by: By) -> Option<Grouped> {
     let device = chosen_device(trace, device)?;
@@ -70,8 +73,7 @@ pub fn grouped(trace: &Trace, device: Option<DeviceIndex>, by: By) -> Option<Gro
     let failure = actions.iter().position(|&action| action == makeroom_core::Action::OutOfMemory);
     let events = failure.unwrap_or(kinds.peak().0);
     let mut names = Names::new(trace, device, by);
-    let mut groups: BTreeMap<String, (u64, Bytes, FastMap<Kind, Bytes>, FastMap<Rule, Bytes>)> =
-        BTreeMap::new();
+    let mut groups: BTreeMap<String, Sums> = BTreeMap::new();
     for allocation in kinds.live_at(events) {
         let group = groups.entry(names.name(allocation)).or_default();
         group.0 += 1;

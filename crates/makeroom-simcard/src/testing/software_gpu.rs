@@ -69,10 +69,8 @@ impl SoftwareGpu {
     pub fn keep_busy(&self, stream: u64, nanoseconds: u64) {
         type Enqueue = unsafe extern "C" fn(u64, u64) -> u32;
         // SAFETY: the type matches the function, which takes numbers only.
-        assert_eq!(
-            unsafe { self.function::<Enqueue>(c"makeroom_simgpu_enqueue_work")(stream, nanoseconds) },
-            0
-        );
+        let error = unsafe { self.function::<Enqueue>(c"makeroom_simgpu_enqueue_work")(stream, nanoseconds) };
+        assert_eq!(error, 0);
     }
 
     /// Advances the clock.
@@ -94,10 +92,8 @@ impl SoftwareGpu {
         type Fail = unsafe extern "C" fn(*const c_char, u64, u32) -> u32;
         let name = CString::new(function).unwrap();
         // SAFETY: the type matches the function, and the name is NUL-terminated.
-        assert_eq!(
-            unsafe { self.function::<Fail>(c"makeroom_simgpu_fail")(name.as_ptr(), number, error) },
-            0
-        );
+        let failed = unsafe { self.function::<Fail>(c"makeroom_simgpu_fail")(name.as_ptr(), number, error) };
+        assert_eq!(failed, 0);
     }
 
     /// Removes the faults that have not occurred, and returns their number.
