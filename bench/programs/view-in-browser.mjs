@@ -3,7 +3,7 @@
 //     node bench/programs/view-in-browser.mjs GESTURES -- makeroom view --no-browser FILE
 //
 // The browser is already running when the command starts, like a user's. A gesture is one turn of the wheel, up, down or sideways,
-// at a random place. It ends when a frame that shows the new range is painted: at any resolution (`seen`), and at full resolution
+// at a random place; with Ctrl where it zooms. It ends when a frame that shows the new range is painted: at any resolution (`seen`), and at full resolution
 // (`exact`). Both start at the browser's timestamp of the input. Prints one JSON object.
 import { spawn } from "node:child_process";
 import { readFileSync, readdirSync } from "node:fs";
@@ -121,7 +121,9 @@ try {
     const kind = chance();
     if (number % 40 === 39) await page.keyboard.press("0");
     const [across, down] = kind < 0.5 ? [0, -400] : kind < 0.65 ? [0, 400] : [(chance() - 0.5) * 1600, 0];
+    if (across === 0) await page.keyboard.down("Control");
     await page.mouse.wheel(across, down);
+    if (across === 0) await page.keyboard.up("Control");
     const took = await page.evaluate(() => window.gesture);
     if (took !== null) for (const name of ["seen", "exact"]) times[name].push(took[name]);
   }

@@ -22,6 +22,22 @@ export function useWidth(): [RefObject<HTMLDivElement>, number] {
   return [box, width];
 }
 
+/** The height of the window, kept up to date. */
+export function useWindowHeight(): number {
+  const [height, setHeight] = useState(window.innerHeight);
+  useEffect(() => {
+    const look = () => {
+      setHeight(window.innerHeight);
+    };
+    addEventListener("resize", look);
+    look();
+    return () => {
+      removeEventListener("resize", look);
+    };
+  }, []);
+  return height;
+}
+
 /** A context in CSS pixels, cleared. */
 export function prepare(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D | null {
   const ratio = window.devicePixelRatio || 1;

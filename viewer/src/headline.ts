@@ -22,11 +22,16 @@ export function sentenceCase(title: string): string {
   return lower.charAt(0).toUpperCase() + lower.slice(1);
 }
 
-/** The result of the replay, if the setting is worth turning on. */
-export function worthwhile(device: Device | undefined, alternative: Alternative | null): Alternative["result"] | null {
+/** The result of the replay, if the setting is worth turning on: it saves enough, or it is a fix and the run then fits. */
+export function worthwhile(
+  why: Why,
+  device: Device | undefined,
+  alternative: Alternative | null,
+): Alternative["result"] | null {
   const result = alternative?.result;
   if (device === undefined || result === undefined) return null;
-  if (result.fits === true && device.failures_total > 0) return result;
+  const isFix = why.causes.some(({ fixes }) => fixes.some(({ command }) => command?.includes(result.setting) === true));
+  if (result.fits === true && device.failures_total > 0 && isFix) return result;
   const saved = result.peak_as_recorded - result.peak_reserved;
   return saved >= WORTH_BYTES && saved >= result.peak_as_recorded * WORTH_SHARE ? result : null;
 }
@@ -43,7 +48,7 @@ export function headline(why: Why, device: Device | undefined, alternative: Alte
     return { tone: "healthy", label: nothing, sentence: verdict.summary };
   if (!device.has_segments) return { tone: "healthy", label: nothing, sentence: verdict.summary };
   const reserved = device.peak_reserved.reserved;
-  const better = worthwhile(device, alternative);
+  const better = worthwhile(why, device, alternative);
   if (better) {
     const saved = Math.max(0, reserved - better.peak_reserved);
     const sentence = `${size(saved)} of ${size(reserved)} reserved is cache: one setting saves it.`;

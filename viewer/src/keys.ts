@@ -1,4 +1,5 @@
-// All keys of the page: one table, which handles them and which `?` shows. Keys act on the input that was used last.
+// All keys of the page: one table, which handles them and which `?` shows. Keys act on the input that was used last. A list:
+// longer than other files.
 import type { Model, Pane } from "./model";
 import { OTHER_DEVICE, range, zoom, type Tab } from "./state";
 
@@ -105,7 +106,7 @@ export const KEYS: Key[] = [
   {
     keys: ["4"],
     shown: "4",
-    does: "show the address space (arrows: select a block or segment; Enter: open it; Tab: move into it, then zoom with + and −)",
+    does: "show the address space (arrows: select a block or segment; Enter: open it; Shift+Tab: move into it, then zoom with + and −)",
     run: (model) => {
       tab(model, "space");
     },

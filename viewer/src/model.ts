@@ -58,7 +58,10 @@ export class Pane {
 
   get place(): Place {
     const device = this.device;
-    return device === undefined ? { from: 0, to: 1, a: 0, b: null } : place(this.state.value, device, this.axis);
+    if (device === undefined) return { from: 0, to: 1, a: 0, b: null };
+    // One cursor for all panes: it starts where the first input's verdict is.
+    const state = this.state.value;
+    return place({ ...state, a: state.a ?? this.model.panes[0]?.device?.start ?? null }, device, this.axis);
   }
 
   /** The event of the active cursor. */

@@ -12,7 +12,7 @@ import type { Alternative, Device } from "./types";
 
 /** The plot's area inside its canvas, in CSS pixels; the page draws cursors over it. */
 export const LEFT = 68;
-export const RIGHT = 20;
+export const RIGHT = 36;
 export const TOP = 34;
 export const BOTTOM = 24;
 

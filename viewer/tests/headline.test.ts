@@ -12,7 +12,7 @@ const device = {
   peak_reserved: { event: 60, reserved: 23.9 * GIB },
 } as Device;
 const why = (cause: string, summary = "No allocation failed.") =>
-  ({ verdict: { cause, title: "A TITLE", certainty: "certain", summary } }) as Why;
+  ({ verdict: { cause, title: "A TITLE", certainty: "certain", summary }, causes: [] }) as unknown as Why;
 const better = (peak: number, recorded: number, fits: boolean | null = null): Alternative => ({
   state: "done",
   result: {
@@ -47,9 +47,14 @@ describe("the headline", () => {
     expect(headline(why("none"), tight, null).tone).toBe("healthy");
   });
   it("recommends a setting only if it saves enough, or makes a failed run fit", () => {
-    expect(worthwhile(device, better(100 * 2 ** 20, 110 * 2 ** 20))).toBeNull();
-    expect(worthwhile({ ...device, failures_total: 1 }, better(5, 5, true))).not.toBeNull();
-    expect(worthwhile(device, null)).toBeNull();
+    const failed = { ...device, failures_total: 1 };
+    const fix = { do: "", command: "export X=expandable_segments:True", frees_bytes: null };
+    const advised = { ...why("fragmentation"), causes: [{ fixes: [fix] }] } as unknown as Why;
+    expect(worthwhile(why("none"), device, better(100 * 2 ** 20, 110 * 2 ** 20))).toBeNull();
+    expect(worthwhile(advised, failed, better(5, 5, true))).not.toBeNull();
+    // A request of another library fits into PyTorch's memory in a replay only.
+    expect(worthwhile(why("cache_held_by_framework"), failed, better(5, 5, true))).toBeNull();
+    expect(worthwhile(why("none"), device, null)).toBeNull();
   });
   it("writes titles as sentences", () => {
     expect(sentenceCase("LIVE DATA FILLS THE GPU")).toBe("Live data fills the GPU");

@@ -31,7 +31,7 @@ pub(crate) fn input(input: &Input, change: Change) -> Value {
         "vanished": change == Change::Vanished,
         "why": input.why,
         "text": input.text,
-        "about": input.trace.as_ref().map(|recording| about(recording)),
+        "about": input.trace.as_ref().map(about),
         "first_device": first,
         "devices": devices.collect::<Vec<_>>(),
     })
@@ -41,9 +41,9 @@ pub(crate) fn input(input: &Input, change: Change) -> Value {
 fn first_device(input: &Input, recording: &Recording) -> usize {
     let trace = &recording.trace;
     let explained = input.why["ledger"]["device"].as_u64();
-    let is_it = |timeline: &Timeline| match input.is_about_host {
-        true => timeline.is_pinned(trace),
-        false => Some(u64::from(timeline.device(trace).device.0)) == explained,
+    let is_it = |timeline: &Timeline| {
+        let device = u64::from(timeline.device(trace).device.0);
+        if input.is_about_host { timeline.is_pinned(trace) } else { Some(device) == explained }
     };
     recording.devices.iter().position(is_it).unwrap_or(0)
 }
@@ -73,9 +73,10 @@ fn device(input: &Input, recording: &Recording, timeline: &Timeline, capacity: &
         .and_then(|process| process.devices.iter().find(|identity| identity.device == device.device))
         .filter(|_| !timeline.is_pinned(trace));
     let (peak, live) = timeline.allocations.peak;
-    let (total, limit) = match timeline.is_pinned(trace) {
-        true => (None, None),
-        false => room(input, trace, identity.map(|identity| identity.total)),
+    let (total, limit) = if timeline.is_pinned(trace) {
+        (None, None)
+    } else {
+        room(input, trace, identity.map(|identity| identity.total))
     };
     let Grouping { sites, series } = &timeline.grouping;
     let (most_at, most) = series.peak_reserved(trace, timeline, sites);

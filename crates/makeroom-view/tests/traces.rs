@@ -191,3 +191,50 @@ fn a_coarse_bucket_is_the_highest_of_its_finer_ones() {
         }
     }
 }
+
+/// capacity = base + reserved + free at the moment of the verdict, wherever `why` knows them.
+#[test]
+fn the_capacity_of_a_device_is_that_of_the_account() {
+    let mut checked = 0;
+    for path in recordings() {
+        let inputs: Value = serde_json::from_slice(&open(&path).overview().unwrap()).unwrap();
+        let input = &inputs["inputs"][0];
+        let device = &input["devices"][number(&input["first_device"]) as usize];
+        let ledger = &input["why"]["ledger"];
+        let lines = ledger["lines"].as_array().cloned().unwrap_or_default();
+        let free = lines.iter().find(|line| line["what"] == "free").map(|line| number(&line["bytes"]));
+        let (Some(total), Some(free)) = (ledger["total_bytes"].as_u64(), free) else { continue };
+        if device["kind"] == "pinned" {
+            continue;
+        }
+        let viewer = open(&path);
+        let start = number(&device["start"]);
+        let name = format!("/api/0/{}", number(&input["first_device"]));
+        let reserved = number(&get(&viewer, &format!("{name}/moment/{start}"))["reserved"]);
+        let mut base = device["capacity"]["base"].as_array().unwrap().iter();
+        let base = base.rfind(|step| number(&step[0]) <= start).map_or(0, |step| number(&step[1]));
+        assert_eq!(base + reserved + free, total, "{}", path.display());
+        assert_eq!(number(&device["capacity"]["bytes"]), total, "{}", path.display());
+        checked += 1;
+    }
+    assert!(checked > 2, "{checked}");
+}
+
+/// Sites of every kind add up to the same series, and the recommended setting is computed for PyTorch's recordings.
+#[test]
+fn other_sites_have_the_same_sums() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
+    let viewer = open(&root.join("oom_fragmented.pickle.gz"));
+    let lines = get(&viewer, "/api/0/0/series/0/3");
+    for by in ["frame", "module"] {
+        let other = get(&viewer, &format!("/api/0/0/by/{by}/series/0/3"));
+        assert_eq!(numbers(&other["live"]), numbers(&lines["live"]), "{by}");
+        let sites = get(&viewer, &format!("/api/0/0/by/{by}/sites"));
+        let text = sites.to_string();
+        assert!(text.contains("activations.py"), "{by}: {text}");
+        let moment = get(&viewer, &format!("/api/0/0/by/{by}/moment/12242"));
+        assert_eq!(moment["live"], get(&viewer, "/api/0/0/moment/12242")["live"]);
+    }
+    assert!(viewer.answer("/api/0/0/by/nothing/sites", "").is_err());
+    assert_eq!(get(&viewer, "/api/0/0/alternative")["state"], "idle");
+}

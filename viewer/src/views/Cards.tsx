@@ -20,7 +20,7 @@ export function Cards({ pane }: { pane: Pane }) {
 
 function FixCard({ pane }: { pane: Pane }) {
   const { why } = pane.input;
-  const better = worthwhile(pane.device, pane.alternative.value);
+  const better = worthwhile(why, pane.device, pane.alternative.value);
   const given = (why.causes[0]?.fixes ?? []).filter((fix) => fix.do !== "");
   const fixes: Fix[] = given;
   if (why.verdict.cause === "none" && better && !given.some(({ command }) => command?.includes(better.setting)))
@@ -43,6 +43,12 @@ function FixCard({ pane }: { pane: Pane }) {
         <p>{waits ? "Replaying the run under other settings …" : "Nothing to fix."}</p>
       )}
       {first === undefined && why.next[0] !== undefined && <FixRow pane={pane} fix={why.next[0]} />}
+      {first === undefined && !better && pane.alternative.value?.result !== undefined && (
+        <p class="quiet" data-testid="no-better">
+          {settingName(pane.alternative.value.result.setting)} would not save much: the run would reserve{" "}
+          {size(pane.alternative.value.result.peak_reserved)} at its peak.
+        </p>
+      )}
       {first !== undefined && <FixRow pane={pane} fix={first} />}
       {better && first !== undefined && first.command?.includes(better.setting) === true && (
         <p class="better" data-testid="better">

@@ -77,7 +77,7 @@ export function Comparison({ model }: { model: Model }) {
   const changed = join(before.sites.value, after.sites.value).filter(
     (pair) => Math.abs(pair.after - pair.before) >= LEAST_CHANGE,
   );
-  const names = [before, after].map((pane) => shortenStart(pane.input.name, 26));
+  const names = [before, after].map((pane) => shortenStart(pane.input.name, 20));
   return (
     <section class="compare" aria-label="both inputs">
       <h2 class="sentence" data-testid="difference">

@@ -5,7 +5,7 @@ import type uPlot from "uplot";
 import { failureLines } from "../annotate";
 import { axisOf, eventAt, hasTimes, shareOf } from "../axis";
 import { baseAt, baseColumn } from "../capacity";
-import { useWidth } from "../draw";
+import { useWidth, useWindowHeight } from "../draw";
 import { bytes, count, size, time } from "../format";
 import { worthwhile } from "../headline";
 import { type Pane } from "../model";
@@ -20,9 +20,9 @@ import { Legend } from "./Legend";
 import { Overview } from "./Overview";
 
 /** Height of the chart: what a window has left below the headline and above the panel. */
-function chartHeight(panes: number): number {
+function chartHeight(panes: number, windowHeight: number): number {
   const most = panes > 1 ? 230 : 420;
-  return Math.max(panes > 1 ? 170 : 220, Math.min(most, window.innerHeight - 620));
+  return Math.max(panes > 1 ? 170 : 220, Math.min(most, windowHeight - 620));
 }
 
 /** The top of the scale: the visible maximum with failed requests, and the capacity if it is not far above, or on request. */
@@ -53,7 +53,7 @@ export function Timeline({ pane }: { pane: Pane }) {
   const device = pane.device;
   const { from, to } = pane.place;
   const model = pane.model;
-  const height = chartHeight(model.panes.length);
+  const height = chartHeight(model.panes.length, useWindowHeight());
   const inner = Math.max(0, width - LEFT - RIGHT);
   const columns = useColumns(pane, from, to, inner);
   useSoon(pane, from, to, inner, columns?.exact ?? false);
@@ -70,7 +70,7 @@ export function Timeline({ pane }: { pane: Pane }) {
   }, [pane, top]);
   const layers = columns?.names.length ?? 0;
   const sums = useMemo(() => (columns === null ? [] : stack([base, ...columns.layers]).slice(1)), [columns, base]);
-  const better = device === undefined ? null : (worthwhile(device, pane.alternative.value) ?? null);
+  const better = device === undefined ? null : (worthwhile(pane.input.why, device, pane.alternative.value) ?? null);
   const other = model.panes.find((candidate) => candidate !== pane);
   const beside = useBeside(other ?? pane, other !== undefined, inner);
   if (columns !== null && device !== undefined)
@@ -207,6 +207,8 @@ export function Timeline({ pane }: { pane: Pane }) {
     setHover({ x: at, y: event.offsetY, text: lines.join("\n") });
   };
   const zoomed = isZoomed(pane.place, pane.axis);
+  // Two charts share an axis, and sites of the same name their colors: one strip and one legend are enough.
+  const isLast = pane.index === model.panes.length - 1;
   return (
     <div ref={box} class="timeline">
       <div
@@ -265,9 +267,9 @@ export function Timeline({ pane }: { pane: Pane }) {
           </button>
         )}
       </div>
-      <Overview pane={pane} width={width} />
-      <Legend pane={pane} columns={columns} better={better} />
-      <p class="quiet note">
+      {isLast && <Overview pane={pane} width={width} />}
+      {isLast && <Legend pane={pane} columns={columns} better={better} />}
+      <p class="quiet note" hidden={!isLast}>
         {columns !== null && columns.grain > 1
           ? `Each column covers ${count(columns.grain)} events and shows their peak; dotted: their minimum. `
           : "Each column is one event. "}
