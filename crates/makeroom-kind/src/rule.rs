@@ -66,7 +66,7 @@ rules! {
     OutlivedBackwardOtherSize = "outlived_backward_other_size", Possible;
     /// Gradients: freed by `zero_grad`.
     FreedByZeroGrad = "freed_by_zero_grad", Certain;
-    /// Gradients: buckets of `DistributedDataParallel` or buffers of FSDP's reduction.
+    /// Gradients: buckets of DistributedDataParallel or buffers of FSDP's reduction.
     GradientBucket = "gradient_bucket", Certain;
     /// Gradients: the recording ends during the backward pass, and this has the size of a parameter.
     SizeOfParameter = "size_of_parameter", Possible;

@@ -19,11 +19,11 @@ pub(crate) fn values<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Vec<Bou
         DataType::Timestamp(..) => objects(py, array.as_primitive::<TimestampMicrosecondType>().iter()),
         DataType::Dictionary(keys, _) if **keys == DataType::UInt8 => {
             let array: &DictionaryArray<UInt8Type> = array.as_dictionary();
-            texts(py, array.values(), array.keys().iter().map(|key| key.map(usize::from)))
+            Ok(texts(py, array.values(), array.keys().iter().map(|key| key.map(usize::from))))
         }
         DataType::Dictionary(keys, _) if **keys == DataType::UInt32 => {
             let array: &DictionaryArray<UInt32Type> = array.as_dictionary();
-            texts(py, array.values(), array.keys().iter().map(|key| key.map(|key| key as usize)))
+            Ok(texts(py, array.values(), array.keys().iter().map(|key| key.map(|key| key as usize))))
         }
         other => Err(PyRuntimeError::new_err(format!("no conversion of {other}"))),
     }
@@ -41,12 +41,12 @@ fn texts<'py>(
     py: Python<'py>,
     dictionary: &ArrayRef,
     keys: impl Iterator<Item = Option<usize>>,
-) -> PyResult<Vec<Bound<'py, PyAny>>> {
+) -> Vec<Bound<'py, PyAny>> {
     let entries = dictionary.as_string::<i32>().iter();
     let entries: Vec<_> = entries.map(|text| PyString::new(py, text.unwrap_or_default())).collect();
     let none = || py.None().into_bound(py);
     let text = |key: Option<usize>| {
         key.and_then(|key| entries.get(key)).map_or_else(none, |text| text.clone().into_any())
     };
-    Ok(keys.map(text).collect())
+    keys.map(text).collect()
 }

@@ -1,4 +1,4 @@
-//! The result of a gate: one line of text, JSON, a `JUnit` report, and an annotation for GitHub.
+//! The result of a gate: one line of text, JSON, a JUnit report, and an annotation for GitHub.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::diff::{diff_json, place, sentence, signed};
 use crate::kinds::kind_words;
 
-/// Lines of code in a `JUnit` report.
+/// Lines of code in a JUnit report.
 const MOST_LINES: usize = 10;
 
 /// The result in one line, without a line break.
@@ -52,7 +52,7 @@ pub fn gate_json(gate: &Gate, name: &str) -> Value {
     })
 }
 
-/// The result as a `JUnit` report with one test case.
+/// The result as a JUnit report with one test case.
 pub fn gate_junit(gate: &Gate, name: &str) -> String {
     let failures = u8::from(!gate.is_within());
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");

@@ -110,7 +110,7 @@ fn defines(path: &str, function: &str) -> bool {
     let content = fs::read(path).unwrap();
     let file = object::File::parse(&*content).unwrap();
     let symbols = file.symbols().chain(file.dynamic_symbols());
-    symbols.filter(|symbol| symbol.is_definition()).any(|symbol| symbol.name() == Ok(function))
+    symbols.filter(object::ObjectSymbol::is_definition).any(|symbol| symbol.name() == Ok(function))
 }
 
 /// A new cause of failure must not break the programs that use these crates.

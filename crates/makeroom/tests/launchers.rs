@@ -2,7 +2,7 @@
 //!
 //! Each launcher starts four ranks on the software GPU, of which rank 2 runs out of memory. A launcher that is not
 //! installed, or has no cluster, is skipped; the shell, with the variables of torchrun, always runs.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may panic, and reports what it skips")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
