@@ -39,8 +39,13 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
     }
     if matches!(facts.resource, Resource::Device | Resource::Unknown) {
         findings.extend(rules::integer_or_shape_bug(account));
-        findings.extend(leak(context).filter(|leak| leak.certainty >= Certainty::Likely));
-        findings.extend(by_arithmetic(account));
+        let sums = by_arithmetic(account);
+        findings.extend(
+            leak(context)
+                .filter(|leak| leak.certainty >= Certainty::Likely)
+                .map(|leak| stopped_by_a_limit(leak, &sums)),
+        );
+        findings.extend(sums);
         if findings.is_empty() && !facts.statements.iter().any(|statement| statement.leads) {
             findings.extend(rules::full_for_unknown_reason(account));
         }
@@ -159,6 +164,17 @@ fn leak(context: &Context) -> Option<Finding> {
         )],
         ..Finding::new(Cause::Leak, certainty, summary).bytes(growth.last - growth.first)
     })
+}
+
+/// A leak on a GPU with free memory is hard to believe unless the limit that stopped it is named.
+fn stopped_by_a_limit(leak: Finding, others: &[Finding]) -> Finding {
+    let limit = others
+        .iter()
+        .find(|other| other.cause == Cause::ArtificialLimit && other.certainty == Certainty::Certain);
+    match limit {
+        Some(limit) => Finding { summary: format!("{} {}", leak.summary, limit.summary), ..leak },
+        None => leak,
+    }
 }
 
 /// A statement, with the request where it leaves it out.
