@@ -34,6 +34,8 @@ pub(crate) struct Live {
     held: HashMap<(Kind, u64), LiveAllocation>,
     waiting: HashMap<(Kind, u64), u64>,
     figures: LiveMemory,
+    /// Below zero while a free was read before its allocation.
+    tensor_bytes: i64,
     told: Option<LiveMemory>,
 }
 
@@ -61,12 +63,18 @@ impl Live {
             EventKind::PinnedFree | EventKind::HostUnregister => self.give(key(Kind::Pinned), event.time_ns),
             EventKind::ContextDestroy => self.end_context(event.context),
             EventKind::TensorAlloc => {
-                self.figures.tensors += event.size;
+                self.add_tensors(event.size.cast_signed());
                 self.figures.allocations += 1;
             }
-            EventKind::TensorFree => self.figures.tensors = self.figures.tensors.saturating_sub(event.size),
+            EventKind::TensorFree => self.add_tensors(event.size.cast_signed().wrapping_neg()),
             _ => {}
         }
+    }
+
+    /// A free has the size of its allocation, so the order in which the two are read does not matter.
+    fn add_tensors(&mut self, bytes: i64) {
+        self.tensor_bytes = self.tensor_bytes.saturating_add(bytes);
+        self.figures.tensors = u64::try_from(self.tensor_bytes).unwrap_or(0);
     }
 
     fn total(&mut self, kind: Kind) -> &mut u64 {
@@ -144,5 +152,16 @@ mod tests {
         assert_eq!(live.news().unwrap().device, 0);
         live.see(&event(EventKind::DeviceAlloc, 6, 100, 10));
         assert_eq!(live.news().unwrap().device, 10);
+    }
+
+    #[test]
+    fn tensors_that_are_freed_by_another_thread_do_not_add_up() {
+        let mut live = Live::default();
+        for step in 0..10 {
+            live.see(&event(EventKind::TensorFree, 2 * step + 1, 100, 8));
+            live.see(&event(EventKind::TensorAlloc, 2 * step, 100, 8));
+        }
+        live.see(&event(EventKind::TensorAlloc, 30, 200, 4));
+        assert_eq!(live.news().unwrap().tensors, 4);
     }
 }
