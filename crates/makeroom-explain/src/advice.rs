@@ -1,6 +1,6 @@
 //! Things to do that several explanations share, worded once.
 
-use makeroom_core::{DeviceIndex, Framework};
+use makeroom_core::{Bytes, DeviceIndex, Framework};
 
 use crate::Fix;
 
@@ -9,6 +9,11 @@ use crate::Fix;
 pub(crate) fn expandable_segments() -> Fix {
     Fix::new("turn on expandable segments, so that PyTorch grows a segment instead of splitting it")
         .command("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
+}
+
+/// Why returning the cache would not help.
+pub(crate) fn told_cached(cached: Bytes) -> String {
+    if cached == Bytes::ZERO { "nothing is cached".to_owned() } else { format!("only {cached} is cached") }
 }
 
 /// Trade time for memory.

@@ -214,8 +214,8 @@ pub(crate) fn wont_help(cause: Cause, situation: &Situation<'_>) -> Vec<String> 
                 !account.shortage().is_some_and(|shortage| shortage.is_fragmented_in_text())
                     && account.missing().is_some_and(|missing| cached < missing)
             }) {
-                attempts
-                    .push(format!("empty_cache() or expandable_segments, because only {cached} is cached"));
+                let cached = advice::told_cached(cached);
+                attempts.push(format!("empty_cache() or expandable_segments, because {cached}"));
             }
         }
         Cause::OtherProcesses | Cause::HiddenHolder if !can_make_room_itself(account) => {

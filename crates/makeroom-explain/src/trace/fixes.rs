@@ -300,17 +300,17 @@ pub(crate) fn wont_help(
             }
         }
         Cause::LiveDataFillsDevice => {
-            let cached = refusal.pieces.cached();
+            let cached = advice::told_cached(refusal.pieces.cached());
             let would_fit = alternatives.iter().any(|alternative| alternative.fits == Some(true));
             wont_help.push(match (is_expandable, would_fit) {
                 (true, _) => {
-                    format!("empty_cache() (only {cached} is cached) or expandable_segments (already on)")
+                    format!("empty_cache() ({cached}) or expandable_segments (already on)")
                 }
                 (false, true) => {
-                    format!("empty_cache(), because only {cached} is cached, between live tensors")
+                    format!("empty_cache(), because {cached}, between live tensors")
                 }
                 (false, false) => {
-                    format!("empty_cache() or expandable_segments, because only {cached} is cached")
+                    format!("empty_cache() or expandable_segments, because {cached}")
                 }
             });
             if let Some((split, limit)) = split.zip(refusal.room.limit())

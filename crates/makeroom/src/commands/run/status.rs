@@ -13,7 +13,6 @@
 //! Terminal modes and the program's input are never touched.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,6 +27,8 @@ use terminal_size::{Height, Width, terminal_size_of};
 pub(crate) const INTERVAL: Duration = Duration::from_millis(250);
 /// How long a program runs before the line appears.
 const DELAY: Duration = Duration::from_secs(1);
+/// Between two parts of the line. A part that does not fit is left out, with those after it.
+const SEPARATOR: &str = " · ";
 /// Smaller terminals have no space for it.
 const FEWEST_ROWS: u16 = 5;
 const FEWEST_COLUMNS: u16 = 30;
@@ -166,19 +167,27 @@ impl Status {
         let sum = self.sum();
         let mut text =
             format!("makeroom  GPU {} now, {} peak", Bytes::new(sum.device), Bytes::new(self.peak));
+        let mut parts = Vec::new();
         if sum.tensors > 0 {
-            let _ = write!(text, " · tensors {}", Bytes::new(sum.tensors));
+            parts.push(format!("tensors {}", Bytes::new(sum.tensors)));
         }
         if sum.pinned > 0 {
-            let _ = write!(text, " · pinned {}", Bytes::new(sum.pinned));
+            parts.push(format!("pinned {}", Bytes::new(sum.pinned)));
         }
-        let allocations = sum.allocations + self.ended_allocations;
-        let _ = write!(text, " · {allocations} allocations, {}/s", self.rate);
+        parts.push(format!("{} allocations, {}/s", sum.allocations + self.ended_allocations, self.rate));
         if self.processes.len() > 1 {
-            let _ = write!(text, " · {} processes", self.processes.len());
+            parts.push(format!("{} processes", self.processes.len()));
         }
         // One column less: writing to the last one would leave the cursor position undefined.
-        text.chars().take(columns.saturating_sub(1)).collect()
+        let most = columns.saturating_sub(1);
+        for part in parts {
+            if text.chars().count() + SEPARATOR.chars().count() + part.chars().count() > most {
+                break;
+            }
+            text += SEPARATOR;
+            text += &part;
+        }
+        text.chars().take(most).collect()
     }
 }
 
@@ -242,6 +251,7 @@ mod tests {
             "makeroom  GPU 2.00 GiB now, 4.00 GiB peak · tensors 512 B · pinned 1.00 MiB · 13 allocations, 0/s \
              · 2 processes"
         );
+        assert_eq!(status.text(70), "makeroom  GPU 2.00 GiB now, 4.00 GiB peak · tensors 512 B");
         assert_eq!(status.text(30).chars().count(), 29);
     }
 
