@@ -7,7 +7,10 @@ from support.runs import at, need
 
 pytestmark = [pytest.mark.needs("torch"), pytest.mark.needs("gpu")]
 goal = pytest.mark.goal
-sizes = pytest.mark.parametrize("ranks", [2, 4], ids="{}_ranks".format)
+
+
+def sizes(program):
+    return pytest.mark.parametrize("ranks", [2, 4], ids=f"{program}_{{}}_ranks".format)
 
 
 def run_job(runs, program, ranks):
@@ -32,7 +35,7 @@ def shown(answer):
     return f"{need(answer, 'verdict', 'title')}: {need(answer, 'verdict', 'summary')}"
 
 
-@sizes
+@sizes("heavy")
 @goal("the rank that keeps memory is named, with its line")
 def test_heavy(runs, show, ranks):
     run, answer = run_job(runs, "heavy", ranks)
@@ -43,7 +46,7 @@ def test_heavy(runs, show, ranks):
     assert f"rank {ranks - 1}" in run.said.lower(), "run does not name the rank"
 
 
-@sizes
+@sizes("victim")
 @goal("the rank that holds the GPU is named, not the one that fails")
 def test_victim(runs, show, ranks):
     run, answer = run_job(runs, "victim", ranks)
@@ -52,7 +55,7 @@ def test_victim(runs, show, ranks):
     assert culprits(answer) == [ranks - 1], f"the culprits are {culprits(answer)}"
 
 
-@sizes
+@sizes("caught")
 @goal("a caught failure is not the end of the job")
 def test_caught(runs, show, ranks):
     run, answer = run_job(runs, "caught", ranks)

@@ -343,3 +343,36 @@ fn the_few_are_to_blame_unless_the_order_shows_otherwise() {
     let report = rows(2..3, 5_000_000);
     assert_eq!(report.verdict.cause, JobCause::RankKilled);
 }
+
+#[test]
+fn of_two_ranks_on_one_gpu_the_heavy_one_is_named_whichever_fails() {
+    for extra in ["train.py:9 step", "train.py:20 keep"] {
+        for failed in [0, 1] {
+            let mut rows = Rows::default();
+            for rank in [0, 1] {
+                let mut row = recording(rank, End::Exited(1));
+                row.world_size = Some(2);
+                row.devices[0].device = 0;
+                row.devices[0].uuid = Some("GPU-0".to_owned());
+                row.devices[0].peak_bytes = if rank == 1 { 6 * GIB } else { GIB };
+                rows.recordings.push(row);
+                let mut lines = vec![("train.py:9 step", GIB)];
+                match rank {
+                    1 if extra == lines[0].0 => lines[0].1 = 6 * GIB,
+                    1 => lines.push((extra, 5 * GIB)),
+                    _ => {}
+                }
+                let of_line = |(place, bytes)| SiteRow { device: 0, ..site(rank, place, bytes) };
+                rows.sites.extend(lines.into_iter().map(of_line));
+            }
+            rows.failures.push(FailureRow { device: Some(0), ..failure(failed, 5) });
+            let answer = answer(&rows);
+            let culprits: Vec<Option<u32>> = answer.culprits.iter().map(|culprit| culprit.rank).collect();
+            let case =
+                format!("{extra}, rank {failed} failed: {} {}", answer.verdict.title, answer.verdict.summary);
+            assert_eq!((answer.verdict.cause, culprits), (JobCause::RankHoldsMore, vec![Some(1)]), "{case}");
+            assert!(answer.verdict.summary.contains(", rank 0 "), "{case}");
+            assert!(answer.verdict.summary.contains(extra), "{case}");
+        }
+    }
+}

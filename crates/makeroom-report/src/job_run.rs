@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anstyle::AnsiColor;
 use makeroom_core::{Bytes, shell_word};
-use makeroom_job::{JobCause, JobReport};
+use makeroom_job::{JobCause, JobReport, RankReport};
 
 use crate::run::{count, paragraph};
 use crate::text::{COMMAND, LEAST_COLUMNS, MARGIN, TITLE};
@@ -65,20 +65,19 @@ pub fn job_run_text(
     out
 }
 
-/// `16 ranks of ./train used up to 7.50 GiB of GPU memory each (rank 3; the median is 1.50 GiB)`.
+/// `16 ranks of ./train used up to 7.50 GiB of GPU memory each (rank 3; the median is 1.50 GiB)`; of two ranks, the other.
 fn headline(report: &JobReport, program: &str) -> String {
-    let mut peaks: Vec<u64> = report.ranks.iter().map(|rank| rank.peak_bytes).collect();
-    peaks.sort_unstable();
-    let median = peaks.get(peaks.len() / 2).copied().unwrap_or(0);
-    let heaviest = report.ranks.iter().max_by_key(|rank| (rank.peak_bytes, std::cmp::Reverse(rank.rank)));
-    let ranks = count(report.ranks.iter().filter(|rank| rank.rank.is_some()).count() as u64, "rank");
-    match heaviest.filter(|rank| rank.peak_bytes > 0) {
-        Some(rank) => format!(
-            "{ranks} of {program} used up to {} of GPU memory each ({}; the median is {})",
-            Bytes::new(rank.peak_bytes),
-            rank.label,
-            Bytes::new(median)
-        ),
-        None => format!("{ranks} of {program} used no GPU memory"),
-    }
+    let mut ranks: Vec<&RankReport> = report.ranks.iter().collect();
+    ranks.sort_by_key(|rank| (std::cmp::Reverse(rank.peak_bytes), rank.rank));
+    let number = count(report.ranks.iter().filter(|rank| rank.rank.is_some()).count() as u64, "rank");
+    let Some(heaviest) = ranks.first().filter(|rank| rank.peak_bytes > 0) else {
+        return format!("{number} of {program} used no GPU memory");
+    };
+    let others = match ranks.as_slice() {
+        [_] => String::new(),
+        [_, other] => format!("; {} used {}", other.label, Bytes::new(other.peak_bytes)),
+        all => format!("; the median is {}", Bytes::new(all[all.len() / 2].peak_bytes)),
+    };
+    let most = Bytes::new(heaviest.peak_bytes);
+    format!("{number} of {program} used up to {most} of GPU memory each ({}{others})", heaviest.label)
 }

@@ -24,6 +24,8 @@ const LEAST_SHARE: f64 = 1.0 / 6.0;
 const MOST_CLUSTERS: usize = 128;
 /// A rank holds more than its group from this share of the group's median on.
 const LEAST_EXCESS: f64 = 0.1;
+/// The same in a group of two: twice as much as the other.
+const LEAST_EXCESS_OF_TWO: f64 = 1.0;
 /// Differences below this are noise.
 const LEAST_EXCESS_BYTES: u64 = 16 << 20;
 /// Lines that explain a difference.
@@ -73,11 +75,10 @@ impl<'rows> Cluster<'rows> {
     /// How much more than the median a member holds, if that is more than noise.
     pub(super) fn excess(&self, member: &Member<'_>) -> Option<u64> {
         let excess = member.bytes().checked_sub(self.typical_bytes)?;
-        // A group of two has no majority that shows what is typical.
-        let is_told = self.members.len() > 2;
-        let is_more =
-            excess as f64 >= self.typical_bytes as f64 * LEAST_EXCESS && excess >= LEAST_EXCESS_BYTES;
-        (is_told && is_more).then_some(excess)
+        // A group of two has no majority that shows what is typical: only a large difference counts there.
+        let least = if self.members.len() > 2 { LEAST_EXCESS } else { LEAST_EXCESS_OF_TWO };
+        let is_more = excess as f64 >= self.typical_bytes as f64 * least && excess >= LEAST_EXCESS_BYTES;
+        is_more.then_some(excess)
     }
 
     /// The lines in which a member holds more than the others.
@@ -106,6 +107,18 @@ pub(super) fn differences(here: &Lines<'_>, there: &Lines<'_>) -> Vec<LineDiffer
 
 /// The groups, the largest first.
 pub(super) fn find(members: Vec<Member<'_>>) -> Vec<Cluster<'_>> {
+    // Of two ranks, one that holds much more is compared with the other, whatever their lines are.
+    if members.len() == 2 {
+        let both = Cluster::new(members);
+        if both.members.iter().any(|member| both.excess(member).is_some()) {
+            return vec![both];
+        }
+        return find_families(both.members);
+    }
+    find_families(members)
+}
+
+fn find_families(members: Vec<Member<'_>>) -> Vec<Cluster<'_>> {
     let is_family = |one: &Member<'_>, two: &Member<'_>| shared_lines(&one.lines, &two.lines);
     let mut groups: Vec<Cluster<'_>> =
         clusters(members, SAME_LINES, is_family).into_iter().flat_map(split_family).collect();
@@ -175,22 +188,17 @@ fn similarity(one: &Lines<'_>, two: &Lines<'_>) -> f64 {
     if most == 0 { 1.0 } else { least as f64 / most as f64 }
 }
 
-/// The share of large lines that both have.
+/// The share of the large lines of the rank that holds less that the other has too. What the other holds at further lines
+/// is its excess, and not a reason to compare it with nobody.
 fn shared_lines(one: &Lines<'_>, two: &Lines<'_>) -> f64 {
-    let large = |lines: &Lines<'_>| {
-        let total: u64 = lines.values().copied().fold(0, u64::saturating_add);
-        move |bytes: u64| bytes > 0 && bytes as f64 >= total as f64 * LARGE_LINE
-    };
-    let (is_large_one, is_large_two) = (large(one), large(two));
-    let places: BTreeSet<&str> = one.keys().chain(two.keys()).copied().collect();
+    let total = |lines: &Lines<'_>| lines.values().copied().fold(0, u64::saturating_add);
+    let (less, more) = if total(one) <= total(two) { (one, two) } else { (two, one) };
+    let least = total(less) as f64 * LARGE_LINE;
+    let large = less.iter().filter(|&(_, &bytes)| bytes > 0 && bytes as f64 >= least);
     let (mut both, mut any) = (0_u32, 0_u32);
-    for place in places {
-        let bytes = [one, two].map(|lines| lines.get(place).copied().unwrap_or(0));
-        if is_large_one(bytes[0]) || is_large_two(bytes[1]) {
-            any += 1;
-            // A line that is large on one rank may be small next to the excess of another.
-            both += u32::from(bytes[0] > 0 && bytes[1] > 0);
-        }
+    for (place, _) in large {
+        any += 1;
+        both += u32::from(more.get(place).is_some_and(|&bytes| bytes > 0));
     }
     if any == 0 { 1.0 } else { f64::from(both) / f64::from(any) }
 }

@@ -57,7 +57,10 @@ impl Case<'_, '_> {
             }
             JobCause::AllKilled => (
                 "ALL RANKS WERE KILLED".to_owned(),
-                format!("All {count} recordings stop abruptly: the node failed, or the scheduler killed the job (SIGKILL)."),
+                format!(
+                    "{} stop abruptly: the node failed, or the scheduler killed the job (SIGKILL).",
+                    if count == 2 { "Both recordings".to_owned() } else { format!("All {count} recordings") }
+                ),
             ),
             JobCause::Terminated => (
                 "THE JOB WAS STOPPED FROM OUTSIDE".to_owned(),
@@ -139,10 +142,14 @@ impl Case<'_, '_> {
         let label = capital(&self.process(first).label);
         let shares = self.blame.failed.filter(|&index| index != first).map_or("", |_| ", on the same GPU,");
         let needs = if self.process(first).decisive().is_some() { "needs" } else { "holds" };
+        let mut others = group.members.iter().filter(|other| other.process != first);
+        let others = match (others.next(), others.count()) {
+            (Some(only), 0) => self.process(only.process).label.clone(),
+            (_, more) => format!("the {} other ranks like it typically", more + 1),
+        };
         let held = format!(
-            "{label}{shares} {needs} {}, the {} other ranks like it typically {}{}.",
+            "{label}{shares} {needs} {}, {others} {}{}.",
             size(member.bytes()),
-            group.members.len() - 1,
             size(group.typical_bytes),
             where_(&group.differences(member)),
         );

@@ -15,13 +15,16 @@ use crate::output;
 
 /// The summary of a job; `None` if fewer than two of the processes have ranks.
 pub(super) fn text(program: &str, heard: &Heard, run: &str) -> Option<String> {
-    let place = |recorded: &Recorded| summary::place_in_job(&recorded.file, run);
-    let ranks: BTreeSet<u32> = heard.recordings.iter().filter_map(place).filter_map(|job| job.rank).collect();
+    let rank = |recorded: &Recorded| summary::place_in_job(&recorded.file, run).and_then(|job| job.rank);
+    let ranked: Vec<(&Recorded, u32)> =
+        heard.recordings.iter().filter_map(|recorded| Some((recorded, rank(recorded)?))).collect();
+    let ranks: BTreeSet<u32> = ranked.iter().map(|&(_, rank)| rank).collect();
     if ranks.len() < 2 {
         return None;
     }
     let report = answer(&reduce(&heard.recordings, |recorded| rows(recorded, run)));
-    let files: Vec<&Path> = heard.recordings.iter().map(|recorded| recorded.file.as_path()).collect();
+    // A launcher that touches the GPU leaves a recording of its own, outside the folder of the ranks.
+    let files: Vec<&Path> = ranked.iter().map(|(recorded, _)| recorded.file.as_path()).collect();
     let folder = relative(&folder_of(&files));
     let stopped: Vec<&str> = heard
         .recordings
@@ -29,7 +32,9 @@ pub(super) fn text(program: &str, heard: &Heard, run: &str) -> Option<String> {
         .filter_map(|recorded| recorded.stop.as_ref())
         .map(|stop| stop.reason.as_str())
         .collect();
-    Some(job_run_text(&report, program, &folder, &stopped, output::remark_columns()))
+    let name = Path::new(program).file_name().filter(|_| program.starts_with('/'));
+    let program = name.map_or(program.into(), |name| name.to_string_lossy());
+    Some(job_run_text(&report, &program, &folder, &stopped, output::remark_columns()))
 }
 
 fn rows(recorded: &Recorded, run: &str) -> Rows {
