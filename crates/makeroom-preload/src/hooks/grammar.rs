@@ -3,7 +3,7 @@
 //! A row is a function with its parameters and the way to handle it:
 //!
 //! - `took |done| EVENT`: the call allocates; the event is stamped after it, with place and stack;
-//! - `limited RESERVATION, took …`: the same, and it counts against `MAKEROOM_LIMIT`;
+//! - `limited RESERVATION, took …`: the same, and it counts against `MAKEROOM_LIMIT` (`limit::reserve` and its variants);
 //! - `context MAKING on DEVICE at PLACE, took …`: the same for contexts, which are counted once they exist;
 //! - `gave |done| EVENT`: the call releases; the event is stamped before it, and its result added after it;
 //! - `failed |done| EVENT`: only a failure is an event (launches: success costs one comparison);
@@ -15,6 +15,9 @@
 //! - `released STREAM, EVENT`: `gave` for stream-ordered frees, which are not complete when they return;
 //! - `waits AWAITED`: earlier frees may be complete after it; `marks EVENT on STREAM`: or after a wait for the event;
 //! - `served BY, …`: the pool comes first, and serves the call or leaves it to the driver.
+//!
+//! `done` (`driver/done.rs`) reads out-parameters, which are valid only after success. `record/event.rs` has the methods
+//! that set the fields of an event.
 //!
 //! If an allocation by the program fails for lack of memory, it is retried once if the pool had memory to release
 //! (`retried!`).

@@ -1,4 +1,4 @@
-// What the test programs use of the driver's interface, and a check that prints the line that failed.
+// Functions of the minimal driver (libcuda.c); programs declare all others. `OK` prints the line of a call that failed.
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
