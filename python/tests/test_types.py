@@ -13,14 +13,14 @@ import pytest
 
 # Each line is an error, and the word is in the message.
 MISUSES = [
-    ("makeroom.explan('x.txt')", "explan"),
+    ("makeroom.explains('x.txt')", "explains"),
     ("makeroom.explain(123)", "123"),
-    ("makeroom.watch(source='tourch')", "tourch"),
+    ("makeroom.watch(source='pytorch')", "pytorch"),
     ("makeroom.use_pool('jax')", "jax"),
     ("makeroom.open(7)", "7"),
-    ("makeroom.explain('x.txt').cause == 'fragmentatoin'", "fragmentatoin"),
+    ("makeroom.explain('x.txt').cause == 'fragmented'", "fragmented"),
     ("makeroom.explain('x.txt').fixes[0].frees_bytes + 1", "None"),
-    ("makeroom.TYPE_CHECKIN", "TYPE_CHECKIN"),
+    ("makeroom.nothing", "nothing"),
 ]
 
 USES = """
