@@ -129,6 +129,29 @@ def test_a_setting_is_python_too(monkeypatch):
     assert "export " not in html and "restart the kernel" in html
 
 
+def test_printed_in_a_notebook_a_setting_is_python_too(monkeypatch, traces: Path):
+    explanation = makeroom.explain(TEXT)
+    assert "\n       export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n" in repr(explanation)
+    monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    shown = str(explanation)
+    assert "export " not in shown and "# restart the kernel" in shown
+    assert "\n       os.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'expandable_segments:True'\n" in shown
+    # This is the text of the command everywhere.
+    assert "export PYTORCH_CUDA_ALLOC_CONF" in explanation.text()
+    tuning = makeroom.tune(traces / "oom_fragmented.pickle.gz", memory="6GiB")
+    assert "export " not in repr(tuning) and "os.environ" in repr(tuning)
+
+
+def test_the_parts_of_an_explanation_are_typed(traces: Path):
+    explanation = makeroom.explain(TEXT)
+    assert explanation.wont_help[0].startswith("empty_cache(), because")
+    assert explanation.next_steps[0].command == "makeroom why run.pickle" and explanation.sites == []
+    sites = makeroom.explain(traces / "oom_fragmented.pickle.gz", memory="6GiB").sites
+    assert isinstance(sites[0], makeroom.Site) and sites[0].bytes >= sites[-1].bytes > 0
+    assert sum(site.bytes for site in sites[0].calls) <= sites[0].bytes
+
+
 @pytest.mark.parametrize(
     ("command", "python"),
     [

@@ -12,34 +12,16 @@ import traceback
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from . import _native, _recorder
-from ._answer import Verdict
+from ._answer import Fix, Verdict
 from ._sizes import Size, parse_optional
 from ._types import Cause, Path
 
 if TYPE_CHECKING:
     from ._trace import Trace
+    from ._watch import Site
 
 Source = Union[BaseException, Path, bytes, "Trace", None]
 """What `explain` takes."""
-
-
-class Fix(NamedTuple):
-    """A fix: what to change, a command to paste, and the maximum amount that it frees."""
-
-    do: str
-    command: str | None
-    frees_bytes: int | None
-
-    @property
-    def python(self) -> str | None:
-        """The command as Python, for a program or a notebook; `None` if there is no command or it is not a setting.
-
-        A setting must be made before the framework is imported. In a notebook, that means: restart the kernel, then run this
-        in the first cell.
-        """
-        from ._settings import as_python
-
-        return as_python(self.command)
 
 
 class LedgerLine(NamedTuple):
@@ -71,11 +53,6 @@ class Explanation(Verdict):
         return cause
 
     @property
-    def title(self) -> str:
-        """The cause as the command prints it, such as `FRAGMENTATION`."""
-        return str(self._json["verdict"]["title"])
-
-    @property
     def ledger(self) -> Ledger | None:
         """Breakdown of the memory; `None` if the input has no figures."""
         ledger = self._json["ledger"]
@@ -88,7 +65,24 @@ class Explanation(Verdict):
     def fixes(self) -> list[Fix]:
         """Fixes for the cause, most effective first."""
         causes = self._json["causes"]
-        return [Fix(fix["do"], fix["command"], fix["frees_bytes"]) for fix in causes[0]["fixes"]] if causes else []
+        return [_fix(fix) for fix in causes[0]["fixes"]] if causes else []
+
+    @property
+    def wont_help(self) -> list[str]:
+        """Common advice that has no effect here, with the reason."""
+        return list(self._json["will_not_help"])
+
+    @property
+    def next_steps(self) -> list[Fix]:
+        """What to do to learn more, such as recording the program."""
+        return [_fix(step) for step in self._json["next"]]
+
+    @property
+    def sites(self) -> list[Site]:
+        """The lines of code that hold the most memory, with the lines that they called; empty if the input has no lines."""
+        from ._watch import as_site
+
+        return [as_site(site) for site in self._json["sites"]]
 
     @property
     def request_bytes(self) -> int | None:
@@ -100,6 +94,10 @@ class Explanation(Verdict):
         from ._html import explanation
 
         return explanation(self._json)
+
+
+def _fix(fix: dict[str, Any]) -> Fix:
+    return Fix(fix["do"], fix["command"], fix["frees_bytes"])
 
 
 def _line(line: dict[str, Any]) -> LedgerLine:
