@@ -12,6 +12,7 @@ from collections import Counter as Tally
 from typing import Any
 
 from . import _native
+from ._errors import chain
 from ._sizes import show
 from ._sources import Counter, CounterSource, WatchError
 
@@ -40,10 +41,19 @@ def counted_devices(jax: Any) -> list[tuple[Any, dict[str, int]]]:
     """Return the GPUs whose allocator keeps statistics, with those. This starts JAX."""
     found = []
     for device in jax.local_devices():
-        stats = device.memory_stats() if device.platform != "cpu" else None
+        stats = _stats(device) if device.platform != "cpu" else None
         if stats and "bytes_in_use" in stats:
             found.append((device, stats))
     return found
+
+
+def _stats(device: Any) -> dict[str, int] | None:
+    """Return the statistics of a device, or `None` if its platform has none."""
+    try:
+        stats: dict[str, int] | None = device.memory_stats()
+        return stats
+    except Exception:
+        return None
 
 
 def why_not() -> str | None:
@@ -72,15 +82,8 @@ def live_buffers(error: BaseException | None = None) -> _native.Recording | None
 
 
 def _is_of_jax(error: BaseException) -> bool:
-    seen: set[int] = set()
-    each: BaseException | None = error
-    while each is not None and id(each) not in seen:
-        seen.add(id(each))
-        kinds = type(each).__mro__
-        if any(kind.__name__ in _ERRORS or kind.__module__.split(".")[0] in ("jax", "jaxlib") for kind in kinds):
-            return True
-        each = each.__cause__ or each.__context__
-    return False
+    kinds = [kind for each in chain(error) for kind in type(each).__mro__]
+    return any(kind.__name__ in _ERRORS or kind.__module__.split(".")[0] in ("jax", "jaxlib") for kind in kinds)
 
 
 def _largest_arrays(jax: Any) -> list[str]:
