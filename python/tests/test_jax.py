@@ -205,6 +205,36 @@ def _counting(by_line):
     return doubled
 
 
+def failed(device: Device, limit: int, pool: int, request: int, largest: int = 0) -> makeroom.Explanation:
+    stats = {"bytes_in_use": device.live, "bytes_limit": limit, "pool_bytes": pool, "largest_free_block_bytes": largest}
+    device.memory_stats = lambda: stats
+    error = type("JaxRuntimeError", (RuntimeError,), {})
+    return makeroom.explain(error(f"RESOURCE_EXHAUSTED: Out of memory while trying to allocate {request} bytes."))
+
+
+def test_the_allocator_s_figures_decide(device):
+    gib = 1 << 30
+    device.live = 70 * gib
+    full = failed(device, 72 * gib, 72 * gib, 4 * gib)
+    assert (full.cause, full.request_bytes) == ("live_data_fills_device", 4 * gib)
+    assert [(line.what, line.bytes) for line in full.ledger.lines] == [("live tensors", 70 * gib), ("cached", 2 * gib)]
+    assert "donate_argnums" in repr(full)
+    device.live = 60 * gib
+    assert failed(device, 72 * gib, 72 * gib, 4 * gib, largest=gib).cause == "fragmentation"
+    # The pool may grow, and could not.
+    assert failed(device, 72 * gib, 61 * gib, 4 * gib, largest=gib).cause == "other_processes"
+
+
+def test_figures_that_do_not_show_the_failure_are_left_out(device):
+    gib = 1 << 30
+    device.live = 30 * gib
+    # What the failed program had taken by then is free again.
+    explanation = failed(device, 72 * gib, 72 * gib, 40 * gib, largest=42 * gib)
+    assert explanation.cause == "undetermined" and explanation.ledger is None
+    device.memory_stats = lambda: {"bytes_in_use": 1, "bytes_limit": 0}
+    assert makeroom.explain(RuntimeError("CUDA error: out of memory")).ledger is None
+
+
 def test_the_pool_says_what_serves_jax():
     with pytest.raises(makeroom.PoolError, match="makeroom run --pool"):
         makeroom.use_pool("jax")

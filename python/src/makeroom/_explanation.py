@@ -201,4 +201,6 @@ def _of_exception(error: BaseException) -> Explanation:
 
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     live = _jax.live_buffers(error)
-    return Explanation(_native.explain(text, live))
+    plain = Explanation(_native.explain(text, live))
+    log = _jax.allocator_log(error, plain.request_bytes)
+    return Explanation(_native.explain(text + log, live)) if log else plain
