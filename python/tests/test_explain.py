@@ -100,7 +100,16 @@ def test_one_function_explains_everything(traces: Path):
 
 
 @pytest.mark.parametrize(
-    "text", ["CUDA out of memory", "torch.cuda.OutOfMemoryError", "CUDA_ERROR_OUT_OF_MEMORY", "std::bad_alloc", "error: file.txt is gone"]
+    "text",
+    [
+        "CUDA out of memory",
+        "torch.cuda.OutOfMemoryError",
+        "CUDA_ERROR_OUT_OF_MEMORY",
+        "std::bad_alloc",
+        "error: file.txt is gone",
+        "/bin/sh: line 1: 7 Killed python train.py",
+        "/bin/sh: 1: cannot open a.log",
+    ],
 )
 def test_a_message_is_not_taken_for_a_path(text: str):
     assert makeroom.explain(text).to_dict()["input"]["kind"] == "error-text"
@@ -179,7 +188,7 @@ def test_nothing_to_explain_is_said(monkeypatch):
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path):
-    for name in ("gone.log", "gone.pkl", "snapshot.json", "runs/gone", "/nowhere/at all.room".replace(" ", "_")):
+    for name in ("gone.log", "gone.pkl", "snapshot.json", "runs/gone", "/nowhere/at all.room", "./my runs/a.pickle.gz", "~/a b.log"):
         with pytest.raises(FileNotFoundError) as caught:
             makeroom.explain(name)
         assert (caught.value.errno, caught.value.filename) == (errno.ENOENT, name)

@@ -127,8 +127,8 @@ def explain(
         The explanation; `print` it for the text of `makeroom why`.
 
     Raises:
-        FileNotFoundError: `source` is the path of a file that does not exist, or looks like one: a name without spaces and
-            with a suffix or a directory.
+        FileNotFoundError: `source` is the path of a file that does not exist, or looks like one: a name with a suffix or a
+            directory, and without spaces unless it begins with `/`, `./`, `../` or `~/`.
         OSError: The file cannot be opened.
         InputError: The file cannot be read as a log or a recording.
         UsageError: An argument is invalid, or `source` is omitted and there was no uncaught exception.
@@ -181,19 +181,23 @@ def from_recording(
 
 
 _SUFFIX = re.compile(r"[^.\s:]\.[A-Za-z0-9_]{1,8}$")
+# With spaces, only if it begins as a path and ends as a file that `explain` reads.
+_WITH_SPACES = re.compile(r"(~|\.{0,2})/[^:]*\.(pickle|pkl|room|gz|zst|xz|zip|tar|log|txt|out|err|prof|json|csv)")
 
 
 def _is_path(text: str) -> bool:
     """Return whether a string is a path rather than an error message.
 
     It is one if the file exists. A string without spaces that has a directory or a suffix is one too, so that a misspelled
-    path is an error and not an error message.
+    path is an error and not an error message; with spaces, if it begins with `/`, `./`, `../` or `~/`.
     """
     if not text or "\n" in text or "\0" in text or len(text) > 4096:
         return False
     if os.path.exists(text):
         return True
-    return not re.search(r"\s", text) and (os.sep in text or _SUFFIX.search(text) is not None)
+    if re.search(r"\s", text):
+        return _WITH_SPACES.fullmatch(text) is not None
+    return os.sep in text or _SUFFIX.search(text) is not None
 
 
 def _of_exception(error: BaseException) -> Explanation:
