@@ -141,7 +141,11 @@ def test_a_setting_is_python_too(monkeypatch):
 def test_printed_in_a_notebook_a_setting_is_python_too(monkeypatch, traces: Path):
     explanation = makeroom.explain(TEXT)
     assert "\n       export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n" in repr(explanation)
-    monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+    shell = types.SimpleNamespace()
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    # In a terminal, the shell has no kernel.
+    assert "export " in repr(explanation)
+    shell.kernel = object()
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     shown = str(explanation)
     assert "export " not in shown and "# restart the kernel" in shown

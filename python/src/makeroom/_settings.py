@@ -20,8 +20,9 @@ _EXPORT = re.compile(r"^( *)(export .+)$", re.MULTILINE)
 
 
 def is_notebook() -> bool:
-    """Return whether this process is the kernel of a notebook."""
-    return "ipykernel" in sys.modules
+    """Return whether this process is the kernel of a notebook. One that only imports `ipykernel` is not."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None
 
 
 def for_notebook(text: str) -> str:
