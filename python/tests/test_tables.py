@@ -112,7 +112,8 @@ def test_a_table_says_what_it_has(table):
     assert lines[1].split()[:3] == ["device", "address", "size"]
     assert lines[2].split()[1].startswith("0x") and len(lines) == 8
     html = table._repr_html_()
-    assert html.count("<tr>") == 11 and "<script" not in html
+    assert html.count("<tr>") == 11 and "<script" not in html and f"… {len(table) - 10} more rows" in html
+    assert '<th style="text-align:right">size</th>' in html and '<th style="text-align:left">site</th>' in html
     assert table.schema["site"] == "Dictionary(UInt32, Utf8)"
     # Of its own rows, not of the buffers that it shares.
     assert 0 < table[["size"]].head(5).nbytes == 5 * 8 < table[["size"]].nbytes == len(table) * 8

@@ -159,13 +159,17 @@ class Table:
         return "\n".join([title, *rows, *([f"  … {_counted(rest, 'more row')}"] if rest > 0 else [])])
 
     def _repr_html_(self) -> str:
-        head = "".join(f'<th style="text-align:left">{escape(name)}</th>' for name in self.columns)
-        body = "".join(
-            "<tr>" + "".join(f'<td style="text-align:left">{escape(cell)}</td>' for cell in self._shown(row)) + "</tr>"
-            for row in self.head(2 * _SHOWN)
+        sides = ["right" if kind.startswith("UInt") and name != "address" else "left" for name, kind in self.schema.items()]
+        row = "".join
+        head = row(f'<th style="text-align:{side}">{escape(name)}</th>' for name, side in zip(self.columns, sides))
+        body = row(
+            "<tr>" + row(f'<td style="text-align:{side}">{escape(cell)}</td>' for cell, side in zip(self._shown(each), sides)) + "</tr>"
+            for each in self.head(2 * _SHOWN)
         )
         title = f"{escape(self._name)}: {_counted(len(self), 'row')}, {show(self.nbytes)}"
-        return f"<div><div>{title}</div><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        rest = len(self) - 2 * _SHOWN
+        more = f"<div>… {_counted(rest, 'more row')}</div>" if rest > 0 else ""
+        return f"<div><div>{title}</div><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}</div>"
 
     def _rows(self, start: int, stop: int) -> Iterator[dict[str, Any]]:
         names = self.columns
