@@ -81,7 +81,8 @@ def test_every_table_can_be_pickled(traces: Path, name: str):
         for part in (table, table[:7], table[5:5], table[table.columns[:2]], table[[]]):
             copy = pickle.loads(pickle.dumps(part))
             assert copy.schema == part.schema and len(copy) == len(part)
-            assert copy.to_dicts() == part.to_dicts()
+            assert copy.to_dicts() == part.to_dicts() and copy == part
+            assert (copy == part[1:]) is (len(part) == 0) and copy != part.to_dicts()
             # Null where it was null, and nowhere else.
             assert repr(copy).splitlines()[1:] == repr(part).splitlines()[1:]
 

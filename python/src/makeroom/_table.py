@@ -32,7 +32,7 @@ class Table:
     columns without copying them. No other package is needed to create one.
 
     `table["size"]` is a column as a list, `table[0]` a row as a dictionary, `table[:10]` and `table[["site", "size"]]` are
-    tables, and iterating yields rows. It can be pickled.
+    tables, and iterating yields rows. Tables can be pickled and compared.
 
     Example:
         >>> table = makeroom.open("run.room").allocations
@@ -100,6 +100,14 @@ class Table:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for start in range(0, len(self), _CHUNK):
             yield from self._rows(start, start + _CHUNK)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Table):
+            return NotImplemented
+        return len(self) == len(other) and self._columns.columns() == other._columns.columns()
+
+    # Tables are compared by their values, which are too many to hash.
+    __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (self._name, len(self), self._columns.columns())
