@@ -1,4 +1,4 @@
-"""JAX with the Python package on a real GPU, one part for each run: python python_jax.py watch | explain | profile FOLDER
+"""JAX with the Python package on a real GPU, one part for each run: python python_jax.py watch | explain | fill | profile FOLDER
 
 Prints one JSON object with a sentence and figures; exit status 1 where something does not hold."""
 
@@ -61,6 +61,26 @@ def explain():
     return holds, f"{explanation.cause}: {at_line >> 20} MiB of live buffers at lines of the program", figures
 
 
+def layer(rows):
+    return jax.block_until_ready(jnp.ones((rows, MIB), jnp.float32) + 1)
+
+
+def fill(rows="1024"):
+    """Live buffers fill what JAX may use: all of them are at one line of the program when the next one fails."""
+    held = []
+    try:
+        while True:
+            held.append(layer(int(rows)))
+    except Exception as error:
+        explanation = makeroom.explain(error)
+    taken = sum(array.nbytes for array in held)
+    at_line = sum(site.bytes for site in explanation.sites if "python_jax.py" in site.place)
+    figures = {"arrays": len(held), "taken": taken, "at_line": at_line, "answer": explanation.text(100)}
+    holds = len(held) > 1 and at_line >= taken and explanation.cause not in ("none", "undetermined", "integer_or_shape_bug")
+    text = f"{explanation.cause}: {at_line >> 20} MiB of {taken >> 20} MiB in {len(held)} arrays at lines of the program"
+    return holds, text, figures
+
+
 def profile(folder):
     """The file that JAX writes has the same bytes as its counters, to within rounding and code."""
     held = [jnp.ones((128, MIB), jnp.float32) + number for number in range(2)]
@@ -76,6 +96,6 @@ def profile(folder):
 
 if __name__ == "__main__":
     part, *arguments = sys.argv[1:]
-    holds, text, figures = {"watch": watch, "explain": explain, "profile": profile}[part](*arguments)
+    holds, text, figures = {"watch": watch, "explain": explain, "fill": fill, "profile": profile}[part](*arguments)
     print(json.dumps({"text": text, "figures": figures}))
     sys.exit(0 if holds else 1)

@@ -82,6 +82,19 @@ def test_what_an_error_followed_from_counts():
     assert is_about_memory(caught.value)
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="groups are new in Python 3.11")
+def test_a_member_of_a_group_counts():
+    cause = ValueError("the step failed")
+    cause.__cause__ = RuntimeError("CUDA error: out of memory")
+    group = ExceptionGroup("two tasks failed", [KeyError("key"), ExceptionGroup("inner", [cause])])
+    assert is_about_memory(group) and not is_about_memory(ExceptionGroup("one", [KeyError("out of memory")]))
+    memory = RuntimeError(TEXT)
+    assert makeroom.explain(ExceptionGroup("tasks", [memory, KeyError("key")])).cause == "fragmentation"
+    # A ring of causes ends.
+    cause.__cause__.__cause__ = cause
+    assert is_about_memory(cause)
+
+
 def test_notebooks_get_html():
     pytest.importorskip("IPython")
     script = f"""

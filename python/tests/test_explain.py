@@ -100,7 +100,16 @@ def test_one_function_explains_everything(traces: Path):
 
 
 @pytest.mark.parametrize(
-    "text", ["CUDA out of memory", "torch.cuda.OutOfMemoryError", "CUDA_ERROR_OUT_OF_MEMORY", "std::bad_alloc", "error: file.txt is gone"]
+    "text",
+    [
+        "CUDA out of memory",
+        "torch.cuda.OutOfMemoryError",
+        "CUDA_ERROR_OUT_OF_MEMORY",
+        "std::bad_alloc",
+        "error: file.txt is gone",
+        "/bin/sh: line 1: 7 Killed python train.py",
+        "/bin/sh: 1: cannot open a.log",
+    ],
 )
 def test_a_message_is_not_taken_for_a_path(text: str):
     assert makeroom.explain(text).to_dict()["input"]["kind"] == "error-text"
@@ -127,6 +136,33 @@ def test_a_setting_is_python_too(monkeypatch):
         assert f"os.environ['{name}']" in fix.python
     html = makeroom.explain(TEXT)._repr_html_()
     assert "export " not in html and "restart the kernel" in html
+
+
+def test_printed_in_a_notebook_a_setting_is_python_too(monkeypatch, traces: Path):
+    explanation = makeroom.explain(TEXT)
+    assert "\n       export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n" in repr(explanation)
+    shell = types.SimpleNamespace()
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    # In a terminal, the shell has no kernel.
+    assert "export " in repr(explanation)
+    shell.kernel = object()
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    shown = str(explanation)
+    assert "export " not in shown and "# restart the kernel" in shown
+    assert "\n       os.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'expandable_segments:True'\n" in shown
+    # This is the text of the command everywhere.
+    assert "export PYTORCH_CUDA_ALLOC_CONF" in explanation.text()
+    tuning = makeroom.tune(traces / "oom_fragmented.pickle.gz", memory="6GiB")
+    assert "export " not in repr(tuning) and "os.environ" in repr(tuning)
+
+
+def test_the_parts_of_an_explanation_are_typed(traces: Path):
+    explanation = makeroom.explain(TEXT)
+    assert explanation.wont_help[0].startswith("empty_cache(), because")
+    assert explanation.next_steps[0].command == "makeroom why run.pickle" and explanation.sites == []
+    sites = makeroom.explain(traces / "oom_fragmented.pickle.gz", memory="6GiB").sites
+    assert isinstance(sites[0], makeroom.Site) and sites[0].bytes >= sites[-1].bytes > 0
+    assert sum(site.bytes for site in sites[0].calls) <= sites[0].bytes
 
 
 @pytest.mark.parametrize(
@@ -156,7 +192,7 @@ def test_nothing_to_explain_is_said(monkeypatch):
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path):
-    for name in ("gone.log", "gone.pkl", "snapshot.json", "runs/gone", "/nowhere/at all.room".replace(" ", "_")):
+    for name in ("gone.log", "gone.pkl", "snapshot.json", "runs/gone", "/nowhere/at all.room", "./my runs/a.pickle.gz", "~/a b.log"):
         with pytest.raises(FileNotFoundError) as caught:
             makeroom.explain(name)
         assert (caught.value.errno, caught.value.filename) == (errno.ENOENT, name)

@@ -9,6 +9,7 @@ from typing import get_args
 import makeroom
 from makeroom import _native, _types
 
+TYPES = {"Cause", "Certainty", "Fate", "Framework", "JobCause", "Kind", "SourceName"}
 HEAVY = {"torch", "numpy", "cupy", "pandas", "polars", "pyarrow", "json", "typing", "ctypes", "makeroom._native"}
 
 
@@ -32,7 +33,7 @@ def test_importing_takes_less_than_30_ms():
 def test_every_name_is_there():
     for name in makeroom.__all__:
         value = getattr(makeroom, name)
-        assert name in ("Cause", "Certainty", "Kind", "SourceName") or value.__name__ == {"why": "explain"}.get(name, name)
+        assert name in TYPES or value.__name__ == {"why": "explain"}.get(name, name)
     assert set(makeroom.__all__) <= set(dir(makeroom))
     assert {"open", "callbacks", "__version__"} <= set(dir(makeroom))
     assert not [name for name in dir(makeroom) if name.startswith("_") and not name.startswith("__") or name.isupper()]

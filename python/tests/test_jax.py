@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import types
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ MIB = 1 << 20
 
 
 def run(script: str) -> str:
-    pytest.importorskip("jax")
+    # Importing it here would change what `watch` finds in other tests.
+    if find_spec("jax") is None:
+        pytest.skip("no JAX")
     environment = {"PATH": "/usr/bin:/bin", "JAX_PLATFORMS": "cpu", "COLUMNS": "110", "HOME": "/tmp"}
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300
@@ -68,6 +71,21 @@ print(makeroom.explain(MemoryError(text)).to_dict()["sites"])
     assert "8.00 GiB" in shown
     # An error of something else says nothing about JAX's buffers.
     assert shown.rstrip().endswith("[]")
+
+
+def test_the_example_shows_what_the_documents_show(examples: Path):
+    if find_spec("jax") is None:
+        pytest.skip("no JAX")
+    root = examples.parent
+    environment = {"PATH": "/usr/bin:/bin", "JAX_PLATFORMS": "cpu", "COLUMNS": "100", "HOME": "/tmp"}
+    words = [sys.executable, "-W", "ignore", "examples/python/jax_step.py"]
+    done = subprocess.run(words, cwd=root, env=environment, stdout=subprocess.PIPE, text=True, timeout=300)
+    shown = done.stdout.split("with every framework\n\n")[1].split("\n\n  Fixes")[0]
+    document = (root / "docs/python.md").read_text(encoding="utf-8")
+    # Lines inside of JAX differ between its versions.
+    own = [line.replace(f"{root}/", "") for line in shown.splitlines() if "jax/_src" not in line]
+    assert "\n  Live memory, by line of code\n    144.00 MiB  python/jax_step.py:28 main\n" in shown
+    assert [line for line in own if line not in document] == []
 
 
 def test_nothing_starts_jax():
@@ -185,6 +203,36 @@ def _counting(by_line):
         }
 
     return doubled
+
+
+def failed(device: Device, limit: int, pool: int, request: int, largest: int = 0) -> makeroom.Explanation:
+    stats = {"bytes_in_use": device.live, "bytes_limit": limit, "pool_bytes": pool, "largest_free_block_bytes": largest}
+    device.memory_stats = lambda: stats
+    error = type("JaxRuntimeError", (RuntimeError,), {})
+    return makeroom.explain(error(f"RESOURCE_EXHAUSTED: Out of memory while trying to allocate {request} bytes."))
+
+
+def test_the_allocator_s_figures_decide(device):
+    gib = 1 << 30
+    device.live = 70 * gib
+    full = failed(device, 72 * gib, 72 * gib, 4 * gib)
+    assert (full.cause, full.request_bytes) == ("live_data_fills_device", 4 * gib)
+    assert [(line.what, line.bytes) for line in full.ledger.lines] == [("live tensors", 70 * gib), ("cached", 2 * gib)]
+    assert "donate_argnums" in repr(full)
+    device.live = 60 * gib
+    assert failed(device, 72 * gib, 72 * gib, 4 * gib, largest=gib).cause == "fragmentation"
+    # The pool may grow, and could not.
+    assert failed(device, 72 * gib, 61 * gib, 4 * gib, largest=gib).cause == "other_processes"
+
+
+def test_figures_that_do_not_show_the_failure_are_left_out(device):
+    gib = 1 << 30
+    device.live = 30 * gib
+    # What the failed program had taken by then is free again.
+    explanation = failed(device, 72 * gib, 72 * gib, 40 * gib, largest=42 * gib)
+    assert explanation.cause == "undetermined" and explanation.ledger is None
+    device.memory_stats = lambda: {"bytes_in_use": 1, "bytes_limit": 0}
+    assert makeroom.explain(RuntimeError("CUDA error: out of memory")).ledger is None
 
 
 def test_the_pool_says_what_serves_jax():

@@ -296,7 +296,7 @@ def test_cupy_on_the_pool(software_gpu, tmp_path, monkeypatch):
     lines = done.stdout.splitlines()
     assert lines[:2] == ["0 0 True 101 2", "1 101"]
     assert lines[2] == "makeroom's pool under cupy"
-    assert lines[3].startswith("  GPU 0: 1.00 MiB live in 1 blocks, ") and "at the peak 101.00 MiB" in lines[3]
+    assert lines[3].startswith("  GPU 0: 1.00 MiB live in 1 block, ") and "at the peak 101.00 MiB" in lines[3]
     assert lines[4] == "OutOfMemoryError True 2048"
     assert "is not in use here" in lines[5]
     assert sum("is not in use here" in line for line in lines) == 2, "a stream cannot be recorded for it either"

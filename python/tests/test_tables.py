@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from datetime import datetime, timezone
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import makeroom
+from makeroom import _native
 
 ROOT = Path(__file__).resolve().parents[2]
 PATTERNS = ("traces/**/*.gz", "crates/*/tests/**/*.pickle.gz", "crates/*/tests/**/*.room", "crates/*/tests/**/rmm_log.csv")
@@ -72,6 +74,33 @@ def test_every_table_converts(path: Path, name: str):
     assert table.columns == list(rows[0]) if rows else True
 
 
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_can_be_pickled(traces: Path, name: str):
+    for file in ("seed004.pickle.gz", "jax_memory.prof.gz", "fit/gpt_4.room.gz"):
+        table = getattr(makeroom.open(traces / file), name)
+        for part in (table, table[:7], table[5:5], table[table.columns[:2]], table[[]]):
+            copy = pickle.loads(pickle.dumps(part))
+            assert copy.schema == part.schema and len(copy) == len(part)
+            assert copy.to_dicts() == part.to_dicts() and copy == part
+            assert (copy == part[1:]) is (len(part) == 0) and copy != part.to_dicts()
+            # Null where it was null, and nowhere else.
+            assert repr(copy).splitlines()[1:] == repr(part).splitlines()[1:]
+
+
+def test_a_pickle_with_other_columns_is_an_error():
+    build = _native.Table.from_columns
+    for rows, column in (
+        (2, ("size", "UInt64", False, [1])),
+        (1, ("size", "UInt64", False, [-1])),
+        (1, ("size", "UInt64", False, [None])),
+        (1, ("size", "Int8", False, [1])),
+        (1, ("size", "Dictionary(", False, [1])),
+        (300, ("action", "Dictionary(UInt8, Utf8)", False, [str(number) for number in range(300)])),
+    ):
+        with pytest.raises((RuntimeError, OverflowError)):
+            build(rows, [column])
+
+
 @pytest.fixture(scope="module")
 def table(traces: Path) -> makeroom.Table:
     return makeroom.open(traces / "seed004.pickle.gz").allocations
@@ -84,8 +113,11 @@ def test_a_table_says_what_it_has(table):
     assert lines[1].split()[:3] == ["device", "address", "size"]
     assert lines[2].split()[1].startswith("0x") and len(lines) == 8
     html = table._repr_html_()
-    assert html.count("<tr>") == 11 and "<script" not in html
+    assert html.count("<tr>") == 11 and "<script" not in html and f"… {len(table) - 10} more rows" in html
+    assert '<th style="text-align:right">size</th>' in html and '<th style="text-align:left">site</th>' in html
     assert table.schema["site"] == "Dictionary(UInt32, Utf8)"
+    # Of its own rows, not of the buffers that it shares.
+    assert 0 < table[["size"]].head(5).nbytes == 5 * 8 < table[["size"]].nbytes == len(table) * 8
 
 
 def test_a_table_is_indexed_as_one_expects(table):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 from pathlib import Path
 
@@ -22,6 +23,27 @@ def test_a_recording_says_what_it_is(trace):
     assert len(trace) == len(trace.events) == 400
 
 
+def test_a_recording_is_a_sequence_of_events(trace, traces):
+    assert trace[0] == next(iter(trace)) == trace.head(1)[0] == trace.events[0]
+    assert trace[-1]["event"] == 399 and len(trace[10:20]) == 10
+    assert [event["event"] for event in trace] == list(range(400))
+    with pytest.raises(TypeError, match="trace.allocations"):
+        trace["size"]
+    profile = makeroom.open(traces / "jax_memory.prof.gz")
+    # A profile without events is a recording all the same.
+    assert len(profile) == 0 and profile and "0 events" in repr(profile)
+
+
+def test_a_recording_is_pickled_as_its_path(trace, tmp_path, monkeypatch, traces):
+    monkeypatch.chdir(traces)
+    relative = makeroom.open("seed004.pickle.gz")
+    content = pickle.dumps(relative)
+    assert len(content) < 1000
+    monkeypatch.chdir(tmp_path)
+    copy = pickle.loads(content)
+    assert repr(copy) == repr(relative) and copy.explain() == trace.explain()
+    with pytest.raises(pickle.PicklingError, match="not in a file"):
+        pickle.dumps(makeroom.Trace("PyTorch's memory history", trace._recording))
 
 
 def test_the_stream_is_arrow_s(trace):
@@ -92,6 +114,11 @@ def test_a_setting_is_found(traces, command):
     assert tuning.best.fits and tuning.best.reserved_bytes == tuning.trials[tuning.best.settings].peak_reserved_bytes
     # The recorded run failed early, and reserved less than a run that completes.
     assert tuning.best.saves_bytes is None
+    assert list(tuning) == list(tuning.trials.values()) and len(tuning) == len(tuning.trials) > 3
+    assert tuning[0] == tuning[tuning.best.settings]
+    with pytest.raises(KeyError, match="'roundup' was not tried; there are: 'expandable_segments:True'"):
+        tuning["roundup"]
+    assert pickle.loads(pickle.dumps(tuning)) == tuning and pickle.loads(pickle.dumps(tuning.best)) == tuning.best
     html = tuning._repr_html_()
     assert tuning.best.settings in html and "export " not in html and "min memory" not in html
     saves = makeroom.tune(traces / "gpt2_varlen.pickle.gz").best.saves_bytes

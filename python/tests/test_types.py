@@ -13,14 +13,18 @@ import pytest
 
 # Each line is an error, and the word is in the message.
 MISUSES = [
-    ("makeroom.explan('x.txt')", "explan"),
+    ("makeroom.explains('x.txt')", "explains"),
     ("makeroom.explain(123)", "123"),
-    ("makeroom.watch(source='tourch')", "tourch"),
+    ("makeroom.watch(source='pytorch')", "pytorch"),
     ("makeroom.use_pool('jax')", "jax"),
     ("makeroom.open(7)", "7"),
-    ("makeroom.explain('x.txt').cause == 'fragmentatoin'", "fragmentatoin"),
+    ("makeroom.explain('x.txt').cause == 'fragmented'", "fragmented"),
     ("makeroom.explain('x.txt').fixes[0].frees_bytes + 1", "None"),
-    ("makeroom.TYPE_CHECKIN", "TYPE_CHECKIN"),
+    ("makeroom.nothing", "nothing"),
+    ("makeroom.job('x').cause == 'fragmentation'", "fragmentation"),
+    ("makeroom.job('x').ranks[0].fate == 'died'", "died"),
+    ("makeroom.chunks([1], abs, backend='jax')", "jax"),
+    ("makeroom.open('x.room')['size']", "size"),
 ]
 
 USES = """
@@ -38,6 +42,15 @@ def sites(device: makeroom.WatchedDevice) -> "list[makeroom.Site]":
 
 def runs(replay: makeroom.Replay) -> "list[makeroom.Run]":
     return list(replay)
+
+def trials(tuning: makeroom.Tuning) -> "list[makeroom.Run]":
+    return [run for run in tuning if not run.out_of_memory]
+
+def holders(explanation: makeroom.Explanation) -> "list[makeroom.Site]":
+    return explanation.sites
+
+def fates(job: makeroom.Job) -> "dict[str, makeroom.Fate]":
+    return {rank.label: rank.fate for rank in job.ranks}
 
 def sizes(table: makeroom.Table) -> "list[int]":
     return table["size"]

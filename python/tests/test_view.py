@@ -6,6 +6,7 @@ import html as html_module
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,11 @@ def test_a_notebook_gets_a_frame_without_access_to_it(traces: Path):
     assert 'sandbox="allow-scripts allow-downloads"' in frame
     page = html_module.unescape(re.search(r'srcdoc="([^"]*)"', frame).group(1))
     assert page.replace('<base href="about:srcdoc">', "", 1) == view.html
+
+
+def test_a_setting_is_python_above_the_frame(traces: Path):
+    shown = makeroom.view(traces / "oom_fragmented.pickle.gz", memory="6GiB")._repr_html_().split("<iframe ")[0]
+    assert "os.environ[" in shown and "restart the kernel" in shown and "export " not in shown
 
 
 def test_two_recordings_are_compared(traces: Path):
@@ -73,7 +79,11 @@ def test_the_frame_runs_in_a_browser(traces: Path, tmp_path: Path):
         canvas = frame.locator("canvas").first.bounding_box()
         page.mouse.click(canvas["x"] + canvas["width"] * 0.4, canvas["y"] + canvas["height"] * 0.5)
         # The state of the page is in the address of the frame, and the notebook's stays as it is.
-        frame.wait_for_function("location.hash.length > 2", timeout=20_000)
-        assert "FRAGMENTATION" in frame.evaluate("document.body.innerText") and page.url == page_file.as_uri()
+        # The page's policy forbids playwright's own waiting, which evaluates a string in it.
+        until = time.monotonic() + 20
+        while len(frame.evaluate("location.hash")) <= 2 and time.monotonic() < until:
+            page.wait_for_timeout(50)
+        assert len(frame.evaluate("location.hash")) > 2
+        assert "Fragmentation · certain" in frame.evaluate("document.body.innerText") and page.url == page_file.as_uri()
         browser.close()
     assert problems == []

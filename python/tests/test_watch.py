@@ -243,6 +243,65 @@ def test_a_finished_watch_can_be_pickled(torch):
     assert repr(copy) == repr(w) and copy.devices == w.devices and copy.to_dict() == w.to_dict()
 
 
+def test_watches_are_compared_by_their_figures(torch):
+    def watched(bytes):
+        with makeroom.watch() as w:
+            torch.cuda.take(bytes)
+        return w
+
+    one, other = watched(50), watched(60)
+    assert one == pickle.loads(pickle.dumps(one)) and one != other and one != "watched"
+    unfinished = makeroom.watch()
+    assert unfinished == unfinished and unfinished != makeroom.watch() and unfinished != one
+
+
+def test_figures_that_cannot_be_read_do_not_stop_the_program(torch, monkeypatch):
+    def broken(device):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    def watched(**options):
+        w = makeroom.watch(**options)
+        w.__enter__()
+        monkeypatch.setattr(torch.cuda, "memory_stats_as_nested_dict", broken)
+        return w
+
+    w = watched()
+    with pytest.warns(makeroom.WatchWarning, match="figures cannot be read: CUDA error"):
+        w.__exit__(None, None, None)
+    assert (w.source, w.peak_bytes, w.devices) == ("none", 0, []) and "illegal memory access" in repr(w)
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    w = watched(required=True)
+    with pytest.raises(makeroom.WatchError, match="figures cannot be read"):
+        w.__exit__(None, None, None)
+    # The exception of the block is the one that matters.
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    with pytest.raises(ZeroDivisionError) as caught:
+        with makeroom.watch(required=True):
+            monkeypatch.setattr(torch.cuda, "memory_stats_as_nested_dict", broken)
+            1 / 0
+    assert caught.value.__context__ is None
+
+
+def test_a_recording_that_is_gone_is_not_taken_for_no_memory(command, software_gpu, tmp_path):
+    script = """
+import os, sys, warnings
+import makeroom
+from makeroom import _recorder
+from driver import Driver
+driver = Driver()
+with warnings.catch_warnings(record=True) as warned:
+    warnings.simplefilter("always")
+    with makeroom.watch() as w:
+        driver.take(1 << 20)
+        os.unlink(_recorder.path() or sys.exit("no recording"))
+print(w.source, len(warned), w)
+"""
+    done = software_gpu.python(script, command, "run", "-o", str(tmp_path / "run.room"), "--no-status", "--")
+    assert done.stdout.startswith("none 1 makeroom: GPU memory was not watched: the figures cannot be read"), done.stdout + done.stderr
+
+
 def test_the_example_shows_what_the_documents_show(command, software_gpu, examples, tmp_path):
     program = str(examples / "python/forgets.py")
     done = software_gpu.run(command, "run", "-o", str(tmp_path / "run.room"), "--", sys.executable, program)

@@ -3,14 +3,14 @@
 //! either (`values.rs`).
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use arrow_array::{Array, RecordBatch, RecordBatchIterator};
+use arrow_array::{Array as _, RecordBatch, RecordBatchIterator, RecordBatchOptions};
 use arrow_schema::ffi::FFI_ArrowSchema;
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
-use crate::values::values;
+use crate::values::{array, values};
 
 /// An Arrow table with one record batch for each device.
 #[pyclass(frozen, module = "makeroom._native")]
@@ -36,8 +36,40 @@ pub(crate) fn broken(error: &ArrowError) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
 }
 
+/// A column of a pickled table: name, Arrow type, whether it can be null, and its values.
+type Column<'py> = (String, String, bool, Bound<'py, PyAny>);
+
 #[pymethods]
 impl Table {
+    /// A table of these columns, which `columns` returned.
+    #[staticmethod]
+    fn from_columns(rows: usize, columns: Vec<Column<'_>>) -> PyResult<Self> {
+        let mut fields = Vec::with_capacity(columns.len());
+        let mut arrays = Vec::with_capacity(columns.len());
+        for (name, kind, is_nullable, values) in columns {
+            let kind: DataType = kind.parse().map_err(|error| broken(&error))?;
+            arrays.push(array(&kind, &values)?);
+            fields.push(Field::new(name, kind, is_nullable));
+        }
+        let schema = SchemaRef::new(Schema::new(fields));
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let piece = RecordBatch::try_new_with_options(schema.clone(), arrays, &options)
+            .map_err(|error| broken(&error))?;
+        Ok(Self { schema, pieces: vec![piece] })
+    }
+
+    /// All columns, as `from_columns` takes them.
+    fn columns<'py>(&self, py: Python<'py>) -> PyResult<Vec<Column<'py>>> {
+        let fields = self.schema.fields().iter();
+        fields
+            .map(|field| {
+                let values = self.values(py, field.name())?.into_pyobject(py)?;
+                let kind = field.data_type().to_string();
+                Ok((field.name().clone(), kind, field.is_nullable(), values.into_any()))
+            })
+            .collect()
+    }
+
     /// Names of the columns.
     #[getter]
     fn column_names(&self) -> Vec<String> {
@@ -53,7 +85,9 @@ impl Table {
     /// Size of the columns in memory, in bytes.
     #[getter]
     fn nbytes(&self) -> usize {
-        self.pieces.iter().flat_map(RecordBatch::columns).map(Array::get_array_memory_size).sum()
+        let columns = self.pieces.iter().flat_map(RecordBatch::columns);
+        // Of the rows of this table: a part of another one shares its buffers.
+        columns.map(|column| column.to_data().get_slice_memory_size().unwrap_or(0)).sum()
     }
 
     fn __len__(&self) -> usize {

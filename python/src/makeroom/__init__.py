@@ -18,11 +18,11 @@ Importing makeroom needs neither PyTorch nor a GPU. Each name loads its module o
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import callbacks as callbacks
+    from ._answer import Fix as Fix
     from ._chunks import chunks as chunks
     from ._excepthook import install_excepthook as install_excepthook
     from ._excepthook import uninstall_excepthook as uninstall_excepthook
     from ._explanation import Explanation as Explanation
-    from ._explanation import Fix as Fix
     from ._explanation import Ledger as Ledger
     from ._explanation import LedgerLine as LedgerLine
     from ._explanation import explain as explain
@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     from ._trace import open as open
     from ._types import Cause as Cause
     from ._types import Certainty as Certainty
+    from ._types import Fate as Fate
+    from ._types import Framework as Framework
+    from ._types import JobCause as JobCause
     from ._types import Kind as Kind
     from ._types import SourceName as SourceName
     from ._view import View as View
@@ -73,9 +76,12 @@ _HOMES = {
     "Check": "_replay",
     "Culprit": "_job",
     "Explanation": "_explanation",
-    "Fix": "_explanation",
+    "Fate": "_types",
+    "Fix": "_answer",
+    "Framework": "_types",
     "InputError": "_native",
     "Job": "_job",
+    "JobCause": "_types",
     "Kind": "_types",
     "Ledger": "_explanation",
     "LedgerLine": "_explanation",

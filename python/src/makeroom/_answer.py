@@ -7,9 +7,10 @@ rendered from data that only the native module has.
 from __future__ import annotations
 
 import json
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from . import _show
+from ._settings import as_python, for_notebook, is_notebook
 from ._types import Certainty
 
 # Widths of the text in a pickled result.
@@ -55,7 +56,11 @@ class Answer:
         return list(self._json["notes"])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything that the command prints with `--json`."""
+        """Return everything that the command prints with `--json`.
+
+        Example:
+            >>> json.dump(explanation.to_dict(), file)
+        """
         content: dict[str, Any] = json.loads(self._content)
         return content
 
@@ -66,11 +71,15 @@ class Answer:
             columns: Width of the text [default: the terminal's, at most 110]. A result that was pickled has widths 60, 80,
                 100 and 110.
             styled: Include ANSI colors.
+
+        Example:
+            >>> print(explanation.text(columns=80))
         """
         return self._answer.text(columns or _show.columns(), styled)
 
     def __repr__(self) -> str:
-        return self.text()
+        text = self.text()
+        return for_notebook(text) if is_notebook() else text
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and isinstance(other, Answer) and other._content == self._content
@@ -87,8 +96,30 @@ def _restore(kind: type[_Kind], content: str, texts: dict[tuple[int, bool], str]
     return kind(_Unpickled(content, texts))
 
 
+class Fix(NamedTuple):
+    """A fix: what to change, a command to paste, and the maximum amount that it frees."""
+
+    do: str
+    command: str | None
+    frees_bytes: int | None
+
+    @property
+    def python(self) -> str | None:
+        """The command as Python, for a program or a notebook; `None` if there is no command or it is not a setting.
+
+        A setting must be made before the framework is imported. In a notebook, that means: restart the kernel, then run this
+        in the first cell.
+        """
+        return as_python(self.command)
+
+
 class Verdict(Answer):
     """A result that names one cause."""
+
+    @property
+    def title(self) -> str:
+        """The cause as the command prints it, such as `FRAGMENTATION`."""
+        return str(self._json["verdict"]["title"])
 
     @property
     def certainty(self) -> Certainty:

@@ -19,6 +19,7 @@ from typing import Any, Callable, NamedTuple, Protocol
 from ._chunks_copy import Make, Place, address_of, use_large_pages
 from ._native import UsageError
 from ._sizes import Size, parse
+from ._types import BackendName
 
 # Share of the memory to leave free, for workspaces of libraries.
 _MARGIN = 0.08
@@ -72,7 +73,7 @@ def chunks(
     reduce: Callable[[Any, Any], Any] | None = None,
     rows: int | None = None,
     room: Size | None = None,
-    backend: str | None = None,
+    backend: BackendName | None = None,
     device: int = 0,
 ) -> Any:
     """Apply a function to an array in host memory, piece by piece on the GPU.

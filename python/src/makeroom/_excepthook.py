@@ -10,9 +10,10 @@ import os
 import sys
 import threading
 from types import TracebackType
-from typing import Any, Iterator
+from typing import Any
 
 from . import _failure
+from ._errors import chain
 
 # Classes by name, so that no framework must be imported. For JAX and TensorFlow the text decides.
 _NAMES = {"OutOfMemoryError", "OutOfMemoryException", "ResourceExhaustedError", "CUDARuntimeError", "CudaAPIError"}
@@ -36,8 +37,8 @@ _of_threads = threading.excepthook
 
 
 def is_about_memory(error: BaseException) -> bool:
-    """Return whether an exception or one of its causes is a GPU out-of-memory error."""
-    return any(_says_so(each) for each in _chain(error))
+    """Return whether an exception, one of its causes or a member of its group is a GPU out-of-memory error."""
+    return any(_says_so(each) for each in chain(error))
 
 
 def install_excepthook(directory: str | os.PathLike[str] | None = None) -> None:
@@ -83,14 +84,6 @@ def uninstall_excepthook() -> None:
         shell.custom_exceptions, shell.CustomTB = _previous["ipython"]
     _previous.clear()
     _settings.clear()
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def _says_so(error: BaseException) -> bool:

@@ -12,34 +12,16 @@ import traceback
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from . import _native, _recorder
-from ._answer import Verdict
+from ._answer import Fix, Verdict
 from ._sizes import Size, parse_optional
 from ._types import Cause, Path
 
 if TYPE_CHECKING:
     from ._trace import Trace
+    from ._watch import Site
 
 Source = Union[BaseException, Path, bytes, "Trace", None]
 """What `explain` takes."""
-
-
-class Fix(NamedTuple):
-    """A fix: what to change, a command to paste, and the maximum amount that it frees."""
-
-    do: str
-    command: str | None
-    frees_bytes: int | None
-
-    @property
-    def python(self) -> str | None:
-        """The command as Python, for a program or a notebook; `None` if there is no command or it is not a setting.
-
-        A setting must be made before the framework is imported. In a notebook, that means: restart the kernel, then run this
-        in the first cell.
-        """
-        from ._settings import as_python
-
-        return as_python(self.command)
 
 
 class LedgerLine(NamedTuple):
@@ -71,11 +53,6 @@ class Explanation(Verdict):
         return cause
 
     @property
-    def title(self) -> str:
-        """The cause as the command prints it, such as `FRAGMENTATION`."""
-        return str(self._json["verdict"]["title"])
-
-    @property
     def ledger(self) -> Ledger | None:
         """Breakdown of the memory; `None` if the input has no figures."""
         ledger = self._json["ledger"]
@@ -88,7 +65,24 @@ class Explanation(Verdict):
     def fixes(self) -> list[Fix]:
         """Fixes for the cause, most effective first."""
         causes = self._json["causes"]
-        return [Fix(fix["do"], fix["command"], fix["frees_bytes"]) for fix in causes[0]["fixes"]] if causes else []
+        return [_fix(fix) for fix in causes[0]["fixes"]] if causes else []
+
+    @property
+    def wont_help(self) -> list[str]:
+        """Common advice that has no effect here, with the reason."""
+        return list(self._json["will_not_help"])
+
+    @property
+    def next_steps(self) -> list[Fix]:
+        """What to do to learn more, such as recording the program."""
+        return [_fix(step) for step in self._json["next"]]
+
+    @property
+    def sites(self) -> list[Site]:
+        """The lines of code that hold the most memory, with the lines that they called; empty if the input has no lines."""
+        from ._watch import as_site
+
+        return [as_site(site) for site in self._json["sites"]]
 
     @property
     def request_bytes(self) -> int | None:
@@ -100,6 +94,10 @@ class Explanation(Verdict):
         from ._html import explanation
 
         return explanation(self._json)
+
+
+def _fix(fix: dict[str, Any]) -> Fix:
+    return Fix(fix["do"], fix["command"], fix["frees_bytes"])
 
 
 def _line(line: dict[str, Any]) -> LedgerLine:
@@ -129,8 +127,8 @@ def explain(
         The explanation; `print` it for the text of `makeroom why`.
 
     Raises:
-        FileNotFoundError: `source` is the path of a file that does not exist, or looks like one: a name without spaces and
-            with a suffix or a directory.
+        FileNotFoundError: `source` is the path of a file that does not exist, or looks like one: a name with a suffix or a
+            directory, and without spaces unless it begins with `/`, `./`, `../` or `~/`.
         OSError: The file cannot be opened.
         InputError: The file cannot be read as a log or a recording.
         UsageError: An argument is invalid, or `source` is omitted and there was no uncaught exception.
@@ -183,19 +181,23 @@ def from_recording(
 
 
 _SUFFIX = re.compile(r"[^.\s:]\.[A-Za-z0-9_]{1,8}$")
+# With spaces, only if it begins as a path and ends as a file that `explain` reads.
+_WITH_SPACES = re.compile(r"(~|\.{0,2})/[^:]*\.(pickle|pkl|room|gz|zst|xz|zip|tar|log|txt|out|err|prof|json|csv)")
 
 
 def _is_path(text: str) -> bool:
     """Return whether a string is a path rather than an error message.
 
     It is one if the file exists. A string without spaces that has a directory or a suffix is one too, so that a misspelled
-    path is an error and not an error message.
+    path is an error and not an error message; with spaces, if it begins with `/`, `./`, `../` or `~/`.
     """
     if not text or "\n" in text or "\0" in text or len(text) > 4096:
         return False
     if os.path.exists(text):
         return True
-    return not re.search(r"\s", text) and (os.sep in text or _SUFFIX.search(text) is not None)
+    if re.search(r"\s", text):
+        return _WITH_SPACES.fullmatch(text) is not None
+    return os.sep in text or _SUFFIX.search(text) is not None
 
 
 def _of_exception(error: BaseException) -> Explanation:
@@ -203,4 +205,6 @@ def _of_exception(error: BaseException) -> Explanation:
 
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     live = _jax.live_buffers(error)
-    return Explanation(_native.explain(text, live))
+    plain = Explanation(_native.explain(text, live))
+    log = _jax.allocator_log(error, plain.request_bytes)
+    return Explanation(_native.explain(text + log, live)) if log else plain

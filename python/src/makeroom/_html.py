@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 _BOX = "font-size:.95em;line-height:1.45;max-width:70em"
 _COLOURS = {"none": "#2e8b57", "undetermined": "#b8860b"}
-_CODE = "background:rgba(127,127,127,.15);padding:.1em .35em;border-radius:.25em;white-space:pre-wrap"
+_CODE = (
+    "display:inline-block;vertical-align:top;background:rgba(127,127,127,.15);padding:.1em .35em;border-radius:.25em;"
+    "white-space:pre-wrap"
+)
 _DIM = "opacity:.7"
 _LEFT, _RIGHT = "text-align:left", "text-align:right"
 # Colors of kinds of memory, by the words in a line of the ledger; the first that occurs decides.
@@ -44,19 +47,15 @@ def explanation(answer: dict[str, Any]) -> str:
     """Render an explanation."""
     verdict, causes = answer["verdict"], answer["causes"]
     is_open = verdict["cause"] == "undetermined"
-    colour = _COLOURS.get(verdict["cause"], "#c0392b")
-    certainty = "" if verdict["cause"] in _COLOURS else f" ({escape(verdict['certainty'])})"
-    parts = [
-        f'<div><b style="color:{colour}">{escape(verdict["title"])}</b>{certainty}</div>',
-        f"<div>{escape(verdict['summary'])}</div>",
-    ]
+    parts = [_verdict(verdict, verdict["cause"])]
     request = answer["request"]
     if request and request["site"]:
         parts.append(f"<div>requested at <b>{escape(request['site'])}</b></div>")
     if answer["ledger"]:
         parts.append(_ledger(answer["ledger"]))
     if answer["sites"]:
-        parts.append(f"<details open><summary><b>Live memory, by line of code</b></summary>{_sites(answer['sites'])}</details>")
+        tree = _sites(answer["sites"], answer["other_sites_bytes"])
+        parts.append(f"<details open><summary><b>Live memory, by line of code</b></summary>{tree}</details>")
     if answer["alternatives"]:
         rows = "".join(map(_alternative, answer["alternatives"]))
         parts.append(f"{_heading('Memory needed, including the failed request')}<table>{rows}</table>")
@@ -73,8 +72,49 @@ def explanation(answer: dict[str, Any]) -> str:
     if answer["next"]:
         steps = "".join(f"<div>{escape(step['do'])}{_command(step['command'])}</div>" for step in answer["next"])
         parts.append(f"{_heading('To learn more')}{steps}")
-    parts += [f'<div style="{_DIM}">note: {escape(note)}</div>' for note in answer["notes"]]
+    parts += [_note(note) for note in answer["notes"]]
     return f'<div style="{_BOX}">{"".join(parts)}</div>'
+
+
+def job(answer: dict[str, Any]) -> str:
+    """Render the answer for a job."""
+    verdict = answer["verdict"]
+    has_failed = verdict["cause"] not in ("none", "caught")
+    parts = [_verdict(verdict, "none" if not has_failed else verdict["cause"])]
+    account = answer["account"]
+    if account:
+        lines = [{**line, "note": line["remark"], "lines": []} for line in account["lines"]]
+        parts.append(_ledger({**account, "lines": lines}))
+    if len(answer["ranks"]) > 1:
+        parts.append(f"<details open><summary><b>Ranks</b></summary>{_ranks(answer['ranks'])}</details>")
+    if answer["consequences"]:
+        ended = "".join(
+            f"<div>{escape(each['words'])}: {escape(each['kind'].replace('_', ' '))}</div>" for each in answer["consequences"]
+        )
+        parts.append(f"{_heading('Consequences')}{ended}")
+    if answer["fixes"]:
+        fixes = "".join(f"<li>{escape(fix['action'])}{_command(fix['command'])}</li>" for fix in answer["fixes"])
+        parts.append(f"{_heading('Fixes, most effective first' if has_failed else 'What to do')}<ol>{fixes}</ol>")
+    parts += [_note(note) for note in answer["notes"]]
+    return f'<div style="{_BOX}">{"".join(parts)}</div>'
+
+
+def _ranks(ranks: list[dict[str, Any]]) -> str:
+    """Render a table of ranks, those to blame in bold. Logs have no peak, and not every failure has a line."""
+    columns = {
+        "rank": [f"<b>{escape(rank['label'])}</b>" if rank["is_culprit"] else escape(rank["label"]) for rank in ranks],
+        "outcome": [escape(rank["fate"].replace("_", " ")) for rank in ranks],
+        "peak": [show(rank["peak_bytes"]) if rank["peak_bytes"] else "" for rank in ranks],
+        "failed at": [escape(rank["place"] or "") for rank in ranks],
+    }
+    kept = [(name, cells) for name, cells in columns.items() if any(cells)]
+    side = {name: _RIGHT if name == "peak" else _LEFT for name in columns}
+    head = "".join(f'<th style="{side[name]}">{name}</th>' for name, _ in kept)
+    rows = "".join(
+        "<tr>" + "".join(f'<td style="{side[name]}">{cells[row]}</td>' for name, cells in kept) + "</tr>"
+        for row in range(len(ranks))
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 def runs(rows: Iterable[tuple[str, dict[str, Any]]], command: str | None = None) -> str:
@@ -91,6 +131,17 @@ def runs(rows: Iterable[tuple[str, dict[str, Any]]], command: str | None = None)
 def watched(watch: Watch) -> str:
     """Render the result of `watch`."""
     return f"<pre>{escape(repr(watch))}</pre>"
+
+
+def _verdict(verdict: dict[str, Any], cause: str) -> str:
+    colour = _COLOURS.get(cause, "#c0392b")
+    certainty = "" if cause in _COLOURS else f" ({escape(verdict['certainty'])})"
+    title = f'<b style="color:{colour}">{escape(verdict["title"])}</b>{certainty}'
+    return f"<div>{title}</div><div>{escape(verdict['summary'])}</div>"
+
+
+def _note(text: str) -> str:
+    return f'<div style="{_DIM}">note: {escape(text)}</div>'
 
 
 def _heading(text: str) -> str:
@@ -164,12 +215,19 @@ def _row(what: str, bytes: int, note: str | None, depth: int, whole: int) -> str
     )
 
 
-def _sites(sites: list[dict[str, Any]]) -> str:
+def _sites(sites: list[dict[str, Any]], other: int = 0) -> str:
     """Render a tree of lines, with callers as the outer nodes."""
-    items = "".join(
-        f"<li>{show(site['bytes'])} <code>{escape(site['site'])}</code>{_sites(site['calls'])}</li>" for site in sites
-    )
+    items = "".join(map(_site, sites))
+    if other:
+        items += f'<li>{show(other)} <span style="{_DIM}">elsewhere</span></li>'
     return f"<ul>{items}</ul>" if items else ""
+
+
+def _site(site: dict[str, Any]) -> str:
+    caller = f", called by {escape(site['caller'])}" if site["caller"] else ""
+    through = f' <span style="{_DIM}">via {escape(site["through"])}</span>' if site["through"] else ""
+    place = f"<code>{escape(site['site'])}</code>{caller}{through}"
+    return f"<li>{show(site['bytes'])} {place}{_sites(site['calls'])}</li>"
 
 
 def _fix(fix: dict[str, Any]) -> str:
@@ -193,3 +251,8 @@ def _command(command: str | None) -> str:
     python = as_python(command)
     advice = f' <span style="{_DIM}">{RESTART}</span>' if python else ""
     return f'<div><code style="{_CODE}">{escape(python or command)}</code>{_COPY}{advice}</div>'
+
+
+def setting(command: str | None) -> str:
+    """Render a setting as Python, or nothing if the command is not one."""
+    return _command(command) if as_python(command) else ""

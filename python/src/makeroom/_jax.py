@@ -12,6 +12,7 @@ from collections import Counter as Tally
 from typing import Any
 
 from . import _native
+from ._errors import chain
 from ._sizes import show
 from ._sources import Counter, CounterSource, WatchError
 
@@ -40,10 +41,19 @@ def counted_devices(jax: Any) -> list[tuple[Any, dict[str, int]]]:
     """Return the GPUs whose allocator keeps statistics, with those. This starts JAX."""
     found = []
     for device in jax.local_devices():
-        stats = device.memory_stats() if device.platform != "cpu" else None
+        stats = _stats(device) if device.platform != "cpu" else None
         if stats and "bytes_in_use" in stats:
             found.append((device, stats))
     return found
+
+
+def _stats(device: Any) -> dict[str, int] | None:
+    """Return the statistics of a device, or `None` if its platform has none."""
+    try:
+        stats: dict[str, int] | None = device.memory_stats()
+        return stats
+    except Exception:
+        return None
 
 
 def why_not() -> str | None:
@@ -71,16 +81,41 @@ def live_buffers(error: BaseException | None = None) -> _native.Recording | None
         return None
 
 
+def allocator_log(error: BaseException, request: int | None) -> str:
+    """Return the figures of JAX's allocator, in the words of its log, or nothing if they do not show the failure.
+
+    XLA writes them to stderr, and not into the exception. They are read now, so memory that the program has freed since
+    the failure is missing: figures with which the request would succeed explain nothing.
+    """
+    jax = module()
+    if jax is None or not request or not is_started() or not _is_of_jax(error):
+        return ""
+    figures = [(device, stats) for device, stats in counted_devices(jax) if stats.get("bytes_limit")]
+    if not figures:
+        return ""
+    device, stats = max(figures, key=lambda each: each[1]["bytes_in_use"] / each[1]["bytes_limit"])
+    limit, in_use, largest = stats["bytes_limit"], stats["bytes_in_use"], stats.get("largest_free_block_bytes", 0)
+    if in_use + request <= limit and not 0 < largest < request:
+        return ""
+    lines = [f"Allocator (GPU_{_index(device)}_bfc) ran out of memory trying to allocate {request}B (rounded to {request})"]
+    taken = stats.get("pool_bytes", 0)
+    if taken:
+        lines.append(
+            f"total_region_allocated_bytes_: {taken} memory_limit_: {limit} available bytes: {max(limit - taken, 0)} "
+            f"curr_region_allocation_bytes_: {taken}"
+        )
+    lines += ["Stats:", f"Limit: {limit}", f"InUse: {in_use}", *([f"LargestFreeBlock: {largest}"] if largest else [])]
+    return "\n" + "\n".join(lines) + "\n"
+
+
+def _index(device: Any) -> int:
+    """Return the number of a device on this host."""
+    return int(device.local_hardware_id or 0)
+
+
 def _is_of_jax(error: BaseException) -> bool:
-    seen: set[int] = set()
-    each: BaseException | None = error
-    while each is not None and id(each) not in seen:
-        seen.add(id(each))
-        kinds = type(each).__mro__
-        if any(kind.__name__ in _ERRORS or kind.__module__.split(".")[0] in ("jax", "jaxlib") for kind in kinds):
-            return True
-        each = each.__cause__ or each.__context__
-    return False
+    kinds = [kind for each in chain(error) for kind in type(each).__mro__]
+    return any(kind.__name__ in _ERRORS or kind.__module__.split(".")[0] in ("jax", "jaxlib") for kind in kinds)
 
 
 def _largest_arrays(jax: Any) -> list[str]:
@@ -103,7 +138,7 @@ class JaxCounter(Counter):
         self.is_exact = False
         stats = before if before is not None else {"bytes_in_use": 0, "peak_bytes_in_use": 0}
         self._highest, self._live = stats.get("peak_bytes_in_use", 0), stats["bytes_in_use"]
-        super().__init__(int(device.local_hardware_id or 0), self._read, self._reset)
+        super().__init__(_index(device), self._read, self._reset)
         self.before = self._live if before is not None else 0
 
     def _read(self) -> tuple[int, int]:

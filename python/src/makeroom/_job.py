@@ -6,8 +6,8 @@ import os
 from typing import Any, NamedTuple
 
 from . import _native
-from ._answer import Verdict
-from ._types import Path
+from ._answer import Fix, Verdict
+from ._types import Fate, JobCause, Path
 
 
 class Line(NamedTuple):
@@ -40,7 +40,7 @@ class Rank(NamedTuple):
     rank: int | None
     host: str | None
     recording: str
-    fate: str
+    fate: Fate
     is_culprit: bool
     group: str | None
     peak_bytes: int
@@ -50,9 +50,15 @@ class Job(Verdict):
     """The answer for a job: one cause, the ranks to blame, and the outcome of every rank."""
 
     @property
-    def cause(self) -> str:
-        """Name of the cause, such as `fragmentation` or `rank_holds_more`; `none` if nothing failed."""
-        return str(self._json["verdict"]["cause"])
+    def cause(self) -> JobCause:
+        """Name of the cause, such as `rank_holds_more`; `none` if nothing failed."""
+        cause: JobCause = self._json["verdict"]["cause"]
+        return cause
+
+    @property
+    def fixes(self) -> list[Fix]:
+        """Fixes, most effective first."""
+        return [Fix(fix["action"], fix["command"], None) for fix in self._json["fixes"]]
 
     @property
     def culprits(self) -> list[Culprit]:
@@ -68,6 +74,11 @@ class Job(Verdict):
     def missing_ranks(self) -> list[int]:
         """Ranks without a recording."""
         return list(self._json["used"]["missing_ranks"])
+
+    def _repr_html_(self) -> str:
+        from ._html import job
+
+        return job(self._json)
 
 
 def job(*paths: Path) -> Job:

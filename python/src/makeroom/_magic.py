@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import shlex
 from typing import Any
 
@@ -48,6 +49,10 @@ def makeroom(line: str, cell: str) -> None:
     if options.name is not None and not options.name.isidentifier():
         raise UsageError(f"--name: {options.name!r} is not the name of a variable")
     shell: Any = get_ipython()
+    if _awaits(shell, cell):
+        raise UsageError(
+            "%%makeroom cannot measure a cell with await\n\nhint: measure the block: with makeroom.watch(lines=True) as w: await …"
+        )
     watched = watch(lines=not options.no_lines)
     with watched:
         result = shell.run_cell(cell)
@@ -63,16 +68,52 @@ def makeroom(line: str, cell: str) -> None:
     elif options.view:
         print("makeroom: no recording of this cell to view: it used no GPU memory, or only counters were read")
     if error is not None:
-        # The cell has failed, and its traceback is already there.
-        error._render_traceback_ = list
+        _hide_next_traceback(error)
         raise error
 
 
+def _awaits(shell: Any, cell: str) -> bool:
+    """Return whether a cell needs the event loop of the kernel, which is busy with this magic."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    try:
+        return bool(shell.should_run_async(cell, transformed_cell=shell.transform_cell(cell)))
+    except Exception:
+        # The cell has a syntax error, which running it reports.
+        return False
+
+
+def _hide_next_traceback(error: Any) -> None:
+    """Make IPython print no traceback of an exception the next time, because it has printed one. `%tb` prints it again."""
+
+    def nothing() -> list[str]:
+        del error._render_traceback_
+        return []
+
+    error._render_traceback_ = nothing
+
+
 def load_ipython_extension(shell: Any) -> None:
-    """Register `%%makeroom`; IPython calls this for `%load_ext makeroom`."""
+    """Register `%%makeroom`; IPython calls this for `%load_ext makeroom`.
+
+    Args:
+        shell: IPython's shell.
+
+    Example:
+        >>> %load_ext makeroom
+    """
     shell.register_magic_function(makeroom, "cell", "makeroom")
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Remove `%%makeroom` again."""
+    """Remove `%%makeroom`; IPython calls this for `%unload_ext makeroom`.
+
+    Args:
+        shell: IPython's shell.
+
+    Example:
+        >>> %unload_ext makeroom
+    """
     shell.magics_manager.magics["cell"].pop("makeroom", None)

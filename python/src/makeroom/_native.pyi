@@ -19,6 +19,9 @@ class Answer:
 
 @final
 class Table:
+    @staticmethod
+    def from_columns(rows: int, columns: list[tuple[str, str, bool, list[Any]]]) -> Table: ...
+    def columns(self) -> list[tuple[str, str, bool, list[Any]]]: ...
     @property
     def column_names(self) -> list[str]: ...
     @property

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from . import _library, _pool_expandable
 from ._library import OutOfMemoryError, PoolError, RawOptions, RawStats, Stats, as_tuple
-from ._sizes import Size, parse_optional, show
+from ._sizes import Size, counted, parse_optional, show
 from ._types import Framework
 
 if TYPE_CHECKING:
@@ -29,7 +29,14 @@ _current: Pool | None = None
 
 
 class Pool:
-    """A pool of GPU memory that does not fragment: free pages are remapped to where they are needed."""
+    """A pool of GPU memory that does not fragment: free pages are remapped to where they are needed.
+
+    `use_pool` creates one for frameworks. `allocate` and `free` are for code that manages memory itself.
+
+    Example:
+        >>> pool = makeroom.use_pool()
+        >>> pool.stats().peak_reserved
+    """
 
     def __init__(self, limit: Size | None = None, spill: Size | None = None, history: int = 0) -> None:
         self.library = _library.load()
@@ -43,11 +50,27 @@ class Pool:
         self._is_expandable = False
         self.frameworks: tuple[str, ...] = ()
 
-    def options(self) -> RawOptions:
+    def _options(self) -> RawOptions:
         return RawOptions(limit=self._limit, spill=self._spill, history=self.history)
 
     def allocate(self, bytes: int, stream: int = 0, device: int = 0) -> int:
-        """Allocate memory for use on a stream and return its address. On failure, raise `OutOfMemoryError` with figures."""
+        """Allocate memory for use on a stream.
+
+        Args:
+            bytes: Size of the block.
+            stream: Handle of a CUDA stream [default: the default stream].
+            device: Index of the GPU.
+
+        Returns:
+            The address.
+
+        Raises:
+            OutOfMemoryError: The memory is not available; the exception has the figures.
+
+        Example:
+            >>> address = pool.allocate(1 << 20)
+            >>> pool.free(address)
+        """
         address = ctypes.c_void_p()
         number = self._number(device)
         self.library.call("alloc", number, bytes, stream, ctypes.byref(address))
@@ -56,7 +79,18 @@ class Pool:
         return place
 
     def free(self, address: int, stream: int | None = None) -> None:
-        """Free memory in stream order [default: the stream that it was allocated on]."""
+        """Free memory in stream order.
+
+        Args:
+            address: What `allocate` returned; 0 has no effect.
+            stream: Handle of a CUDA stream [default: the stream that the memory was allocated on].
+
+        Raises:
+            PoolError: The address is not in use.
+
+        Example:
+            >>> pool.free(address)
+        """
         if not address:
             return
         # Remove it before the free, because another thread may get the same address immediately.
@@ -71,18 +105,43 @@ class Pool:
             raise
 
     def record_stream(self, address: int, stream: int) -> None:
-        """Record that another stream uses the memory too, so that freeing it waits for that stream."""
+        """Record that another stream uses the memory too, so that freeing it waits for that stream.
+
+        Args:
+            address: What `allocate` returned.
+            stream: Handle of the other CUDA stream.
+
+        Raises:
+            PoolError: The address is not in use.
+
+        Example:
+            >>> pool.record_stream(address, other.cuda_stream)
+        """
         home = self._homes.get(address)
         if home is None:
             raise PoolError(_unknown(address))
         self.library.call("record_stream", home[0], address, stream)
 
     def make_current(self, device: int = 0) -> None:
-        """Make the pool's context current on this thread, for code that calls the driver itself."""
+        """Make the pool's context current on this thread, for code that calls the driver itself.
+
+        Args:
+            device: Index of the GPU.
+
+        Example:
+            >>> pool.make_current()
+        """
         self.library.call("pool_make_current", self._number(device))
 
     def stats(self, device: int | None = None) -> Stats:
-        """Return the figures of a device: the sum of PyTorch's memory and makeroom's pool."""
+        """Return the figures of a device: the sum of PyTorch's memory and makeroom's pool.
+
+        Args:
+            device: Index of the GPU [default: the first that is in use].
+
+        Example:
+            >>> pool.stats().live, pool.stats().peak_reserved
+        """
         device = self._default_device() if device is None else device
         parts = []
         if device in self._numbers:
@@ -94,7 +153,14 @@ class Pool:
         return Stats(*map(sum, zip(*parts))) if parts else Stats(*[0] * len(Stats._fields))
 
     def reset_peaks(self, device: int | None = None) -> None:
-        """Reset the peaks to the current figures."""
+        """Reset the peaks to the current figures.
+
+        Args:
+            device: Index of the GPU [default: the first that is in use].
+
+        Example:
+            >>> pool.reset_peaks()
+        """
         device = self._default_device() if device is None else device
         if device in self._numbers:
             self.library.call("pool_reset_peaks", self._numbers[device])
@@ -104,8 +170,17 @@ class Pool:
             self.library.call("torch_reset_peaks", device)
 
     def trim(self, keep: Size = 0) -> int:
-        """Release unused memory until each device has at most `keep` left, and return the number of bytes released. For
-        PyTorch's own allocator, call `torch.cuda.empty_cache()` instead."""
+        """Release unused memory. For PyTorch's own allocator, call `torch.cuda.empty_cache()` instead.
+
+        Args:
+            keep: Amount of unused memory that each device keeps, in bytes or as a string such as `"1GiB"`.
+
+        Returns:
+            The number of bytes released.
+
+        Example:
+            >>> pool.trim(keep="1GiB")
+        """
         total = 0
         for number in self._numbers.values():
             given_back = ctypes.c_uint64()
@@ -114,16 +189,29 @@ class Pool:
         return total
 
     def destroy(self) -> None:
-        """Wait for the GPU and release all memory, including memory in use. PyTorch's pools are kept."""
+        """Wait for the GPU and release all memory, including memory in use. PyTorch's pools are kept.
+
+        Example:
+            >>> pool.destroy()
+        """
         numbers, self._numbers = self._numbers, {}
         self._homes.clear()
         for number in numbers.values():
             self.library.call("pool_destroy", number)
 
     def snapshot(self, path: str | os.PathLike[str]) -> None:
-        """Write PyTorch's pools, or the pool of the first device if PyTorch is not used, in PyTorch's snapshot format, which
-        `makeroom.why`, `makeroom.open` and pytorch.org/memory_viz read. With `use_pool(history=N)`, the snapshot contains
-        the last N events."""
+        """Write a snapshot of PyTorch's pools, or of the first device's pool if PyTorch is not used.
+
+        It has PyTorch's format, which `makeroom.explain`, `makeroom.open` and pytorch.org/memory_viz read. With
+        `use_pool(history=N)`, the snapshot contains the last N events.
+
+        Args:
+            path: The file to write.
+
+        Example:
+            >>> pool.snapshot("pool.pickle")
+            >>> makeroom.open("pool.pickle").view()
+        """
         if self._is_native:
             self._torch.cuda.memory._dump_snapshot(os.fspath(path))
         elif self._torch is not None:
@@ -131,7 +219,7 @@ class Pool:
         else:
             self.library.call("pool_snapshot", self._number(self._default_device()), os.fsencode(path))
 
-    def counters(self) -> Callable[[], list[Counter]]:
+    def _counters(self) -> Callable[[], list[Counter]]:
         """Return counters of the devices that this process uses, for `makeroom.watch`."""
         from ._sources import Counter
 
@@ -154,7 +242,7 @@ class Pool:
         for device in self._devices():
             stats = self.stats(device)
             lines.append(
-                f"  GPU {device}: {show(stats.live)} live in {stats.blocks} blocks, {show(stats.reserved)} reserved; "
+                f"  GPU {device}: {show(stats.live)} live in {counted(stats.blocks, 'block')}, {show(stats.reserved)} reserved; "
                 f"at the peak {show(stats.peak_live)} and {show(stats.peak_reserved)}"
             )
         return "\n".join(lines)
@@ -177,7 +265,7 @@ class Pool:
         with self._making:
             if device not in self._numbers:
                 made = ctypes.c_uint64()
-                options = self.options()
+                options = self._options()
                 self.library.call("pool_create", device, ctypes.byref(options), ctypes.byref(made))
                 self._numbers[device] = made.value
             return self._numbers[device]
@@ -222,6 +310,16 @@ def use_pool(
         spill: Maximum amount of host memory to use when the GPU is full.
         history: Number of recent events in a snapshot.
         pluggable: Make PyTorch use makeroom's pool too, as a pluggable allocator. `limit` and `spill` imply this.
+
+    Returns:
+        The pool; `print` it for its figures.
+
+    Raises:
+        PoolError: No framework is imported, or one cannot use the pool.
+
+    Example:
+        >>> import torch, makeroom
+        >>> pool = makeroom.use_pool()           # before the first tensor on a GPU
     """
     global _current
     unknown: list[str] = [name for name in frameworks if name not in FRAMEWORKS]

@@ -47,7 +47,7 @@ def install(torch: Any, pool: Pool) -> None:
         raise PoolError(f"PyTorch {version} does not support other allocators\n\nhint: use PyTorch 2.1 or later")
     if getattr(torch.version, "cuda", None) is None:
         raise PoolError(f"PyTorch {version} was built without CUDA\n\nhint: install a CUDA build: https://pytorch.org/get-started")
-    options = pool.options()
+    options = pool._options()
     pool.library.call("torch_configure", ctypes.byref(options))
     allocator = memory.CUDAPluggableAllocator(pool.library.path, "makeroom_torch_alloc", "makeroom_torch_free")
     inner = allocator.allocator()

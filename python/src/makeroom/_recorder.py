@@ -35,16 +35,28 @@ def path() -> str | None:
 
 def read() -> _native.Recording | None:
     """Return the recording of this process up to now, or `None`."""
+    try:
+        return read_or_raise()
+    except (OSError, ValueError):
+        return None
+
+
+def read_or_raise() -> _native.Recording | None:
+    """Return the recording of this process up to now, or `None` if it has not used CUDA yet.
+
+    Raises:
+        OSError: There is a recording, but it cannot be opened.
+        InputError: The file is not a recording.
+    """
     if not flush():
         return None
     own = path()
     if own is None:
-        return None
-    try:
-        recording = _native.read(own)
-    except (OSError, ValueError):
-        return None
-    return None if isinstance(recording, str) else recording
+        raise FileNotFoundError("the recording of this process was moved or deleted")
+    recording = _native.read(own)
+    if isinstance(recording, str):
+        raise _native.InputError(f"{own}: text, not a recording")
+    return recording
 
 
 def _flush_function() -> ctypes._FuncPointer | None:

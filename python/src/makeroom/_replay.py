@@ -77,11 +77,7 @@ class Replay(Answer):
         runs = self.runs
         if isinstance(allocator, int):
             return runs[allocator]
-        for run in runs:
-            if run.allocator == allocator:
-                return run
-        names = ", ".join(repr(run.allocator) for run in runs)
-        raise KeyError(f"{allocator!r} was not replayed; there are: {names}")
+        return _named({run.allocator: run for run in runs}, allocator, "replayed")
 
     def _repr_html_(self) -> str:
         from ._html import runs
@@ -90,7 +86,10 @@ class Replay(Answer):
 
 
 class Tuning(Answer):
-    """Results of replaying a recording under every setting of PyTorch's allocator that could make a difference."""
+    """Results of replaying a recording under every setting of PyTorch's allocator that could make a difference.
+
+    Iterating yields the runs, best first; `tuning["expandable_segments:True"]` is one.
+    """
 
     @property
     def best(self) -> Best | None:
@@ -118,12 +117,30 @@ class Tuning(Answer):
         """Run for each setting that was tried, best first. The key `""` is PyTorch's defaults."""
         return {trial["settings"]: _run(trial) for trial in self._json["trials"]}
 
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self.trials.values())
+
+    def __len__(self) -> int:
+        return len(self._json["trials"])
+
+    def __getitem__(self, settings: str | int) -> Run:
+        trials = self.trials
+        return list(trials.values())[settings] if isinstance(settings, int) else _named(trials, settings, "tried")
+
     def _repr_html_(self) -> str:
         from ._html import runs
 
         rows = [("as recorded", self._json["recorded"])]
         rows += [(trial["settings"] or "PyTorch's defaults", trial) for trial in self._json["trials"][:8]]
         return runs(rows, self.best.command if self.best else None)
+
+
+def _named(runs: dict[str, Run], name: str, done: str) -> Run:
+    """Return the run of this name; the error lists those that there are."""
+    run = runs.get(name)
+    if run is None:
+        raise KeyError(f"{name!r} was not {done}; there are: {', '.join(map(repr, runs))}")
+    return run
 
 
 def _run(run: dict[str, Any]) -> Run:
@@ -161,6 +178,9 @@ def replay(
         check: Compare the simulation of the recorded allocator with the recording.
         smallest: Search for the least memory with which each run completes.
 
+    Returns:
+        One run for each allocator; `print` it for the text of `makeroom replay`.
+
     Raises:
         OSError: The file cannot be opened.
         InputError: The file is not a recording.
@@ -191,6 +211,9 @@ def tune(
         memory: Memory available to the allocator, in bytes or as a string such as `"24GiB"`.
         card: Size of the GPU; memory for the driver and the CUDA context is subtracted. Use this or `memory`.
         device: GPU to analyze [default: the one with the most events].
+
+    Returns:
+        One run for each setting; `print` it for the text of `makeroom tune`.
 
     Raises:
         OSError: The file cannot be opened.

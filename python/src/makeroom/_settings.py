@@ -1,4 +1,7 @@
-"""Shell commands that make a setting, as Python: `export` has no effect in a running notebook."""
+"""Shell commands that make a setting, as Python: `export` has no effect in a running notebook.
+
+`as_python` converts one command, `for_notebook` every command in a text that is printed in a notebook.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,28 @@ _NEW_NAME_SINCE = (2, 10)
 _OLD_NAME, _NEW_NAME = "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"
 
 RESTART = "restart the kernel and run this before the framework is imported"
+
+# A command has its own line in the text of a result, and is never wrapped.
+_EXPORT = re.compile(r"^( *)(export .+)$", re.MULTILINE)
+
+
+def is_notebook() -> bool:
+    """Return whether this process is the kernel of a notebook. One that only imports `ipykernel` is not."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None
+
+
+def for_notebook(text: str) -> str:
+    """Return the text of a result with its settings as Python."""
+
+    def replaced(found: re.Match[str]) -> str:
+        indent, command = found.groups()
+        python = as_python(command)
+        if python is None:
+            return found.group()
+        return "\n".join(f"{indent}{line}" for line in [f"# {RESTART}", *python.split("\n")])
+
+    return _EXPORT.sub(replaced, text)
 
 
 def as_python(command: str | None) -> str | None:

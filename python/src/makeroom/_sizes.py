@@ -1,4 +1,4 @@
-"""Sizes: a number of bytes, or a string such as "24GiB" or "800MB"."""
+"""Sizes: a number of bytes, or a string such as "24GiB" or "800MB". Also numbers with a noun."""
 
 from __future__ import annotations
 
@@ -33,3 +33,8 @@ def parse_optional(size: Size | None) -> int | None:
 def show(bytes: int) -> str:
     """Format a size as makeroom prints it. The size may be negative, as in a difference."""
     return f"−{_native.format_size(-bytes)}" if bytes < 0 else _native.format_size(bytes)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, in the plural if necessary."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

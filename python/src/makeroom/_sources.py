@@ -15,12 +15,12 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import sys
 import tempfile
 import time
 from typing import Any, Callable
 
 from . import _native, _recorder, _torch
+from ._settings import is_notebook
 
 
 class WatchError(RuntimeError):
@@ -97,7 +97,7 @@ def choose(name: str | None, lines: bool | None) -> Source:
         pool = _pool.current()
         if pool is None:
             raise WatchError("makeroom's pool is not in use\n\nhint: call makeroom.use_pool() before the first allocation")
-        return CounterSource("pool", "makeroom's pool", pool.counters())
+        return CounterSource("pool", "makeroom's pool", pool._counters())
     if name == "torch":
         torch = _torch.on_cuda()
         if torch is None:
@@ -155,8 +155,19 @@ class RecorderSource(RecordingSource):
 
     name, words = "recorder", "recorder"
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_begun = False
+
+    def begin(self) -> None:
+        self._has_begun = _recorder.flush()
+        super().begin()
+
     def read(self) -> _native.Recording | None:
-        return _recorder.read()
+        recording = _recorder.read_or_raise()
+        if recording is None and self._has_begun:
+            raise WatchError("the recording ended during the block: its file was deleted, or the disk is full")
+        return recording
 
 
 class Counter:
@@ -371,6 +382,6 @@ def _nothing() -> str:
 
 def _recording_hint() -> str:
     """Return how to record this program. A notebook's kernel is recorded if the notebook server is."""
-    if "ipykernel" in sys.modules:
+    if is_notebook():
         return "start the notebook server with makeroom run -- jupyter lab, which records its kernels, with every framework"
     return "run it with makeroom run -- python …, which works with every framework"

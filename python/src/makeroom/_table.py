@@ -32,7 +32,11 @@ class Table:
     columns without copying them. No other package is needed to create one.
 
     `table["size"]` is a column as a list, `table[0]` a row as a dictionary, `table[:10]` and `table[["site", "size"]]` are
-    tables, and iterating yields rows.
+    tables, and iterating yields rows. Tables can be pickled and compared.
+
+    Example:
+        >>> table = makeroom.open("run.room").allocations
+        >>> table.columns, len(table), sum(table["size"])
     """
 
     def __init__(self, name: str, columns: _native.Table) -> None:
@@ -55,7 +59,14 @@ class Table:
         return self._columns.nbytes
 
     def head(self, rows: int = 5) -> Table:
-        """Return the first rows."""
+        """Return the first rows.
+
+        Args:
+            rows: Number of rows.
+
+        Example:
+            >>> trace.allocations.head(3)["size"]
+        """
         return self[:rows]
 
     def __len__(self) -> int:
@@ -90,6 +101,17 @@ class Table:
         for start in range(0, len(self), _CHUNK):
             yield from self._rows(start, start + _CHUNK)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Table):
+            return NotImplemented
+        return len(self) == len(other) and self._columns.columns() == other._columns.columns()
+
+    # Tables are compared by their values, which are too many to hash.
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self._name, len(self), self._columns.columns())
+
     def __arrow_c_schema__(self) -> CapsuleType:
         return self._columns.__arrow_c_schema__()
 
@@ -97,12 +119,21 @@ class Table:
         return self._columns.__arrow_c_stream__(requested_schema)
 
     def to_polars(self) -> polars.DataFrame:
-        """Return a polars DataFrame."""
+        """Return a polars DataFrame.
+
+        Example:
+            >>> trace.allocations.to_polars().group_by("site").agg(polars.col("size").sum())
+        """
         frame: polars.DataFrame = _module("polars").DataFrame(self)
         return frame
 
     def to_pyarrow(self) -> pyarrow.Table:
-        """Return a pyarrow Table."""
+        """Return a pyarrow Table, which DuckDB reads too.
+
+        Example:
+            >>> allocations = trace.allocations.to_pyarrow()
+            >>> duckdb.sql("select site, sum(size) from allocations group by site")
+        """
         table: pyarrow.Table = _module("pyarrow").table(self)
         return table
 
@@ -111,13 +142,20 @@ class Table:
 
         pandas copies nullable columns into its own types; `to_pyarrow().to_pandas(types_mapper=pandas.ArrowDtype)`
         copies nothing.
+
+        Example:
+            >>> trace.allocations.to_pandas().groupby("site", observed=True)["size"].sum()
         """
         _module("pandas")
         frame: pandas.DataFrame = self.to_pyarrow().to_pandas()
         return frame
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Return all rows as dictionaries."""
+        """Return all rows as dictionaries.
+
+        Example:
+            >>> trace.segments.to_dicts()[0]["size"]
+        """
         return list(self)
 
     def __repr__(self) -> str:
@@ -129,13 +167,17 @@ class Table:
         return "\n".join([title, *rows, *([f"  … {_counted(rest, 'more row')}"] if rest > 0 else [])])
 
     def _repr_html_(self) -> str:
-        head = "".join(f'<th style="text-align:left">{escape(name)}</th>' for name in self.columns)
-        body = "".join(
-            "<tr>" + "".join(f'<td style="text-align:left">{escape(cell)}</td>' for cell in self._shown(row)) + "</tr>"
-            for row in self.head(2 * _SHOWN)
+        sides = ["right" if kind.startswith("UInt") and name != "address" else "left" for name, kind in self.schema.items()]
+        row = "".join
+        head = row(f'<th style="text-align:{side}">{escape(name)}</th>' for name, side in zip(self.columns, sides))
+        body = row(
+            "<tr>" + row(f'<td style="text-align:{side}">{escape(cell)}</td>' for cell, side in zip(self._shown(each), sides)) + "</tr>"
+            for each in self.head(2 * _SHOWN)
         )
         title = f"{escape(self._name)}: {_counted(len(self), 'row')}, {show(self.nbytes)}"
-        return f"<div><div>{title}</div><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        rest = len(self) - 2 * _SHOWN
+        more = f"<div>… {_counted(rest, 'more row')}</div>" if rest > 0 else ""
+        return f"<div><div>{title}</div><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}</div>"
 
     def _rows(self, start: int, stop: int) -> Iterator[dict[str, Any]]:
         names = self.columns
@@ -152,6 +194,10 @@ class Table:
 
     def _shown(self, row: dict[str, Any]) -> list[str]:
         return [_cell(name, value) for name, value in row.items()]
+
+
+def _restore(name: str, rows: int, columns: list[tuple[str, str, bool, list[Any]]]) -> Table:
+    return Table(name, _native.Table.from_columns(rows, columns))
 
 
 def _cell(name: str, value: Any) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from html import escape
-from typing import TYPE_CHECKING, Union
+from pickle import PicklingError
+from typing import TYPE_CHECKING, Any, Iterator, Union, overload
 
 from . import _native
 from ._explanation import Explanation
 from ._replay import Replay, Tuning
-from ._sizes import Size, parse_optional, show
+from ._sizes import Size, counted, parse_optional, show
 from ._table import Table
 from ._types import Kind, Path
 
@@ -20,11 +22,21 @@ TraceOrPath = Union["Trace", Path]
 
 
 class Trace:
-    """A recording of a program's GPU allocations."""
+    """A recording of a program's GPU allocations: a sequence of events, with tables and analyses.
 
-    def __init__(self, path: str, recording: _native.Recording) -> None:
+    `trace[0]` is an event as a dictionary, `trace[:10]` a table of events, and iterating yields events. A pickled trace
+    contains the path of its file, which is read again.
+
+    Example:
+        >>> trace = makeroom.open("run.room")
+        >>> trace.allocations.to_polars()
+        >>> trace.explain().cause, trace.replay("makeroom")[0].peak_reserved_bytes
+    """
+
+    def __init__(self, path: str, recording: _native.Recording, file: str | None = None) -> None:
         self._path = path
         self._recording = recording
+        self._file = file
         self._tables: dict[str, Table] = {}
 
     @property
@@ -82,10 +94,33 @@ class Trace:
         """
         return Table("live", self._recording.live(event, device))
 
+    def head(self, rows: int = 5) -> Table:
+        """Return the first events, as a table.
+
+        Args:
+            rows: Number of events.
+
+        Example:
+            >>> trace.head(3)[["action", "size"]].to_dicts()
+        """
+        return self.events.head(rows)
+
     def explain(
         self, *, memory: Size | None = None, card: Size | None = None, device: int | None = None
     ) -> Explanation:
-        """Explain an out-of-memory failure; see `makeroom.explain`."""
+        """Explain an out-of-memory failure, as `makeroom.explain` does.
+
+        Args:
+            memory: Memory available to the allocator, in bytes or as a string such as `"24GiB"`.
+            card: Size of the GPU; memory for the driver and the CUDA context is subtracted. Use this or `memory`.
+            device: GPU to analyze [default: the one that failed, else the fullest].
+
+        Returns:
+            The explanation; `print` it for the text of `makeroom why`.
+
+        Example:
+            >>> trace.explain(memory="24GiB").cause
+        """
         return Explanation(self._recording.why(parse_optional(memory), parse_optional(card), device))
 
     why = explain
@@ -99,18 +134,55 @@ class Trace:
         check: bool = False,
         smallest: bool = True,
     ) -> Replay:
-        """Replay the recording under other allocators; see `makeroom.replay`."""
+        """Replay the recording under other allocators, as `makeroom.replay` does.
+
+        Args:
+            *allocators: Allocators to simulate, such as `"pytorch"` or `"makeroom"` [default: the common ones].
+            memory: Memory available to the allocator, in bytes or as a string such as `"24GiB"`.
+            card: Size of the GPU; memory for the driver and the CUDA context is subtracted. Use this or `memory`.
+            device: GPU to analyze [default: the one with the most events].
+            check: Compare the simulation of the recorded allocator with the recording.
+            smallest: Search for the least memory with which each run completes.
+
+        Returns:
+            One run for each allocator; `print` it for the text of `makeroom replay`.
+
+        Example:
+            >>> trace.replay("pytorch", "makeroom")["makeroom"].peak_reserved_bytes
+        """
         sizes = parse_optional(memory), parse_optional(card)
         return Replay(self._recording.replay(list(allocators), *sizes, device, check, smallest))
 
     def tune(self, *, memory: Size | None = None, card: Size | None = None, device: int | None = None) -> Tuning:
-        """Find the best settings of PyTorch's allocator for the recording; see `makeroom.tune`."""
+        """Find the best settings of PyTorch's allocator for the recording, as `makeroom.tune` does.
+
+        Args:
+            memory: Memory available to the allocator, in bytes or as a string such as `"24GiB"`.
+            card: Size of the GPU; memory for the driver and the CUDA context is subtracted. Use this or `memory`.
+            device: GPU to analyze [default: the one with the most events].
+
+        Returns:
+            One run for each setting; `print` it for the text of `makeroom tune`.
+
+        Example:
+            >>> trace.tune(memory="24GiB").best
+        """
         return Tuning(self._recording.tune(parse_optional(memory), parse_optional(card), device))
 
     def view(
         self, *, memory: Size | None = None, card: Size | None = None, what_if: bool = False, height: int = 900
     ) -> View:
-        """Return the interactive page of the recording, which a notebook shows in the cell; see `makeroom.view`."""
+        """Return the interactive page of the recording, which a notebook shows in the cell, as `makeroom.view` does.
+
+        Args:
+            memory: Memory available to the allocator, in bytes or as a string such as `"24GiB"`.
+            card: Size of the GPU; memory for the driver and the CUDA context is subtracted. Use this or `memory`.
+            what_if: Include how much other allocators would have reserved. This replays the recording.
+            height: Height in the notebook, in pixels.
+
+        Example:
+            >>> trace.view(memory="24GiB")
+        """
         from ._view import view
 
         return view(self, memory=memory, card=card, what_if=what_if, height=height)
@@ -118,9 +190,30 @@ class Trace:
     def __len__(self) -> int:
         return len(self._recording)
 
+    def __bool__(self) -> bool:
+        # A profile of live buffers has no events, and is a recording all the same.
+        return True
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.events)
+
+    @overload
+    def __getitem__(self, key: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, key: slice) -> Table: ...
+    def __getitem__(self, key: int | slice) -> dict[str, Any] | Table:
+        if not isinstance(key, slice) and not hasattr(key, "__index__"):
+            raise TypeError(f"a trace is indexed by event, not by {type(key).__name__}: trace.allocations[{key!r}] is a column")
+        return self.events[key]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._file is None:
+            raise PicklingError(f"{self._path} is not in a file, so it cannot be pickled\n\nhint: pickle its tables")
+        return _restore, (self._path, self._file)
+
     def __repr__(self) -> str:
         devices = ", ".join(map(str, self.devices)) or "none"
-        return f"<makeroom.Trace {self._path}: {self.kind}, {len(self)} events, devices {devices}>"
+        return f"<makeroom.Trace {self._path}: {self.kind}, {counted(len(self), 'event')}, devices {devices}>"
 
     def _repr_html_(self) -> str:
         peaks = ", ".join(f"GPU {device}: {show(bytes)}" for device, _, bytes in self._recording.peaks())
@@ -129,6 +222,7 @@ class Trace:
             "kind": self.kind,
             "events": f"{len(self):,}",
             "allocations": f"{len(self.allocations):,}",
+            "devices": ", ".join(map(str, self.devices)) or "none",
             "peak of live memory": peaks or "none",
         }
         rows = "".join(
@@ -153,6 +247,9 @@ def open(path: Path) -> Trace:
     Args:
         path: A `.room` file, a PyTorch snapshot, an RMM log or a JAX memory profile, plain or compressed.
 
+    Returns:
+        The recording, with its tables and analyses.
+
     Raises:
         OSError: The file cannot be opened.
         InputError: The file is not a recording.
@@ -164,7 +261,13 @@ def open(path: Path) -> Trace:
     opened = _native.read(path)
     if isinstance(opened, str):
         raise _native.InputError(f"{path}: text, not a recording\n\nhint: makeroom.explain({str(path)!r})")
-    return Trace(str(path), opened)
+    return Trace(str(path), opened, os.path.abspath(path))
+
+
+def _restore(path: str, file: str) -> Trace:
+    trace = open(file)
+    trace._path = path
+    return trace
 
 
 def as_trace(source: TraceOrPath) -> Trace:

@@ -33,11 +33,44 @@ Cause = Literal[
 Certainty = Literal["undetermined", "possible", "likely", "certain"]
 """Certainty of a cause."""
 
+JobCause = Literal[
+    "none",
+    "caught",
+    "rank_holds_more",
+    "group_holds_more",
+    "ranks_share_gpu",
+    "every_rank_full",
+    "rank_ran_out",
+    "rank_killed",
+    "all_killed",
+    "terminated",
+    "other_failure",
+    "undetermined",
+]
+"""Cause of a job's failure; `none` if nothing failed."""
+
+Fate = Literal[
+    "finished",
+    "caught",
+    "ran_out",
+    "killed",
+    "terminated",
+    "collective_timeout",
+    "peer_lost",
+    "failed",
+    "running",
+    "unknown",
+]
+"""Outcome of a rank."""
+
 Kind = Literal["torch-snapshot", "rmm-log", "room-trace", "jax-profile"]
 """Kind of recording."""
 
 SourceName = Literal["recorder", "pool", "torch", "jax"]
 """Source of the figures of `watch`."""
+
+BackendName = Literal["torch", "cupy", "driver"]
+"""What runs the pieces of `chunks`."""
 
 Framework = Literal["torch", "cupy", "rmm"]
 """Framework that `use_pool` configures."""

@@ -18,8 +18,9 @@ _BASE = '<base href="about:srcdoc">'
 class View:
     """The page of one or more recordings. A notebook displays it; `save` writes it as one file, which needs no network."""
 
-    def __init__(self, names: list[str], html: str, reduced: str | None, height: int) -> None:
+    def __init__(self, names: list[str], html: str, reduced: str | None, height: int, command: str | None = None) -> None:
         self._names, self._html, self._reduced, self._height = names, html, reduced, height
+        self._command = command
 
     @property
     def html(self) -> str:
@@ -32,7 +33,17 @@ class View:
         return [self._reduced] if self._reduced else []
 
     def save(self, path: Path) -> None:
-        """Write the page to a file, as `makeroom view -o` does."""
+        """Write the page to a file, as `makeroom view -o` does.
+
+        Args:
+            path: The file to write. It can be opened in any browser, without a network.
+
+        Raises:
+            OSError: The file cannot be written.
+
+        Example:
+            >>> makeroom.view("run.room").save("report.html")
+        """
         with open(path, "w", encoding="utf-8") as file:
             file.write(self._html)
 
@@ -44,7 +55,10 @@ class View:
         page = escape(self._html.replace("<head>", f"<head>{_BASE}", 1), quote=True)
         # The browser runs the page's script only if not a byte has changed, whatever the encoding of the notebook's page.
         page = page.encode("ascii", "xmlcharrefreplace").decode("ascii")
-        return (
+        from ._html import setting
+
+        # The page is the same everywhere, so it has the shell's form of a setting.
+        return setting(self._command) + (
             f'<iframe srcdoc="{page}" title="{escape(", ".join(self._names), quote=True)}" '
             f'style="width:100%;height:{self._height}px;border:1px solid rgba(127,127,127,.4)" '
             'sandbox="allow-scripts allow-downloads" allow="clipboard-write"></iframe>'
@@ -83,4 +97,6 @@ def view(
     traces = [as_trace(source) for source in sources]
     recordings = [trace._recording for trace in traces]
     html, reduced = _native.page(recordings, parse_optional(memory), parse_optional(card), what_if)
-    return View([os.path.basename(trace.path) for trace in traces], html, reduced, height)
+    fixes = traces[0].explain(memory=memory, card=card).fixes if len(traces) == 1 else []
+    command = fixes[0].command if fixes else None
+    return View([os.path.basename(trace.path) for trace in traces], html, reduced, height, command)

@@ -18,7 +18,7 @@ import warnings
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ._sizes import show
+from ._sizes import counted, show
 from ._sources import NoSource, Source, WatchError, choose
 from ._types import SourceName
 
@@ -89,10 +89,17 @@ class _Finished(Source):
 
 
 class Watch:
-    """Context manager that measures a block. The figures are available after the block, and can be pickled."""
+    """Context manager that measures a block. After the block it has the figures, and can be printed, pickled and compared.
 
-    def __init__(self, source: Source) -> None:
+    Example:
+        >>> with makeroom.watch() as w:
+        ...     train()
+        >>> w.peak_bytes, w.left_bytes, w.devices[0].sites
+    """
+
+    def __init__(self, source: Source, is_required: bool = False) -> None:
         self._source = source
+        self._is_required = is_required
         self._started: float | None = None
         self._seconds = 0.0
         self._count = 0
@@ -146,7 +153,17 @@ class Watch:
         return sum(leaks) if leaks else None
 
     def step(self) -> None:
-        """End a step. Call it at the end of each iteration."""
+        """End a step. Call it at the end of each iteration.
+
+        Raises:
+            WatchError: It was called outside the `with` block.
+
+        Example:
+            >>> with makeroom.watch() as w:
+            ...     for batch in batches:
+            ...         train(batch)
+            ...         w.step()
+        """
         if self._started is None or self._devices is not None:
             raise WatchError("step() was called outside the `with` block\n\nhint: with makeroom.watch() as w: …; w.step()")
         self._count += 1
@@ -163,7 +180,28 @@ class Watch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._seconds = time.perf_counter() - (self._started or 0)
-        self._devices = [_device(device) for device in self._source.end()]
+        try:
+            self._devices = [_device(device) for device in self._source.end()]
+            return
+        except Exception as failure:
+            # The exception of the block must not be replaced by one of this module.
+            if self._is_required and error is None:
+                raise WatchError(f"the figures cannot be read: {failure}") from failure
+            reason = f"the figures cannot be read: {failure}"
+        self._source, self._devices = NoSource(reason), []
+        if error is None:
+            warnings.warn(f"GPU memory is not watched: {reason}", WatchWarning, stacklevel=2)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Watch) or self._devices is None or other._devices is None:
+            return self is other
+        return self._figures() == other._figures()
+
+    # Figures contain lists.
+    __hash__ = None  # type: ignore[assignment]
+
+    def _figures(self) -> tuple[Any, ...]:
+        return self.source, self._seconds, self._devices, self.notes
 
     def __getstate__(self) -> dict[str, Any]:
         if self._devices is None:
@@ -172,7 +210,11 @@ class Watch:
         return {**self.__dict__, "_source": _Finished(source.name, source.words, source.notes)}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all figures, for a file or a log."""
+        """Return all figures, for a file or a log.
+
+        Example:
+            >>> json.dump(w.to_dict(), file)
+        """
         named = [{**device._asdict(), "leak_per_step_bytes": device.leak_per_step_bytes} for device in self.devices]
         figures: dict[str, Any] = {"source": self.source, "seconds": self._seconds, "devices": named}
         copied: dict[str, Any] = json.loads(json.dumps(figures))
@@ -223,7 +265,7 @@ def watch(*, lines: bool | None = None, source: SourceName | None = None, requir
         >>> w.peak_bytes, w.leak_per_step_bytes
     """
     try:
-        return Watch(choose(source, lines))
+        return Watch(choose(source, lines), required)
     except WatchError as error:
         if required or source is not None:
             raise
@@ -243,20 +285,21 @@ def _device(figures: dict[str, Any]) -> WatchedDevice:
         left_bytes=figures["left_bytes"],
         left_blocks=figures["left_blocks"],
         allocations=figures["allocations"],
-        sites=[_site(site) for site in figures["sites"]],
-        left_sites=[_site(site) for site in figures["left_sites"]],
-        leaking=[_site(site) for site in figures["leaking"]],
+        sites=[as_site(site) for site in figures["sites"]],
+        left_sites=[as_site(site) for site in figures["left_sites"]],
+        leaking=[as_site(site) for site in figures["leaking"]],
         # The part after the last step() is not a step.
         steps=steps[:-1],
     )
 
 
-def _site(site: dict[str, Any]) -> Site:
-    return Site(site["site"], site["bytes"], site["blocks"], [_site(callee) for callee in site["calls"]])
+def as_site(site: dict[str, Any]) -> Site:
+    """Return a site of the native module's JSON."""
+    return Site(site["site"], site["bytes"], site["blocks"], [as_site(callee) for callee in site["calls"]])
 
 
 def _text(device: WatchedDevice) -> list[str]:
-    count = "" if device.allocations is None else f", {_counted(device.allocations, 'allocation')}"
+    count = "" if device.allocations is None else f", {counted(device.allocations, 'allocation')}"
     lines = [
         f"  GPU {device.device}: peak {show(device.peak_bytes)}, before {show(device.before_bytes)}, "
         f"after {show(device.after_bytes)}{count}"
@@ -264,7 +307,7 @@ def _text(device: WatchedDevice) -> list[str]:
     if device.sites:
         lines += ["  live at the peak, by line", *_tree(device.sites)]
     if device.left_bytes:
-        blocks = "" if device.left_blocks is None else f" in {_counted(device.left_blocks, 'block')}"
+        blocks = "" if device.left_blocks is None else f" in {counted(device.left_blocks, 'block')}"
         lines += [f"  still live: {show(device.left_bytes)}{blocks}", *_tree(device.left_sites)]
     leak = device.leak_per_step_bytes
     if leak is not None:
@@ -273,10 +316,6 @@ def _text(device: WatchedDevice) -> list[str]:
         if leak > 0:
             lines += _tree(device.leaking)
     return lines
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _tree(sites: list[Site]) -> list[str]:

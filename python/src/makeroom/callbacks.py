@@ -72,7 +72,11 @@ class Training:
         if not self._is_on or self.watch is None:
             return
         self._is_on = False
-        self.watch.__exit__(None, None, None)
+        try:
+            self.watch.__exit__(None, None, None)
+        except WatchError as error:
+            self._say(f"makeroom: training was not watched: {error}")
+            return
         rank = _ranks.current()
         if rank is None or rank.number == 0:
             self._say(f"makeroom: {self.watch!r}")
