@@ -59,8 +59,12 @@ pub enum JobCause {
     RanksShareGpu,
     /// All ranks hold about the same and run out together.
     EveryRankFull,
+    /// A rank requested more at once than its whole GPU or its limit has.
+    RequestTooLarge,
     /// A rank ran out for a reason of its own.
     RankRanOut,
+    /// Host memory ran out, and the kernel killed a rank or one of its processes.
+    HostMemory,
     /// A rank was killed (SIGKILL), most often for host memory.
     RankKilled,
     /// All ranks were killed together.
@@ -377,8 +381,10 @@ pub struct RankReport {
 /// What an answer is based on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Used {
-    /// Number of recordings used.
+    /// Number of recordings used; a log of several processes counts as one for each.
     pub recordings: usize,
+    /// Number of files that contain them.
+    pub files: usize,
     /// Ranks without a recording.
     pub missing_ranks: Vec<u32>,
     /// Recordings whose end is damaged or missing.

@@ -33,19 +33,32 @@ impl Rows {
         self.unread.extend(other.unread);
     }
 
-    /// Whether the recordings can be ranks of one job: one names its rank, or several processes share a run. Any two
-    /// files can be in one folder.
+    /// Whether the recordings can be ranks of one job: one names its rank, several processes share a run, or a log has
+    /// lines of several processes. Any two files can be in one folder.
     #[must_use]
     pub fn may_be_a_job(&self) -> bool {
         let mut runs: Vec<&str> = self.recordings.iter().filter_map(|row| row.run.as_deref()).collect();
         runs.sort_unstable();
         self.recordings.len() < 2
+            || self.recordings.iter().any(|row| row.file() != row.recording)
             || self.recordings.iter().any(RecordingRow::names_rank)
             || runs.windows(2).any(|pair| pair[0] == pair[1])
     }
 }
 
+/// What the name of a recording adds to that of a log with several processes.
+const PROCESSES: [&str; 3] = [" (rank ", " (local rank ", " (PID "];
+
 impl RecordingRow {
+    /// The file that contains it: a log can have lines of several processes.
+    #[must_use]
+    pub fn file(&self) -> &str {
+        let name = self.recording.as_str();
+        let is_log = self.kind == RecordingKind::Log;
+        let end = PROCESSES.iter().filter_map(|part| name.rfind(part)).max().filter(|_| is_log);
+        end.and_then(|end| name.get(..end)).unwrap_or(name)
+    }
+
     /// Whether it is known which process of a job it is.
     #[must_use]
     pub fn names_rank(&self) -> bool {
@@ -140,6 +153,10 @@ pub struct RecordingRow {
     pub cgroup_bytes: Option<u64>,
     /// Limit of its cgroup.
     pub cgroup_limit_bytes: Option<u64>,
+    /// Whether its launcher observed its failure before those of the other ranks.
+    pub is_first_failure: bool,
+    /// The error that ended it, if its log shows one that is not about memory.
+    pub error: Option<String>,
     /// The cause that its own explanation names, as in `why --json`.
     pub cause: String,
     /// How certain that is, as in `why --json`.
@@ -225,6 +242,27 @@ pub struct FailureRow {
     pub place: Option<String>,
     /// Allocations that the process made afterward: it caught the error.
     pub later_allocations: u64,
+    /// PID of the process that it is about, if the recording is that of another one: a launcher's or the kernel's log.
+    pub pid: Option<u32>,
+}
+
+impl FailureRow {
+    /// A failure of which only the kind is known.
+    pub fn new(recording: String, kind: FailureKind) -> Self {
+        Self {
+            recording,
+            kind,
+            time_us: None,
+            device: None,
+            requested_bytes: None,
+            free_bytes: None,
+            limit_bytes: None,
+            held_bytes: None,
+            place: None,
+            later_allocations: 0,
+            pid: None,
+        }
+    }
 }
 
 /// Live memory of one line of code.

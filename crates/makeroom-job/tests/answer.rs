@@ -45,6 +45,8 @@ fn recording(rank: u32, end: End) -> RecordingRow {
         host_peak_bytes: Some(GIB),
         cgroup_bytes: None,
         cgroup_limit_bytes: None,
+        is_first_failure: false,
+        error: None,
         cause: "none".to_owned(),
         certainty: "certain".to_owned(),
         summary: String::new(),
@@ -74,6 +76,7 @@ fn failure(rank: u32, time_us: u64) -> FailureRow {
         held_bytes: Some(7 * GIB),
         place: Some("model.py:9 forward".to_owned()),
         later_allocations: 0,
+        pid: None,
     }
 }
 
@@ -125,7 +128,7 @@ fn other_jobs_attempts_duplicates_missing_and_unread_files_are_named() {
     assert_eq!(report.verdict.cause, JobCause::RankHoldsMore);
     assert_eq!(report.used.missing_ranks, [9]);
     assert_eq!(report.used.duplicates, ["old/rank3.room"]);
-    assert_eq!(report.used.other_jobs, ["job 76 (1 recordings)"]);
+    assert_eq!(report.used.other_jobs, ["job 76 (1 recording)"]);
     assert_eq!(report.notes[0], "rank 9 of 16 has no recording");
     assert!(
         report.notes.iter().any(|note| note.contains("x.pickle (damaged) could not be read")),
@@ -163,7 +166,7 @@ fn tasks_of_an_array_are_named_as_such() {
         rows.recordings.push(other);
     }
     let others = answer(&rows).used.other_jobs;
-    assert_eq!(others, ["job 77, task 0 (1 recordings)", "job 77, task 1 (1 recordings)"]);
+    assert_eq!(others, ["job 77, task 0 (1 recording)", "job 77, task 1 (1 recording)"]);
 }
 
 #[test]

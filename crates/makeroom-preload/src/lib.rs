@@ -36,7 +36,7 @@
 //! | variable | meaning | default |
 //! |---|---|---|
 //! | `MAKEROOM` | `off` disables everything | |
-//! | `MAKEROOM_FILE` | where to record; `%p` is the process id, `%r` the rank, `%j` the job, `%a` the attempt, `%h` the host (`writer::output`). Directories whose names contain a placeholder are created. If the file exists (a child, or a program after `exec`), the process id and, if need be, a number go before its extension | `makeroom.%p.room` |
+//! | `MAKEROOM_FILE` | where to record; `%p` is the process id, `%r` the rank (without one the process id, unless the name has `%p` too), `%j` the job, `%a` the attempt, `%h` the host (`writer::output`). Directories whose names contain a placeholder are created. If the file exists (a child, or a program after `exec`), the process id and, if need be, a number go before its extension | `makeroom.%p.room` |
 //! | `MAKEROOM_RANK_FILE` | the same for a process that knows its rank; its directory is created | `MAKEROOM_FILE` |
 //! | `MAKEROOM_RUN_ID` | 32 hexadecimal digits, the same in all files of one run | zeros |
 //! | `MAKEROOM_STACKS` | `full` (native and Python), `native`, `none` | `full` |

@@ -4,10 +4,13 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 use makeroom_core::Bytes;
-use makeroom_job::{Account, AccountLine, Group, JobCause, JobFix, JobReport, LineDifference};
+use makeroom_job::{
+    Account, AccountLine, Group, JobCause, JobFix, JobReport, LineDifference, RankReport, RecordingKind,
+};
 use serde_json::Value;
 
 use crate::bars::bar;
+use crate::run::count;
 use crate::text::{COMMAND, DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::{clip, wrap};
 
@@ -283,7 +286,10 @@ fn consequences(out: &mut String, report: &JobReport, columns: usize) {
     let _ = writeln!(out, "\n{MARGIN}{TITLE}Consequences{TITLE:#}");
     for consequence in &report.consequences {
         let text = format!("{}: {}", consequence.words, consequence.kind.words());
-        let _ = writeln!(out, "{MARGIN}  {}", clip(&text, columns - 4));
+        for (index, line) in wrap(&text, columns - 6).iter().enumerate() {
+            let indent = if index == 0 { "" } else { "  " };
+            let _ = writeln!(out, "{MARGIN}  {indent}{line}");
+        }
     }
 }
 
@@ -310,11 +316,18 @@ fn fixes(out: &mut String, fixes: &[JobFix], columns: usize, most: usize, has_fa
 /// The last lines: what the answer is based on.
 fn based_on(out: &mut String, report: &JobReport, columns: usize, most: usize) {
     let used = &report.used;
-    let recordings = if used.recordings == 1 { "recording" } else { "recordings" };
+    let is_log = |rank: &RankReport| rank.kind == RecordingKind::Log;
+    let noun = if report.ranks.iter().all(is_log) { "log" } else { "recording" };
+    // One log can have lines of several processes.
+    let based = if used.files < used.recordings && used.files > 0 {
+        format!("the lines of {} processes in {}", used.recordings, count(used.files as u64, noun))
+    } else {
+        count(used.recordings as u64, noun)
+    };
     let job = report.job.as_ref().map_or(String::new(), |job| format!(" of job {job}"));
     let attempt = report.attempt.map_or(String::new(), |attempt| format!(", attempt {attempt}"));
     let mut notes = report.notes.clone();
-    notes.insert(0, format!("based on {} {recordings}{job}{attempt}", used.recordings));
+    notes.insert(0, format!("based on {based}{job}{attempt}"));
     let hidden = notes.len().saturating_sub(most);
     // One more is as long as its remark.
     if hidden > 1 {

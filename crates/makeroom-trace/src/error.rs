@@ -148,10 +148,17 @@ pub enum Error {
 const DUMP_A_SNAPSHOT: &str = "write a snapshot with torch.cuda.memory._record_memory_history() at the start and \
                                torch.cuda.memory._dump_snapshot(\"run.pickle\") at the end of the program";
 
+/// Whether a directory has anything to explain: hidden entries are not recordings.
+fn has_files(directory: &std::path::Path) -> bool {
+    let is_shown = |entry: std::fs::DirEntry| !entry.file_name().as_encoded_bytes().starts_with(b".");
+    std::fs::read_dir(directory).is_ok_and(|entries| entries.flatten().any(is_shown))
+}
+
 impl Error {
     /// What to try next, if known.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
+            Self::Directory { path } if !has_files(path) => "pass a file; this directory contains none",
             Self::Directory { path } => {
                 return Some(format!(
                     "pass a file in it, or explain all recordings of a job: makeroom job {}",

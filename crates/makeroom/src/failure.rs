@@ -38,6 +38,8 @@ pub(crate) enum Failure {
     NoRecordings {
         /// The first path, as the user named it.
         name: String,
+        /// Whether it is the directory of a `makeroom env`.
+        is_recorded: bool,
         /// Number of files that could not be read.
         files: usize,
         /// The first of them, and why.
@@ -323,6 +325,10 @@ impl Failure {
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Input { error, .. } | Self::Open(error) => error.hint(),
+            Self::NoRecordings { is_recorded: true, .. } => Some(
+                "the recorder was set up here, but no recording was left: with `makeroom env --keep failed`, processes that succeed leave none, and programs that do not use CUDA write none"
+                    .to_owned(),
+            ),
             Self::NoRecordings { .. } => Some(
                 "files in directories are recognized by their names: .room, .pickle, .pkl, .log, .txt, .out, .err, .csv, .tar, .zip; pass others by name"
                     .to_owned(),

@@ -191,6 +191,35 @@ fn a_single_rank_has_its_own_summary() {
 }
 
 #[test]
+fn a_request_that_exceeds_the_gpu_is_not_blamed_on_a_neighbor() {
+    let answer = answer(&recorded("impossible"));
+    assert_eq!(answer["verdict"]["cause"], "request_too_large", "{:#}", answer["verdict"]);
+    assert_eq!(ranks(&answer["culprits"]), [3]);
+    let summary = answer["verdict"]["summary"].as_str().unwrap();
+    assert!(summary.contains("can never fit") && summary.contains("the whole GPU has 8.00 GiB"), "{summary}");
+    assert!(!answer.to_string().contains("rank 11 holds"), "{answer:#}");
+    assert_eq!((followed(&answer, "shared_gpu"), followed(&answer, "terminated")), (0, 15));
+}
+
+/// `makeroom env --keep failed` leaves nothing after a job that succeeds, and the hint says so.
+#[test]
+fn a_directory_without_recordings_is_explained() {
+    let stage = stage("kept-none");
+    fs::create_dir_all(stage.path("oom/.makeroom")).unwrap();
+    for (words, hint) in [
+        (&["job", "oom"][..], "processes that succeed leave none"),
+        (&["why", "oom"], "processes that succeed leave none"),
+        (&["view", "oom"], "this directory contains none"),
+        (&["job", "recordings"], "recognized by their names"),
+    ] {
+        let output = makeroom(&stage, words);
+        let shown = text(&output.stderr);
+        assert!(!output.status.success() && shown.contains(hint), "{words:?}: {shown}");
+        assert!(!shown.contains("makeroom job oom"), "{words:?}: {shown}");
+    }
+}
+
+#[test]
 fn all_ranks_on_one_gpu() {
     let answer = answer(&recorded("one-gpu"));
     assert_eq!(answer["verdict"]["cause"], "ranks_share_gpu", "{:#}", answer["verdict"]);

@@ -5,7 +5,7 @@
 //! launchers.rs    those variables, as tables
 //! file_name.rs    names of snapshots, logs and recordings to an identity
 //! log_line.rs     the rank that a launcher puts in front of a line
-//! failure_list.rs the ranks that torchrun lists as failed
+//! failure_list.rs the ranks that torchrun, srun and mpirun report as ended
 //! fields.rs       the numbered fields of a recording
 //! ```
 //!
@@ -22,7 +22,9 @@ mod file_name;
 mod launchers;
 mod log_line;
 
-pub use failure_list::{FailureList, ListedRank};
+pub use failure_list::{
+    FailureList, ListedRank, ProcessEvent, ReportedProcess, ended_ranks, reported_process,
+};
 pub use fields::JobField;
 pub use file_name::identities_of_set;
 pub use launchers::VARIABLES;

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! ended by the launcher, lost a peer, a collective timed out   a consequence, whenever it happened
+//! requested more than the whole GPU has                        the culprit, whoever else uses the GPU
 //! ran out on a GPU that a heavier rank shares                  a consequence: the other holds the memory
 //! ran out, and holds more than the ranks of its group          the culprit
 //! ran out, and all ranks are as full                           no single rank: every rank is full
@@ -13,7 +14,7 @@
 
 use std::collections::BTreeSet;
 
-use super::cards::Cards;
+use super::cards::{Cards, exceeds_device};
 use super::groups::Cluster;
 use super::order::Ends;
 use super::select::Process;
@@ -46,6 +47,8 @@ pub(super) struct Blame {
     pub(super) failed: Option<usize>,
     /// The group to blame.
     pub(super) group: Option<usize>,
+    /// Number of ranks that are as full as the one that failed.
+    pub(super) full: usize,
     /// How long before the others the rank to blame was killed, in microseconds.
     pub(super) lead_us: Option<u64>,
 }
@@ -64,7 +67,9 @@ fn fate(process: &Process<'_>) -> RankFate {
             RankFate::Terminated
         }
         (End::Signaled(_) | End::Exited(_) | End::Unknown, None) => {
-            if process.reports(FailureKind::CollectiveTimeout) {
+            if process.reports(FailureKind::Other) {
+                RankFate::Failed
+            } else if process.reports(FailureKind::CollectiveTimeout) {
                 RankFate::CollectiveTimeout
             } else if process.reports(FailureKind::PeerLost) {
                 RankFate::PeerLost
@@ -113,11 +118,12 @@ pub(super) fn judge(
         consequences: Vec::new(),
         failed: None,
         group: None,
+        full: 0,
         lead_us: None,
         fates: Vec::new(),
     };
     if !ran_out.is_empty() {
-        judge_memory(&mut blame, processes, groups, cards, &ran_out);
+        judge_memory(&mut blame, processes, groups, cards, &ran_out, missing);
     } else if !killed.is_empty() || !failed.is_empty() {
         judge_ends(&mut blame, processes, &fates, killed, &failed);
     } else if [RankFate::CollectiveTimeout, RankFate::PeerLost].iter().any(|&fate| fates.contains(&fate)) {
@@ -143,6 +149,16 @@ fn judge_ends(
     mut killed: Vec<usize>,
     failed: &[usize],
 ) {
+    let for_memory = |&index: &usize| processes[index].reports(FailureKind::HostMemory);
+    let starved: Vec<usize> = killed.iter().copied().filter(for_memory).collect();
+    if let Some(&first) = starved.first() {
+        let own = processes[first].row.certainty.as_str();
+        let is_explained = processes[first].row.cause == "host_memory";
+        let known = ["possible", "likely"].into_iter().find(|&name| is_explained && name == own);
+        (blame.cause, blame.certainty) = (JobCause::HostMemory, known.unwrap_or("certain"));
+        blame.culprits = starved;
+        return;
+    }
     let ends = Ends::new(processes, fates);
     let is_first = |one: &usize, others: &[usize]| others.iter().all(|&other| ends.is_before(*one, other));
     if !failed.is_empty() {
@@ -150,9 +166,17 @@ fn judge_ends(
         let is_failed_first = failed.iter().any(|index| is_first(index, &killed));
         if is_failed_first || failed.len() <= killed.len() && !is_killed_first || killed.is_empty() {
             blame.cause = JobCause::OtherFailure;
+            let of = |is_meant: fn(&Process<'_>) -> bool| -> Vec<usize> {
+                failed.iter().copied().filter(|&index| is_meant(&processes[index])).collect()
+            };
+            let shown = of(|process| process.error.is_some());
+            let observed = of(|process| process.row.is_first_failure);
             (blame.culprits, blame.certainty) = match ends.first(failed) {
-                Some((first, _)) if failed.len() > 1 => (vec![first], "likely"),
-                _ => (failed.to_vec(), "certain"),
+                _ if failed.len() == 1 => (failed.to_vec(), "certain"),
+                _ if !shown.is_empty() && shown.len() < failed.len() => (shown, "likely"),
+                Some((first, _)) => (vec![first], "likely"),
+                None if !observed.is_empty() => (observed, "likely"),
+                None => (failed.to_vec(), "certain"),
             };
             return;
         }
@@ -184,7 +208,18 @@ fn judge_memory(
     groups: &[Cluster<'_>],
     cards: &Cards<'_>,
     ran_out: &[usize],
+    missing: usize,
 ) {
+    let is_too_large = |&index: &usize| {
+        let process = &processes[index];
+        process.decisive().is_some_and(|failure| exceeds_device(process, failure))
+    };
+    let (too_large, others): (Vec<usize>, Vec<usize>) = ran_out.iter().partition(|index| is_too_large(index));
+    if let Some(&first) = too_large.first() {
+        (blame.cause, blame.failed) = (JobCause::RequestTooLarge, Some(first));
+        blame.culprits = [too_large, others].concat();
+        return;
+    }
     let excesses = excesses(processes, groups);
     let card_of = |process: usize| {
         let device = processes[process].decisive().and_then(|failure| failure.device);
@@ -237,20 +272,33 @@ fn judge_memory(
     blame.group = full_group(groups, ran_out);
     let held = |index: usize| processes[index].decisive().and_then(|failure| failure.held_bytes);
     let least = ran_out.iter().filter_map(|&index| held(index)).min();
-    let as_full = |process: &&Process<'_>| {
+    let as_full = |process: &Process<'_>| {
         least.is_some_and(|least| process.peak_bytes() as f64 >= least as f64 * AS_FULL)
     };
-    let full = processes.iter().filter(as_full).count();
+    let is_full = |(index, process): &(usize, &Process<'_>)| {
+        ran_out.contains(index) && fills_its_gpu(process) || as_full(process)
+    };
+    let ranks = || processes.iter().enumerate().filter(|(_, process)| !process.is_helper);
+    blame.full = ranks().filter(is_full).count();
+    let is_every = blame.full > 1 && blame.full * 2 >= ranks().count() + missing;
     (blame.cause, blame.certainty) = match blame.group {
         Some(_) => (JobCause::GroupHoldsMore, "likely"),
-        None if processes.len() > 1
-            && (full * 2 >= processes.len() || ran_out.len() * 2 >= processes.len()) =>
-        {
-            (JobCause::EveryRankFull, "likely")
-        }
+        None if is_every => (JobCause::EveryRankFull, "likely"),
         None => (JobCause::RankRanOut, "certain"),
     };
     blame.culprits = ran_out.to_vec();
+}
+
+/// Whether a process that ran out holds the memory itself, as far as its own explanation shows.
+fn fills_its_gpu(process: &Process<'_>) -> bool {
+    !matches!(
+        process.row.cause.as_str(),
+        "other_processes"
+            | "hidden_holder"
+            | "artificial_limit"
+            | "integer_or_shape_bug"
+            | "request_exceeds_device"
+    )
 }
 
 /// Whether a process ran out under its own limit, which other processes do not count against.

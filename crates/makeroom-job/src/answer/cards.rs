@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::select::Process;
 use crate::report::{Account, AccountLine, CardUse};
-use crate::tables::{DeviceRow, FailureRow};
+use crate::tables::{DeviceRow, FailureKind, FailureRow};
 
 /// An account that leaves this share of the GPU open is tried with the ranks' peaks.
 const OPEN_SHARE: f64 = 0.05;
@@ -226,6 +226,14 @@ fn limited(name: String, limit: u64, failure: &FailureRow, overhead: u64) -> Acc
 
 fn device<'rows>(processes: &[Process<'rows>], (process, device): (usize, u32)) -> Option<&'rows DeviceRow> {
     processes[process].row.devices.iter().find(|row| row.device == device)
+}
+
+/// Whether a request is larger than the whole GPU, or than the limit of the process.
+pub(super) fn exceeds_device(process: &Process<'_>, failure: &FailureRow) -> bool {
+    let row = process.row.devices.iter().find(|row| Some(row.device) == failure.device);
+    let total = failure.limit_bytes.or(row.and_then(|row| row.total_bytes));
+    failure.kind == FailureKind::DeviceMemory
+        && failure.requested_bytes.zip(total).is_some_and(|(requested, total)| requested > total)
 }
 
 /// What a process held on a device when the request of another one failed. They share a GPU, so they share a clock.

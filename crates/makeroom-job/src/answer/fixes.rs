@@ -2,12 +2,15 @@
 
 use std::path::Path;
 
+use makeroom_core::shell_word;
+
 use super::Case;
 use super::look;
-use super::names::words;
+use super::names::{capital, words};
 use super::select::Process;
-use super::words::{capital, short, size};
+use super::words::{short, size};
 use crate::report::{JobCause, JobFix};
+use crate::tables::FailureKind;
 
 /// Steps, with the one that shows more.
 const MOST_FIXES: usize = 4;
@@ -20,12 +23,6 @@ fn run(action: impl Into<String>, command: impl Into<String>) -> JobFix {
     JobFix { action: action.into(), command: Some(command.into()) }
 }
 
-fn shrink() -> Vec<JobFix> {
-    vec![fix(
-        "use a smaller batch per rank, or shard parameters and optimizer states over the ranks (FSDP, ZeRO): all ranks are equally full, so balancing does not help",
-    )]
-}
-
 /// Whether the name of a program is that of a Python script.
 fn is_script(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("py"))
@@ -34,21 +31,28 @@ fn is_script(name: &str) -> bool {
 impl Case<'_, '_> {
     pub(super) fn fixes(&self) -> Vec<JobFix> {
         let mut fixes = match self.blame.cause {
-            JobCause::None | JobCause::RankRanOut => Vec::new(),
+            JobCause::None | JobCause::RankRanOut | JobCause::RequestTooLarge | JobCause::HostMemory => {
+                Vec::new()
+            }
             JobCause::Caught => vec![fix(
                 "nothing needs to change; a smaller first attempt avoids the failed allocations and their delay",
             )],
             JobCause::RankHoldsMore => self.balance_rank(),
             JobCause::GroupHoldsMore => self.balance_groups(),
             JobCause::RanksShareGpu => self.set_device(),
-            JobCause::EveryRankFull => shrink(),
+            JobCause::EveryRankFull => self.shrink(),
             JobCause::RankKilled => self.host_memory(),
             JobCause::AllKilled | JobCause::Terminated => self.ask_scheduler(),
-            JobCause::OtherFailure | JobCause::Undetermined => self.read_logs(),
+            JobCause::OtherFailure => self.read_log(),
+            JobCause::Undetermined => self.find_first(),
         };
         if matches!(
             self.blame.cause,
-            JobCause::RankHoldsMore | JobCause::EveryRankFull | JobCause::RankRanOut
+            JobCause::RankHoldsMore
+                | JobCause::EveryRankFull
+                | JobCause::RankRanOut
+                | JobCause::RequestTooLarge
+                | JobCause::HostMemory
         ) {
             let own = self
                 .blame
@@ -60,9 +64,26 @@ impl Case<'_, '_> {
                     .map(|(action, command)| JobFix { action: action.clone(), command: command.clone() }),
             );
         }
+        if self.blame.cause == JobCause::HostMemory {
+            fixes.truncate(MOST_FIXES - 2);
+            let general = self.host_memory();
+            fixes.extend(general.into_iter().rev().take(MOST_FIXES - 1 - fixes.len()));
+        }
         fixes.truncate(MOST_FIXES - 1);
         fixes.extend(self.look_closer());
         fixes
+    }
+
+    fn shrink(&self) -> Vec<JobFix> {
+        let all = self.selected.processes.len() + self.selected.used.missing_ranks.len();
+        let why = if self.blame.full < all {
+            ""
+        } else {
+            ": all ranks are equally full, so balancing does not help"
+        };
+        vec![fix(format!(
+            "use a smaller batch per rank, or shard parameters and optimizer states over the ranks (FSDP, ZeRO){why}"
+        ))]
     }
 
     fn balance_rank(&self) -> Vec<JobFix> {
@@ -158,10 +179,49 @@ impl Case<'_, '_> {
         }
     }
 
-    fn read_logs(&self) -> Vec<JobFix> {
-        let logs =
-            "pass the logs of the ranks too: makeroom job accepts recordings, snapshots and logs together";
-        let mut fixes = vec![fix(logs)];
+    /// After a failure that is not about memory.
+    fn read_log(&self) -> Vec<JobFix> {
+        let culprits = || self.blame.culprits.iter().map(|&index| self.process(index));
+        if !culprits().all(|process| process.has_log) {
+            let culprits: Vec<&Process<'_>> = culprits().collect();
+            let (log, who) = (if culprits.len() > 1 { "logs" } else { "log" }, words(&culprits));
+            return vec![fix(format!(
+                "pass the {log} of {who} too: makeroom job accepts recordings, snapshots and logs together"
+            ))];
+        }
+        let is_cuda =
+            culprits().filter_map(|process| process.error).any(|error| error.contains("CUDA error"));
+        if is_cuda {
+            return vec![run(
+                "run again with synchronous kernel launches: the traceback then shows the line that failed",
+                "CUDA_LAUNCH_BLOCKING=1 python …",
+            )];
+        }
+        Vec::new()
+    }
+
+    /// Where only consequences are known.
+    fn find_first(&self) -> Vec<JobFix> {
+        let processes = &self.selected.processes;
+        let mut fixes = Vec::new();
+        if !processes.iter().all(|process| process.has_log) {
+            fixes.push(fix(
+                "pass the logs of the ranks too: makeroom job accepts recordings, snapshots and logs together",
+            ));
+        }
+        let mut files: Vec<&str> = processes
+            .iter()
+            .filter(|process| process.has_log && process.reports(FailureKind::CollectiveTimeout))
+            .map(|process| process.row.file())
+            .collect();
+        files.dedup();
+        if let (Some(&file), true) = (files.first(), self.selected.used.missing_ranks.is_empty()) {
+            let folder = file.rsplit_once('/').map_or(".", |(folder, _)| folder);
+            fixes.push(run(
+                "compare the numbers of the collectives that timed out: the rank with the lowest number, or without one, is the one that the others waited for",
+                format!("grep -roE 'SeqNum=[0-9]+' {}", shell_word(folder)),
+            ));
+        }
         if !self.selected.used.missing_ranks.is_empty() {
             fixes.push(run("record every rank", "makeroom run -- torchrun …"));
         }

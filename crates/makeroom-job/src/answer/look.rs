@@ -7,16 +7,11 @@ use crate::tables::{RecordingKind, RecordingRow};
 /// Endings of tar archives; `tar` recognizes the compression.
 const TAR: [&str; 4] = [".tar", ".tar.gz", ".tgz", ".tar.zst"];
 const ZIP: &str = ".zip";
-/// What the name of a recording adds to that of a log with several processes.
-const PROCESSES: [&str; 3] = [" (rank ", " (local rank ", " (PID "];
 
 /// The command, to paste into a shell.
 pub(super) fn command(row: &RecordingRow) -> String {
     let is_log = row.kind == RecordingKind::Log;
-    let mut name = row.recording.as_str();
-    if is_log && let Some(at) = PROCESSES.iter().filter_map(|part| name.rfind(part)).max() {
-        name = &name[..at];
-    }
+    let name = row.file();
     let Some((archive, member)) = member(name) else {
         return format!("makeroom {} {}", if is_log { "why" } else { "view" }, shell_word(name));
     };

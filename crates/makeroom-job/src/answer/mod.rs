@@ -7,7 +7,8 @@
 //! blame.rs      the rank whose failure the others cannot explain
 //! order.rs      which process ended first
 //! imbalance.rs  the ranks over time
-//! words.rs      the verdict in sentences;  fixes.rs  what to do;  names.rs  ranks in sentences
+//! witness.rs    logs of launchers and of the kernel
+//! words.rs      the verdict in sentences;  notes.rs  remarks;  fixes.rs  what to do;  names.rs  ranks in sentences
 //! look.rs       the command that shows one recording
 //! ```
 
@@ -18,8 +19,10 @@ mod groups;
 mod imbalance;
 mod look;
 mod names;
+mod notes;
 mod order;
 mod select;
+mod witness;
 mod words;
 
 use std::collections::BTreeMap;
@@ -88,9 +91,9 @@ fn members<'rows>(processes: &[Process<'rows>]) -> Vec<Member<'rows>> {
             let line = lines.entry(site.place.as_str()).or_default();
             *line = line.saturating_add(site.bytes);
         }
-        // Other ranks have at their peak what this one could not get.
-        let request =
-            process.decisive().and_then(|failure| failure.place.as_deref().zip(failure.requested_bytes));
+        // Other ranks have at their peak what this one could not get. What no GPU has, no rank has.
+        let failure = process.decisive().filter(|failure| !cards::exceeds_device(process, failure));
+        let request = failure.and_then(|failure| failure.place.as_deref().zip(failure.requested_bytes));
         if let Some((place, bytes)) = request
             && !lines.is_empty()
         {

@@ -1,30 +1,83 @@
 //! Names of ranks in sentences: `ranks 0–2, 4 and 9–15`.
 
+use std::collections::BTreeMap;
+
 use super::select::Process;
 
 /// Ranges that are written out.
 const MOST_RANGES: usize = 6;
 
+/// A part of a list of processes: words of makeroom, and then the name of a file or host, whose case stays.
+struct Part {
+    own: String,
+    name: String,
+}
+
 /// The processes in a few words.
 pub(super) fn words(processes: &[&Process<'_>]) -> String {
+    listed(&parts(processes).into_iter().map(|part| part.own + &part.name).collect::<Vec<_>>())
+}
+
+/// The same in capitals, except for names of files and hosts.
+pub(super) fn title(processes: &[&Process<'_>]) -> String {
+    let parts: Vec<String> =
+        parts(processes).into_iter().map(|part| part.own.to_uppercase() + &part.name).collect();
+    joined(&parts, " AND ")
+}
+
+/// A sentence that starts with a name of a process: the name of a file keeps its case.
+pub(super) fn capital(text: &str) -> String {
+    let is_number = |rest: &str| rest.starts_with(|letter: char| letter.is_ascii_digit());
+    let is_own = text.starts_with("a process in ")
+        || ["rank ", "ranks ", "local rank ", "local ranks ", "process "]
+            .iter()
+            .any(|word| text.strip_prefix(word).is_some_and(is_number));
+    let mut letters = text.chars();
+    match letters.next().filter(|_| is_own) {
+        Some(first) => first.to_uppercase().chain(letters).collect(),
+        None => text.to_owned(),
+    }
+}
+
+fn parts(processes: &[&Process<'_>]) -> Vec<Part> {
     let mut ranks: Vec<u32> = Vec::new();
-    let mut others: Vec<&str> = Vec::new();
+    let mut local: BTreeMap<Option<&str>, Vec<u32>> = BTreeMap::new();
+    let mut others: Vec<Part> = Vec::new();
     for process in processes {
-        match process.row.rank {
-            Some(rank) if process.label == format!("rank {rank}") => ranks.push(rank),
-            _ => others.push(&process.label),
+        let row = process.row;
+        match (row.rank, row.local_rank) {
+            (Some(rank), _) if process.label == format!("rank {rank}") => ranks.push(rank),
+            (None, Some(rank)) => local.entry(row.host.as_deref()).or_default().push(rank),
+            _ => others.push(part(process)),
         }
     }
-    let rest = others.len().saturating_sub(MOST_RANGES);
-    let mut parts: Vec<String> = Vec::new();
+    let plain = |own: String| Part { own, name: String::new() };
+    let mut parts: Vec<Part> = Vec::new();
     if !ranks.is_empty() {
-        parts.push(rank_words(ranks));
+        parts.push(plain(rank_words(ranks)));
     }
-    parts.extend(others.iter().take(MOST_RANGES).map(|&label| label.to_owned()));
+    let of_host = |(host, ranks): (Option<&str>, Vec<u32>)| match host {
+        Some(host) => Part { own: format!("local {} of ", rank_words(ranks)), name: host.to_owned() },
+        None => plain(format!("local {}", rank_words(ranks))),
+    };
+    others.splice(0..0, local.into_iter().map(of_host));
+    let rest = others.len().saturating_sub(MOST_RANGES);
+    others.truncate(MOST_RANGES);
+    parts.extend(others);
     if rest > 0 {
-        parts.push(format!("{rest} more"));
+        parts.push(plain(format!("{rest} more")));
     }
-    listed(&parts)
+    parts
+}
+
+/// The label of a process without a rank, which ends with the name of its file or host.
+fn part(process: &Process<'_>) -> Part {
+    let label = process.label.as_str();
+    let file = process.row.file().rsplit('/').next();
+    let names = [process.row.host.as_deref(), file];
+    let name = names.into_iter().flatten().find(|name| label.ends_with(name)).unwrap_or("");
+    let own = label.strip_suffix(name).unwrap_or(label);
+    Part { own: own.to_owned(), name: name.to_owned() }
 }
 
 /// `rank 3`, or `ranks 0–2, 4 and 9–15`.
@@ -53,16 +106,30 @@ pub(super) fn rank_words(mut ranks: Vec<u32>) -> String {
 
 /// `a, b and c`.
 pub(super) fn listed(parts: &[String]) -> String {
+    joined(parts, " and ")
+}
+
+fn joined(parts: &[String], and: &str) -> String {
     match parts {
         [] => String::new(),
         [only] => only.clone(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+        [first @ .., last] => format!("{}{and}{last}", first.join(", ")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_case_of_file_names_stays() {
+        assert_eq!(capital("rank 3"), "Rank 3");
+        assert_eq!(capital("a process in job.log"), "A process in job.log");
+        assert_eq!(capital("local ranks 0 and 1 of node7"), "Local ranks 0 and 1 of node7");
+        for file in ["accelerate.log", "ranks.log", "process_3.log", "rank notes.txt", "émile.room", ""] {
+            assert_eq!(capital(file), file);
+        }
+    }
 
     #[test]
     fn ranks_are_written_as_ranges() {

@@ -5,6 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use makeroom_core::identity::JobIdentity;
+
+use super::witness::{self, Reports};
 use crate::report::Used;
 use crate::summarize::CAUGHT;
 use crate::tables::{
@@ -24,6 +27,10 @@ pub(super) struct Process<'rows> {
     pub(super) series: Vec<&'rows SeriesRow>,
     /// How it ended, from its recording or from the launcher's log.
     pub(super) end: End,
+    /// Whether a log of it was read.
+    pub(super) has_log: bool,
+    /// The error that ended it, from its log.
+    pub(super) error: Option<&'rows str>,
     /// Its name in the answer.
     pub(super) label: String,
     /// Whether it is a child process of a rank that has its own recording.
@@ -106,14 +113,14 @@ pub(super) fn select(rows: &Rows) -> Selected<'_> {
     used.unread.dedup();
     for (key, rows) in &jobs {
         if Some(key) != chosen.as_ref() {
-            used.other_jobs.push(format!("{} ({} recordings)", name(key), rows.len()));
+            used.other_jobs.push(format!("{} ({})", name(key), recording_count(rows.len())));
         }
     }
     let mut members = chosen.as_ref().and_then(|key| jobs.get(key)).cloned().unwrap_or_default();
     // A text that names no rank and reports no failure, such as a readme, is not a process of the job.
-    let reports: BTreeSet<&str> = rows.failures.iter().map(|failure| failure.recording.as_str()).collect();
+    let reports = witness::reports(rows);
     let is_process = |row: &RecordingRow| {
-        row.kind != RecordingKind::Log || row.rank.is_some() || reports.contains(row.recording.as_str())
+        row.kind != RecordingKind::Log || row.rank.is_some() || reports.contains_key(row.recording.as_str())
     };
     if members.iter().any(|row| is_process(row)) {
         members.retain(|row| is_process(row));
@@ -122,11 +129,15 @@ pub(super) fn select(rows: &Rows) -> Selected<'_> {
     let world_size = members.iter().filter_map(|row| row.world_size).max();
     let processes = processes(rows, &members, &mut used);
     let present: BTreeSet<u32> = processes.iter().filter_map(|process| process.row.rank).collect();
-    // Without a world size, only a gap shows that a rank is missing.
-    let ranks = world_size.or_else(|| present.last().map(|last| last + 1)).filter(|_| !present.is_empty());
+    // Without a world size, only a gap between files shows that a rank is missing: not all ranks print to a common log.
+    let files: BTreeSet<&str> = processes.iter().map(|process| process.row.file()).collect();
+    let unread = used.unread.iter().filter_map(|unread| JobIdentity::from_file_name(&unread.file).rank);
+    let last = present.iter().copied().chain(unread).max().filter(|_| files.len() > 1 || processes.len() < 2);
+    let ranks = world_size.or_else(|| last.map(|last| last + 1)).filter(|_| !present.is_empty());
     used.missing_ranks =
         (0..ranks.unwrap_or(0)).filter(|rank| !present.contains(rank)).take(MOST_MISSING).collect();
     used.recordings = processes.len();
+    used.files = files.len();
     Selected {
         processes,
         job: chosen.as_ref().and_then(|key| key.job).map(str::to_owned),
@@ -136,9 +147,23 @@ pub(super) fn select(rows: &Rows) -> Selected<'_> {
     }
 }
 
-/// Removes recordings without a rank if others have one, except processes of the same run and the launcher's log.
-fn leave_out_unranked(members: &mut Vec<&RecordingRow>, reports: &BTreeSet<&str>, used: &mut Used) {
-    let ranked: Vec<&RecordingRow> = members.iter().copied().filter(|row| row.names_rank()).collect();
+/// Removes recordings without a rank if others have one, except processes of the same run and logs with a failure that
+/// no rank shows.
+fn leave_out_unranked<'rows>(
+    members: &mut Vec<&'rows RecordingRow>,
+    reports: &Reports<'rows>,
+    used: &mut Used,
+) {
+    let named: Vec<&RecordingRow> =
+        members.iter().copied().filter(|row| row.names_rank() || row.file() != row.recording).collect();
+    if named.is_empty() {
+        return;
+    }
+    let is_log = |row: &RecordingRow| row.kind == RecordingKind::Log;
+    members.retain(|row| {
+        !witness::is_unnamed(row) || witness::is_evidence(row, &named, reports) || row.names_rank()
+    });
+    let ranked: Vec<&RecordingRow> = named.into_iter().filter(|row| row.names_rank()).collect();
     if ranked.is_empty() {
         return;
     }
@@ -146,12 +171,17 @@ fn leave_out_unranked(members: &mut Vec<&RecordingRow>, reports: &BTreeSet<&str>
     members.retain(|row| row.names_rank() || !is_launcher(row, &ranked));
     let before = members.len();
     members.retain(|row| {
-        let is_log = row.kind == RecordingKind::Log && reports.contains(row.recording.as_str());
-        row.names_rank() || is_log || row.run.as_deref().is_some_and(|run| runs.contains(run))
+        row.names_rank() || is_log(row) || row.run.as_deref().is_some_and(|run| runs.contains(run))
     });
     if before > members.len() {
-        used.other_jobs.push(format!("recordings without a rank ({} recordings)", before - members.len()));
+        used.other_jobs
+            .push(format!("recordings without a rank ({})", recording_count(before - members.len())));
     }
+}
+
+/// `1 recording`, `2 recordings`.
+fn recording_count(count: usize) -> String {
+    format!("{count} recording{}", if count == 1 { "" } else { "s" })
 }
 
 /// Whether a recording is that of the launcher, which started ranks and used no GPU: torchrun imports PyTorch, which
@@ -170,18 +200,14 @@ fn has_failed(row: &RecordingRow) -> bool {
 }
 
 fn name(key: &Key<'_>) -> String {
-    let mut name = match (key.job, key.run) {
-        (Some(job), _) => format!("job {job}"),
-        (None, Some(run)) => format!("run {}", run.get(..8).unwrap_or(run)),
-        (None, None) => "recordings without a job ID".to_owned(),
+    let job = match (key.job, key.run) {
+        (Some(job), _) => Some(format!("job {job}")),
+        (None, Some(run)) => Some(format!("run {}", run.get(..8).unwrap_or(run))),
+        (None, None) => None,
     };
-    if let Some(replica) = key.replica {
-        name += &format!(", {replica}");
-    }
-    if let Some(attempt) = key.attempt {
-        name += &format!(", attempt {attempt}");
-    }
-    name
+    let attempt = key.attempt.map(|attempt| format!("attempt {attempt}"));
+    let parts: Vec<String> = [job, key.replica.map(str::to_owned), attempt].into_iter().flatten().collect();
+    if parts.is_empty() { "recordings without a job ID".to_owned() } else { parts.join(", ") }
 }
 
 /// The recordings by job. A recording that does not name a job, a run or an attempt belongs to the only one there is.
@@ -243,6 +269,8 @@ fn processes<'rows>(
             sites: Vec::new(),
             series: Vec::new(),
             end: row.end,
+            has_log: row.kind == RecordingKind::Log,
+            error: row.error.as_deref(),
             label,
             is_helper: false,
         });
@@ -271,13 +299,9 @@ fn processes<'rows>(
             }
         }
     }
+    let has_names = members.iter().any(|row| row.names_rank());
     for row in others {
-        let file = || row.recording.rsplit('/').next().unwrap_or(&row.recording).to_owned();
-        let label = row.local_rank.map_or_else(file, |local| match &row.host {
-            Some(host) => format!("local rank {local} of {host}"),
-            None => format!("local rank {local}"),
-        });
-        push(&mut processes, row, label);
+        push(&mut processes, row, label(row, has_names));
     }
     for (row, position) in evidence {
         owners.insert(&row.recording, position);
@@ -286,11 +310,29 @@ fn processes<'rows>(
         {
             process.end = row.end;
         }
+        if let Some(process) = processes.get_mut(position) {
+            process.error = process.error.or(row.error.as_deref());
+            process.has_log |= row.kind == RecordingKind::Log;
+        }
     }
     attach(rows, &owners, &mut processes);
+    witness::attach_kills(&mut processes);
     let torn = processes.iter().filter(|process| process.row.torn_bytes > 0 || process.row.is_incomplete);
     used.torn = torn.map(|process| process.row.recording.clone()).collect();
     processes
+}
+
+/// The name of a process without a rank.
+fn label(row: &RecordingRow, has_names: bool) -> String {
+    let of = row.host.as_ref().map_or(String::new(), |host| format!(" of {host}"));
+    let on = row.host.as_ref().map_or(String::new(), |host| format!(" on {host}"));
+    let file = row.file().rsplit('/').next().unwrap_or(&row.recording);
+    match (row.local_rank, row.pid) {
+        (Some(local), _) => format!("local rank {local}{of}"),
+        (None, Some(pid)) if row.file() != row.recording => format!("process {pid}{on}"),
+        (None, _) if has_names && row.kind == RecordingKind::Log => format!("a process in {file}"),
+        (None, _) => file.to_owned(),
+    }
 }
 
 /// Whether two recordings of a rank are two processes of it, which ran at the same time, and not the rank recorded
@@ -305,7 +347,7 @@ fn is_helper(main: &RecordingRow, other: &RecordingRow) -> bool {
 /// Adds the rows of the other tables to their processes.
 fn attach<'rows>(rows: &'rows Rows, owners: &BTreeMap<&str, usize>, processes: &mut [Process<'rows>]) {
     let mut repeated = Vec::new();
-    for failure in &rows.failures {
+    for failure in rows.failures.iter().filter(|failure| failure.pid.is_none()) {
         let Some(&owner) = owners.get(failure.recording.as_str()) else { continue };
         if processes[owner].row.recording == failure.recording {
             processes[owner].failures.push(failure);
@@ -320,6 +362,7 @@ fn attach<'rows>(rows: &'rows Rows, owners: &BTreeMap<&str, usize>, processes: &
             processes[owner].failures.push(failure);
         }
     }
+    witness::add_reported(rows, processes);
     for site in &rows.sites {
         if let Some(&owner) = owners.get(site.recording.as_str()) {
             processes[owner].sites.push(site);

@@ -1,18 +1,16 @@
-//! The verdict in sentences, and remarks about what it is based on.
+//! The verdict in sentences.
 
 use makeroom_core::Bytes;
 
 use super::Case;
 use super::groups::differences;
-use super::names::{listed, rank_words, words};
+use super::names::{capital, listed, rank_words, title, words};
 use super::select::Process;
 use crate::report::{JobCause, LineDifference, RankFate};
-use crate::tables::FailureRow;
+use crate::tables::{FailureRow, RecordingKind};
 
 /// Files that a remark names.
 const MOST_NAMED: usize = 3;
-/// Hosts whose recordings begin this far apart, in microseconds, have different clocks or started late.
-const SKEWED_US: u64 = 60_000_000;
 /// A cgroup is full from this share of its limit on.
 const FULL_CGROUP: f64 = 0.9;
 
@@ -21,7 +19,7 @@ impl Case<'_, '_> {
     pub(super) fn verdict(&self) -> (String, String) {
         let culprits: Vec<&Process<'_>> =
             self.blame.culprits.iter().map(|&index| self.process(index)).collect();
-        let who = words(&culprits);
+        let (who, name) = (words(&culprits), title(&culprits));
         let count = self.selected.processes.len();
         let many = culprits.len() > 1;
         match self.blame.cause {
@@ -37,18 +35,25 @@ impl Case<'_, '_> {
             JobCause::GroupHoldsMore => {
                 let group = self.blame.group.and_then(|index| self.groups.get(index));
                 let hold = if group.is_some_and(|group| group.members.len() == 1) { "HOLDS" } else { "HOLD" };
-                (format!("{} {hold} MORE THAN THE OTHERS", self.group_words().to_uppercase()), self.group())
+                (format!("{} {hold} MORE THAN THE OTHERS", self.group_title()), self.group())
             }
             JobCause::RanksShareGpu => ("RANKS SHARE A GPU WHILE OTHERS ARE IDLE".to_owned(), self.shared()),
-            JobCause::EveryRankFull => ("EVERY RANK IS FULL".to_owned(), self.full(&culprits)),
+            JobCause::EveryRankFull => (self.full_title(), self.full(&culprits)),
+            JobCause::RequestTooLarge => {
+                (format!("{name} REQUESTED MORE THAN A WHOLE GPU HAS"), self.too_large(&culprits))
+            }
             JobCause::RankRanOut => {
-                let own = self.blame.culprits.first().map_or("", |&index| self.process(index).row.summary.as_str());
-                let first = self.blame.culprits.first().map_or_else(String::new, |&index| self.failed(index));
-                (format!("{} RAN OUT OF MEMORY", who.to_uppercase()), join(&[&first, own]))
+                let first = self.blame.culprits.first().copied();
+                let own = first.map_or("", |index| self.process(index).row.summary.as_str());
+                let failed = first.map_or_else(String::new, |index| self.failed(index));
+                (format!("{name} RAN OUT OF MEMORY"), join(&[&failed, own, &also(&culprits)]))
+            }
+            JobCause::HostMemory => {
+                (format!("{name} RAN OUT OF HOST MEMORY"), self.starved(&who, &culprits))
             }
             JobCause::RankKilled => {
                 let verb = if many { "WERE" } else { "WAS" };
-                (format!("{} {verb} KILLED", who.to_uppercase()), self.killed(&who, many))
+                (format!("{name} {verb} KILLED"), self.killed(&who, many))
             }
             JobCause::AllKilled => (
                 "ALL RANKS WERE KILLED".to_owned(),
@@ -58,10 +63,9 @@ impl Case<'_, '_> {
                 "THE JOB WAS STOPPED FROM OUTSIDE".to_owned(),
                 "No rank failed or ran out of memory: they received SIGTERM, which schedulers send at a time limit, a preemption or a cancellation.".to_owned(),
             ),
-            JobCause::OtherFailure => (
-                format!("{} FAILED, BUT DID NOT RUN OUT OF MEMORY", who.to_uppercase()),
-                format!("No allocation failed on any rank. {} exited with an error; {} log shows why.", capital(&who), if many { "their" } else { "its" }),
-            ),
+            JobCause::OtherFailure => {
+                (format!("{name} FAILED, BUT DID NOT RUN OUT OF MEMORY"), self.other_failure(&who, &culprits))
+            }
             JobCause::Undetermined => ("UNDETERMINED".to_owned(), self.undetermined()),
         }
     }
@@ -125,7 +129,7 @@ impl Case<'_, '_> {
             .collect();
         let processes: Vec<&Process<'_>> = heavy.iter().map(|&index| self.process(index)).collect();
         let verb = if heavy.len() > 1 { "HOLD" } else { "HOLDS" };
-        let title = format!("{} {verb} MORE THAN THE OTHERS", words(&processes).to_uppercase());
+        let title = format!("{} {verb} MORE THAN THE OTHERS", title(&processes));
         let Some((&first, (_, group, member))) =
             heavy.first().and_then(|first| Some((first, self.member(*first)?)))
         else {
@@ -145,13 +149,13 @@ impl Case<'_, '_> {
         (title, join(&[&failed, &held]))
     }
 
-    fn group_words(&self) -> String {
+    fn group_title(&self) -> String {
         let group = self.blame.group.and_then(|index| self.groups.get(index));
         let members: Vec<&Process<'_>> = group
             .iter()
             .flat_map(|group| group.members.iter().map(|member| self.process(member.process)))
             .collect();
-        words(&members)
+        title(&members)
     }
 
     fn group(&self) -> String {
@@ -192,27 +196,83 @@ impl Case<'_, '_> {
         let idle = match (idle.as_slice(), self.cards.has_hosts) {
             ([only], false) => format!("GPU {only} is idle."),
             (idle, false) => format!("GPUs {} are idle.", abridged(idle)),
+            ([_], true) => "1 GPU of the same host is idle.".to_owned(),
             (idle, true) => format!("{} GPUs of the same hosts are idle.", idle.len()),
         };
         let failed = self.blame.failed.map_or_else(String::new, |index| self.failed(index));
         format!("{}, and {idle} {failed}", capital(&listed(named)))
     }
 
+    /// Ranks that were not given are not counted as full.
+    fn full_title(&self) -> String {
+        let ranks = self.selected.processes.iter().filter(|process| !process.is_helper).count();
+        let total = ranks + self.selected.used.missing_ranks.len();
+        match (self.blame.full == total, self.selected.world_size) {
+            (true, Some(_)) => "EVERY RANK IS FULL".to_owned(),
+            (true, None) => format!("ALL {total} RECORDED RANKS ARE FULL"),
+            (false, _) => format!("{} OF {total} RANKS ARE FULL", self.blame.full),
+        }
+    }
+
     fn full(&self, culprits: &[&Process<'_>]) -> String {
-        let count = self.selected.processes.len();
         let failed = self.blame.failed.map_or_else(String::new, |index| self.failed(index));
-        let typical =
-            super::groups::median(self.selected.processes.iter().map(Process::peak_bytes).collect());
-        let others = culprits.len().saturating_sub(1);
-        let also = match others {
-            0 => String::new(),
-            1 => "1 other rank ran out too. ".to_owned(),
-            _ => format!("{others} other ranks ran out too. "),
+        let peaks: Vec<u64> = self.selected.processes.iter().map(Process::peak_bytes).collect();
+        let known: Vec<u64> = peaks.into_iter().filter(|&peak| peak > 0).collect();
+        let (count, own) =
+            (known.len(), self.blame.failed.map(|index| self.process(index).row.summary.as_str()));
+        // Logs do not contain the peaks of ranks; the explanation of the one that failed has its figures.
+        let typical = match count {
+            0 | 1 => own.unwrap_or("").to_owned(),
+            _ => format!(
+                "No rank stands out: the {count} ranks typically hold {} at their peak.",
+                size(super::groups::median(known))
+            ),
         };
+        join(&[&failed, &also(culprits), &typical])
+    }
+
+    fn too_large(&self, culprits: &[&Process<'_>]) -> String {
+        let Some(index) = self.blame.failed else { return String::new() };
+        let process = self.process(index);
+        let Some(failure) = process.decisive() else { return String::new() };
+        let device = process.row.devices.iter().find(|row| Some(row.device) == failure.device);
+        let has = match (failure.limit_bytes, device.and_then(|row| row.total_bytes)) {
+            (Some(limit), _) => format!("its limit is {}", size(limit)),
+            (None, Some(total)) => format!("the whole GPU has {}", size(total)),
+            (None, None) => "the GPU has less".to_owned(),
+        };
+        let never = format!(
+            "This request can never fit, no matter what else is in memory: {has}. A wrong shape or an integer overflow is the most common reason."
+        );
+        join(&[&self.failed(index), &never, &also(culprits)])
+    }
+
+    fn starved(&self, who: &str, culprits: &[&Process<'_>]) -> String {
+        let Some(first) = culprits.first() else { return String::new() };
+        if first.row.cause == "host_memory" {
+            return join(&[&format!("{}:", capital(&first.label)), &lower(&first.row.summary)]);
+        }
+        let on = first.row.host.as_ref().map_or(String::new(), |host| format!(" on {host}"));
+        let used = first
+            .row
+            .host_peak_bytes
+            .map_or(String::new(), |bytes| format!(" It used {} of host memory.", size(bytes)));
         format!(
-            "{failed} {also}No rank stands out: the {count} ranks typically hold {} at their peak.",
-            size(typical)
+            "The kernel's OOM killer killed {who}{on}, because host memory ran out or a cgroup reached its limit. No GPU allocation failed.{used}"
         )
+    }
+
+    fn other_failure(&self, who: &str, culprits: &[&Process<'_>]) -> String {
+        let who = capital(who);
+        let its = if culprits.len() > 1 { "their" } else { "its" };
+        let found = match culprits.iter().find_map(|process| process.error) {
+            Some(error) => format!("{who} failed with: {}", error.trim_end_matches('.')),
+            None if culprits.iter().all(|process| process.has_log) => {
+                format!("{who} exited with an error that {its} log does not show")
+            }
+            None => format!("{who} exited with an error; {its} log shows why"),
+        };
+        format!("No allocation failed on any rank. {found}.")
     }
 
     fn killed(&self, who: &str, many: bool) -> String {
@@ -222,25 +282,33 @@ impl Case<'_, '_> {
         let on = host.map_or(String::new(), |host| format!(" on {host}"));
         let cgroup = row.and_then(|row| row.cgroup_bytes.zip(row.cgroup_limit_bytes));
         let resident = row.and_then(|row| row.host_peak_bytes);
+        let (its, it) = if many { ("Their", "them") } else { ("Its", "it") };
+        let killers = format!(
+            "When host memory runs out, the kernel kills processes without notice; a scheduler or a user may also have killed {it}."
+        );
         let reason = match (cgroup, resident) {
             (Some((used, limit)), _) if used as f64 >= limit as f64 * FULL_CGROUP => {
                 format!(
-                    "Its cgroup used {} of {}, so the kernel's OOM killer most likely killed it.",
+                    "{its} cgroup used {} of {}, so the kernel's OOM killer most likely killed {it}.",
                     size(used),
                     size(limit)
                 )
             }
-            (_, Some(resident)) => format!(
-                "It used {} of host memory. When host memory runs out, the kernel kills processes without notice; a scheduler or a user may also have killed it.",
-                size(resident)
-            ),
-            _ => "When host memory runs out, the kernel kills processes without notice; a scheduler or a user may also have killed it."
-                .to_owned(),
+            (_, Some(resident)) if !many => format!("It used {} of host memory. {killers}", size(resident)),
+            _ => killers,
         };
         let (noun, verb) = if many { ("recordings", "stop") } else { ("recording", "stops") };
         let order = self.blame.lead_us.map_or(String::new(), |lead| {
             format!(", {} before those of the other ranks that were killed", milliseconds(lead))
         });
+        let is_reported = index.is_some_and(|index| self.process(index).row.kind == RecordingKind::Log);
+        if is_reported {
+            let was = if many { "were" } else { "was" };
+            return format!(
+                "{}{on} {was} killed (SIGKILL); no GPU allocation failed. {reason}",
+                capital(who)
+            );
+        }
         format!(
             "The {noun} of {who}{on} {verb} abruptly, as after SIGKILL{order}; no GPU allocation failed. {reason}"
         )
@@ -258,74 +326,6 @@ impl Case<'_, '_> {
             capital(&rank_words(missing.clone()))
         )
     }
-
-    /// Remarks about the input.
-    pub(super) fn notes(&self) -> Vec<String> {
-        let used = &self.selected.used;
-        let mut notes = Vec::new();
-        if !used.missing_ranks.is_empty() {
-            let of = self.selected.world_size.map_or(String::new(), |size| format!(" of {size}"));
-            let verb = if used.missing_ranks.len() == 1 { "has" } else { "have" };
-            notes.push(format!("{}{of} {verb} no recording", rank_words(used.missing_ranks.clone())));
-        }
-        named(&mut notes, &used.torn, "is incomplete", "are incomplete");
-        named(
-            &mut notes,
-            &used.duplicates,
-            "is an older recording of the same rank and was not used",
-            "are older recordings of the same ranks and were not used",
-        );
-        let unread: Vec<String> =
-            used.unread.iter().map(|unread| format!("{} ({})", unread.file, unread.reason)).collect();
-        named(&mut notes, &unread, "could not be read", "could not be read");
-        if !used.other_jobs.is_empty() {
-            notes.push(format!(
-                "also in the input, but not part of this answer: {}",
-                abridged(&used.other_jobs)
-            ));
-        }
-        notes.extend(self.clocks());
-        notes
-    }
-
-    /// Recordings whose clocks contradict the order of events.
-    fn clocks(&self) -> Vec<String> {
-        let mut notes = Vec::new();
-        let time = |index: usize| self.process(index).decisive().and_then(|failure| failure.time_us);
-        let failed = self.blame.culprits.first().copied().and_then(|index| Some((index, time(index)?)));
-        let victims = self.blame.consequences.iter().filter_map(|&(index, _)| Some((time(index)?, index)));
-        if let (Some((culprit, at)), Some((first, victim))) = (failed, victims.min())
-            && first < at
-        {
-            notes.push(format!(
-                "{} failed {} before {} by its clock, but as a consequence",
-                self.process(victim).label,
-                milliseconds(at - first),
-                self.process(culprit).label
-            ));
-        }
-        let mut hosts: std::collections::BTreeMap<&str, Vec<u64>> = std::collections::BTreeMap::new();
-        for process in &self.selected.processes {
-            if let (Some(host), Some(began)) = (process.row.host.as_deref(), process.row.began_us) {
-                hosts.entry(host).or_default().push(began);
-            }
-        }
-        let starts: Vec<(&str, u64)> =
-            hosts.into_iter().map(|(host, began)| (host, super::groups::median(began))).collect();
-        let usual = super::groups::median(starts.iter().map(|(_, began)| *began).collect());
-        let skewed: Vec<String> = starts
-            .iter()
-            .filter(|(_, began)| began.abs_diff(usual) > SKEWED_US)
-            .map(|(host, began)| format!("{host} ({} s)", began.abs_diff(usual) / 1_000_000))
-            .collect();
-        if !skewed.is_empty() {
-            notes.push(format!(
-                "clocks differ or ranks started late on {}; this does not affect the answer",
-                abridged(&skewed)
-            ));
-        }
-        notes
-    }
 }
 
 /// ` at train.py:9 forward (5.00 GiB instead of 1.00 GiB)`: the lines that make the difference.
@@ -337,19 +337,28 @@ fn where_(lines: &[LineDifference]) -> String {
     if parts.is_empty() { String::new() } else { format!("; the difference is at {}", listed(&parts)) }
 }
 
+/// How many more ranks ran out.
+fn also(culprits: &[&Process<'_>]) -> String {
+    match culprits.len() {
+        0 | 1 => String::new(),
+        2 => "1 other rank ran out too.".to_owned(),
+        count => format!("{} other ranks ran out too.", count - 1),
+    }
+}
+
+/// A sentence after a colon.
+fn lower(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_lowercase().chain(letters).collect())
+}
+
 /// A line without the function that it calls.
 pub(super) fn short(place: &str) -> &str {
     place.split_once(", through ").map_or(place, |(place, _)| place)
 }
 
-fn named(notes: &mut Vec<String>, files: &[String], one: &str, many: &str) {
-    if !files.is_empty() {
-        notes.push(format!("{} {}", abridged(files), if files.len() == 1 { one } else { many }));
-    }
-}
-
 /// The first few of a list.
-fn abridged(parts: &[String]) -> String {
+pub(super) fn abridged(parts: &[String]) -> String {
     let rest = parts.len().saturating_sub(MOST_NAMED);
     // One more is as long as its name.
     if rest < 2 && parts.len() <= MOST_NAMED + 1
@@ -366,16 +375,11 @@ pub(super) fn size(bytes: u64) -> String {
     Bytes::new(bytes).to_string()
 }
 
-fn milliseconds(us: u64) -> String {
+pub(super) fn milliseconds(us: u64) -> String {
     if us < 10_000_000 { format!("{} ms", us / 1000) } else { format!("{} s", us / 1_000_000) }
 }
 
 fn join(parts: &[&str]) -> String {
     let parts: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
     parts.join(" ")
-}
-
-pub(super) fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }

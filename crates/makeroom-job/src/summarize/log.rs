@@ -1,15 +1,21 @@
 //! A program's output, reduced to rows: one recording per rank that it mentions.
 //!
-//! Launchers prefix the lines of a process (`[rank3]:`, `3: `, `(Worker pid=4711)`), and torchrun lists the ranks that failed at the end. Lines
-//! without a prefix belong to the file's own rank, or to no rank. The text of a rank is read by the same reader as in
-//! `why`, but only from the first line that mentions memory on, because a job can have thousands of ranks.
+//! Launchers prefix the lines of a process (`[rank3]:`, `3: `, `(Worker pid=4711)`), and report at the end which ranks
+//! failed. Lines without a prefix belong to the file's own rank, or to no rank. The text of a rank is read by the same
+//! reader as in `why`, but only from the first line that mentions memory on, because a job can have thousands of ranks.
+//!
+//! A traceback without a prefix in a log of several ranks is that of the rank that torchrun names as the root cause.
 
 use std::collections::BTreeMap;
 
 use makeroom_core::Bytes;
-use makeroom_core::identity::{FailureList, JobIdentity, LinePrefix};
+use makeroom_core::identity::{
+    FailureList, JobIdentity, LinePrefix, ListedRank, ProcessEvent, ReportedProcess, ended_ranks,
+    reported_process,
+};
 use makeroom_explain::{Cause, Explanation, TextReader};
 
+use super::errors::ErrorFinder;
 use super::{MOST_FIXES, Source, phrases};
 use crate::tables::{DeviceRow, End, FailureKind, FailureRow, RecordingKind, RecordingRow, Rows};
 
@@ -17,6 +23,8 @@ use crate::tables::{DeviceRow, End, FailureKind, FailureRow, RecordingKind, Reco
 const MOST_READERS: usize = 64;
 /// Ranks that a log can mention.
 const MOST_RANKS: usize = 1 << 16;
+/// Processes that a log can report by their PID alone.
+const MOST_REPORTED: usize = 1 << 12;
 /// Bytes of one line that are inspected.
 const LONGEST_LINE: usize = 16 << 10;
 /// Lines that show whether `srun` labels its output.
@@ -31,6 +39,10 @@ pub struct LogReader {
     /// Consecutive lines that start with a number and a colon.
     labels: u32,
     listed: FailureList,
+    /// The rank whose failure the launcher observed first.
+    root: Option<ListedRank>,
+    /// Processes that are reported by their PID.
+    reported: Vec<ReportedProcess>,
 }
 
 /// The process of a line: its rank, or what else its prefix has.
@@ -51,7 +63,10 @@ struct RankText {
     pid: Option<u32>,
     reader: Option<TextReader>,
     kinds: Vec<FailureKind>,
+    errors: ErrorFinder,
     end: Option<End>,
+    /// Whether the launcher observed its failure first.
+    is_first: bool,
 }
 
 impl LogReader {
@@ -64,6 +79,8 @@ impl LogReader {
             readers: 0,
             labels: 0,
             listed: FailureList::default(),
+            root: None,
+            reported: Vec::new(),
         }
     }
 
@@ -85,7 +102,11 @@ impl LogReader {
         self.labels =
             if LinePrefix::is_label(line) { self.labels.saturating_add(1) } else { self.labels / 2 };
         let prefix = LinePrefix::read(line, self.labels >= LABELED_LINES);
-        self.list(prefix.as_ref().map_or(line, |prefix| prefix.rest));
+        let rest = prefix.as_ref().map_or(line, |prefix| prefix.rest);
+        self.list(rest);
+        let reported = reported_process(rest).filter(|_| self.reported.len() < MOST_REPORTED);
+        let is_reported = reported.is_some();
+        self.reported.extend(reported);
         let (prefix, pid) = prefix.map_or_else(Default::default, |prefix| (prefix.job, prefix.pid));
         let key = match (prefix.rank, prefix.local_rank, pid) {
             (Some(rank), ..) => Label::Rank(rank),
@@ -101,11 +122,14 @@ impl LogReader {
             rank.identity = prefix.or(&self.source.identity);
         }
         rank.pid = rank.pid.or(pid);
-        for kind in phrases::kinds(line.as_bytes()) {
+        // A line about another process, by its PID, is not about the one that prints it.
+        let kinds = if is_reported { Vec::new() } else { phrases::kinds(line.as_bytes()) };
+        for kind in kinds {
             if !rank.kinds.contains(&kind) {
                 rank.kinds.push(kind);
             }
         }
+        rank.errors.read(rest);
         if rank.reader.is_none() && self.readers < MOST_READERS && mentions_memory(line) {
             rank.reader = Some(TextReader::new());
             self.readers += 1;
@@ -116,17 +140,45 @@ impl LogReader {
         }
     }
 
-    /// Reads a line of torchrun's list.
+    /// Reads a line in which a launcher reports ranks that ended.
     fn list(&mut self, line: &str) {
-        let Some(listed) = self.listed.read(line).filter(|_| self.ranks.len() < MOST_RANKS) else { return };
-        let text = self.ranks.entry(Label::Rank(listed.rank)).or_default();
-        text.identity.rank = Some(listed.rank);
-        text.identity.host = text.identity.host.take().or(listed.host);
-        text.end = Some(match listed.exit_code {
-            -9 => End::Killed,
-            code @ ..0 => End::Signaled(code.unsigned_abs()),
-            code => End::Exited(code.unsigned_abs()),
-        });
+        let listed = self.listed.read(line).map_or_else(|| ended_ranks(line), |listed| vec![listed]);
+        for listed in listed {
+            let label = Label::Rank(listed.rank);
+            if self.ranks.len() >= MOST_RANKS && !self.ranks.contains_key(&label) {
+                return;
+            }
+            let text = self.ranks.entry(label).or_default();
+            text.identity.rank = Some(listed.rank);
+            text.identity.host = text.identity.host.take().or(listed.host.clone());
+            text.pid = text.pid.or(listed.pid);
+            text.end = Some(match listed.exit_code {
+                -9 => End::Killed,
+                code @ ..0 => End::Signaled(code.unsigned_abs()),
+                code => End::Exited(code.unsigned_abs()),
+            });
+            if line.trim_end().ends_with(": Out Of Memory") && !text.kinds.contains(&FailureKind::HostMemory)
+            {
+                text.kinds.push(FailureKind::HostMemory);
+            }
+            text.is_first |= listed.is_first;
+            if listed.is_first {
+                self.root = Some(listed);
+            }
+        }
+    }
+
+    /// Gives a traceback without a prefix to the rank that the launcher names as the root cause, if that rank exited
+    /// with an error and printed nothing about it.
+    fn assign_unnamed(&mut self) {
+        let Some(root) = self.root.take().filter(|root| root.exit_code > 0) else { return };
+        let Some(mut unnamed) = self.ranks.remove(&Label::None) else { return };
+        let owner = self.ranks.get_mut(&Label::Rank(root.rank));
+        if let Some(owner) = owner.filter(|owner| owner.reader.is_none() && owner.errors.is_empty()) {
+            owner.reader = unnamed.reader.take();
+            owner.errors = std::mem::take(&mut unnamed.errors);
+        }
+        self.ranks.insert(Label::None, unnamed);
     }
 
     /// Ends the log.
@@ -134,13 +186,19 @@ impl LogReader {
         if !self.line.is_empty() {
             self.end_line();
         }
+        self.assign_unnamed();
         let mut rows = Rows::default();
         let has_ranks = self.ranks.keys().any(|label| *label != Label::None);
+        self.report_processes(&mut rows);
         let name = self.source.name.clone();
         for (label, mut text) in self.ranks {
             let reader = text.reader.take();
             let explanation = reader.map(TextReader::finish);
             let own = explanation.as_ref().and_then(failure_kind);
+            let error = text.errors.finish().filter(|_| own.is_none());
+            if error.is_some() {
+                text.kinds.push(FailureKind::Other);
+            }
             let has_failed = own.is_some() || text.end.is_some() || !text.kinds.is_empty();
             // The launcher's own lines are not a process.
             if label == Label::None && has_ranks && !has_failed {
@@ -164,23 +222,32 @@ impl LogReader {
                 let request = explanation.as_ref().filter(|_| Some(kind) == own);
                 let request = request.and_then(|explanation| explanation.request.as_ref());
                 FailureRow {
-                    recording: recording.clone(),
-                    kind,
-                    time_us: None,
                     device: request.and_then(|request| request.device).map(|device| device.0),
                     requested_bytes: request.and_then(|request| request.bytes).map(Bytes::get),
-                    free_bytes: None,
-                    limit_bytes: None,
-                    held_bytes: None,
                     place: request.and_then(|request| request.site.clone()),
-                    later_allocations: 0,
+                    ..FailureRow::new(recording.clone(), kind)
                 }
             }));
             let end = text.end.unwrap_or(End::Unknown);
             let recording = row(recording, &identity, end, explanation.as_ref());
-            rows.recordings.push(RecordingRow { pid: text.pid, ..recording });
+            let is_first_failure = text.is_first;
+            rows.recordings.push(RecordingRow { pid: text.pid, is_first_failure, error, ..recording });
         }
         rows
+    }
+
+    /// Failures of processes that are known only by their PID: those of the log, or of other files.
+    fn report_processes(&self, rows: &mut Rows) {
+        for reported in &self.reported {
+            let kind = match reported.event {
+                ProcessEvent::KilledForMemory => FailureKind::HostMemory,
+                ProcessEvent::AskedToEnd => FailureKind::Terminated,
+            };
+            rows.failures.push(FailureRow {
+                pid: Some(reported.pid),
+                ..FailureRow::new(self.source.name.clone(), kind)
+            });
+        }
     }
 }
 
@@ -243,6 +310,8 @@ fn row(
         host_peak_bytes: None,
         cgroup_bytes: None,
         cgroup_limit_bytes: None,
+        is_first_failure: false,
+        error: None,
         cause: explanation.map_or("none", |explanation| explanation.verdict.cause.name()).to_owned(),
         certainty: explanation
             .map_or("certain", |explanation| explanation.verdict.certainty.name())

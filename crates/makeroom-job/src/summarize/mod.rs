@@ -4,12 +4,14 @@
 //! mod.rs      a trace: its process, devices, failures and live memory by line
 //! series.rs   memory over time and over steps, in a bounded number of points
 //! log.rs      a program's output: failures by rank
+//! errors.rs   the error that ended a process
 //! phrases.rs  the messages that tell a failure from its consequences
 //! ```
 //!
 //! The time is linear in the number of events. Only a recording with a failed allocation is explained, because an
 //! explanation replays the recording under other settings.
 
+mod errors;
 mod log;
 mod phrases;
 mod series;
@@ -88,7 +90,12 @@ fn row(trace: &Trace, source: &Source) -> RecordingRow {
     // A recording that knows its rank knows its job too; its file's name may contain a PID or a date.
     let identity = match process.map(|process| &process.identity.job) {
         Some(recorded) if !recorded.is_alone() => recorded.clone(),
-        Some(recorded) => recorded.clone().or(&source.identity),
+        Some(recorded) => {
+            // Without a rank, the recorder puts the PID where the pattern of the file has it.
+            let mut named = source.identity.clone();
+            named.rank = named.rank.filter(|&rank| process.map(|process| process.identity.pid) != Some(rank));
+            recorded.clone().or(&named)
+        }
         None => source.identity.clone(),
     };
     let first_us =
@@ -139,6 +146,8 @@ fn row(trace: &Trace, source: &Source) -> RecordingRow {
         host_peak_bytes: samples.iter().filter_map(|sample| sample.resident).max().map(Bytes::get),
         cgroup_bytes: last(|sample| sample.cgroup_usage),
         cgroup_limit_bytes: last(|sample| sample.cgroup_limit),
+        is_first_failure: false,
+        error: None,
         cause: "none".to_owned(),
         certainty: "certain".to_owned(),
         summary: String::new(),
@@ -224,6 +233,7 @@ fn failures(
                         held_bytes: held,
                         place: line_of(trace, event.stack),
                         later_allocations: later,
+                        pid: None,
                     },
                 ));
                 if found.len() == MOST_FAILURES {
@@ -257,20 +267,13 @@ fn other_failures(trace: &Trace, process: &ProcessRecord, recording: &str) -> Ve
             .flat_map(|device| device.events.iter())
             .filter(|event| event.action == Action::Alloc && event.time_us > context.time_us)
             .count() as u64,
+        pid: None,
     });
     let mut found: Vec<FailureRow> = contexts.take(MOST_FAILURES).collect();
     if process.pinned.refusals > 0 {
         found.push(FailureRow {
-            recording: recording.to_owned(),
-            kind: FailureKind::PinnedMemory,
-            time_us: None,
-            device: None,
             requested_bytes: Some(process.pinned.largest_refused.get()),
-            free_bytes: None,
-            limit_bytes: None,
-            held_bytes: None,
-            place: None,
-            later_allocations: 0,
+            ..FailureRow::new(recording.to_owned(), FailureKind::PinnedMemory)
         });
     }
     found

@@ -9,7 +9,7 @@ use aho_corasick::AhoCorasick;
 
 use crate::tables::FailureKind;
 
-const PHRASES: [(&str, FailureKind); 29] = [
+const PHRASES: [(&str, FailureKind); 37] = [
     // The kernel, Slurm and Kubernetes kill for host memory.
     ("oom-kill event", FailureKind::HostMemory),
     ("oom_kill event", FailureKind::HostMemory),
@@ -34,6 +34,10 @@ const PHRASES: [(&str, FailureKind); 29] = [
     ("socket closed by remote peer", FailureKind::PeerLost),
     ("failed to recv, got 0 bytes", FailureKind::PeerLost),
     ("tcpstore: broken pipe", FailureKind::PeerLost),
+    ("broken pipe (errno", FailureKind::PeerLost),
+    // JAX, when another process does not send heartbeats.
+    ("stopped sending heartbeats", FailureKind::PeerLost),
+    ("jax distributed service detected fatal errors", FailureKind::PeerLost),
     // Launchers and schedulers that end the other ranks.
     ("closing signal sigterm", FailureKind::Terminated),
     ("signal 15 (sigterm)", FailureKind::Terminated),
@@ -41,6 +45,12 @@ const PHRASES: [(&str, FailureKind); 29] = [
     ("received 15 death signal", FailureKind::Terminated),
     ("terminated by signal 15", FailureKind::Terminated),
     ("signals.sigterm", FailureKind::Terminated),
+    // Slurm: `*** STEP 77.0 ON node7 CANCELLED AT …`, for a time limit, a preemption or another task.
+    ("slurmstepd: error: *** step", FailureKind::Terminated),
+    ("slurmstepd: error: *** job", FailureKind::Terminated),
+    ("srun: job step aborted", FailureKind::Terminated),
+    ("killing subprocess", FailureKind::Terminated),
+    ("received sigint", FailureKind::Terminated),
     // SIGKILL without a reason.
     ("signal 9 (sigkill)", FailureKind::Killed),
     ("signals.sigkill", FailureKind::Killed),

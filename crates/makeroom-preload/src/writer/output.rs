@@ -237,25 +237,32 @@ fn make_folders(pattern: &[u8], makes_last: bool, path: &[u8]) {
 /// |---|---|
 /// | `%p` | process id |
 /// | `%h` | host name |
-/// | `%r` | rank, or the process id if it has none |
+/// | `%r` | rank; if it has none, the process id, or nothing if the name has `%p` too |
 /// | `%j` | job id, or `0` |
 /// | `%a` | attempt, or `0` |
 /// | `%%` | a percent sign |
 fn expand(pattern: &[u8], job: &JobIdentity, header: &Header, attempt: u32) -> Vec<u8> {
     let pid = header.pid.to_string();
-    let mut parts = Vec::new();
+    let mut parts: Vec<u8> = Vec::new();
     let mut rest = pattern;
-    let mut has_pid = false;
+    let mut has_pid = names_pid(pattern);
     while let Some((&first, after)) = rest.split_first() {
         let value = match (first, after.first()) {
-            (b'%', Some(b'p')) => {
-                has_pid = true;
-                pid.clone().into_bytes()
-            }
-            (b'%', Some(b'r')) => {
-                has_pid |= job.rank.is_none();
-                job.rank.map_or_else(|| pid.clone(), |rank| rank.to_string()).into_bytes()
-            }
+            (b'%', Some(b'p')) => pid.clone().into_bytes(),
+            (b'%', Some(b'r')) => match job.rank {
+                Some(rank) => rank.to_string().into_bytes(),
+                None if names_pid(pattern) => {
+                    // Of the separators on both sides, one is left.
+                    let is_after_one = parts.last().is_none_or(|byte| b"./-_".contains(byte));
+                    let is_before_one = after.get(1).is_some_and(|byte| b".-_".contains(byte));
+                    rest = after.get(1 + usize::from(is_after_one && is_before_one)..).unwrap_or_default();
+                    continue;
+                }
+                None => {
+                    has_pid = true;
+                    pid.clone().into_bytes()
+                }
+            },
             (b'%', Some(b'h')) => header.host.clone(),
             (b'%', Some(b'j')) => job.job_id.as_deref().unwrap_or("0").as_bytes().to_vec(),
             (b'%', Some(b'a')) => job.attempt.unwrap_or(0).to_string().into_bytes(),
@@ -282,6 +289,19 @@ fn expand(pattern: &[u8], job: &JobIdentity, header: &Header, attempt: u32) -> V
     let dot = parts.iter().rposition(|&byte| byte == b'.').filter(|&dot| dot > name).unwrap_or(parts.len());
     parts.splice(dot..dot, insert.into_bytes());
     parts
+}
+
+/// Whether a pattern has `%p`.
+fn names_pid(pattern: &[u8]) -> bool {
+    let mut rest = pattern;
+    while let Some((first, after)) = rest.split_first() {
+        match (first, after.first()) {
+            (b'%', Some(b'p')) => return true,
+            (b'%', Some(_)) => rest = after.get(1..).unwrap_or_default(),
+            _ => rest = after,
+        }
+    }
+    false
 }
 
 #[cfg(test)]
@@ -322,5 +342,16 @@ mod tests {
         let alone = JobIdentity::default();
         assert_eq!(name("%j-rank%r.room", &alone, 0), "0-rank42.room");
         assert_eq!(name("rank%r.room", &alone, 1), "rank42.2.room", "the process id is in the name already");
+        for (pattern, expected) in [
+            ("/d/%h.%r.%p.room", "/d/node7.42.room"),
+            ("/d/%r-%p.room", "/d/42.room"),
+            ("%r.%p", "42"),
+            ("/d/%p.%r.room", "/d/42.room"),
+            ("rank%r.%p.room", "rank.42.room"),
+            ("/%r/%p.room", "//42.room"),
+            ("%%p.%r.room", "%p.42.room"),
+        ] {
+            assert_eq!(name(pattern, &alone, 0), expected, "the process id is in the name once");
+        }
     }
 }

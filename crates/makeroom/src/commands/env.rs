@@ -19,7 +19,7 @@ use crate::output;
 /// The name of a recording in the directory.
 const NAME: &str = "%h.%r.%p.room";
 /// The folder of the recorder in the directory.
-const LIBRARY: &str = ".makeroom";
+pub(crate) const LIBRARY: &str = ".makeroom";
 
 /// Prints the variables.
 pub(crate) fn run(arguments: &Env) -> Result<(), Failure> {

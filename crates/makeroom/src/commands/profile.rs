@@ -53,7 +53,7 @@ fn fullest(directory: &Path, device: Option<u32>) -> Result<Profile, Failure> {
         }
     }
     let name = recording::name(directory);
-    fullest.ok_or(Failure::NoRecordings { name, files: found.len(), first })
+    fullest.ok_or(Failure::NoRecordings { name, is_recorded: false, files: found.len(), first })
 }
 
 /// The content of a baseline; `None` if the file is something else.

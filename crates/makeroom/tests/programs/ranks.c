@@ -4,6 +4,7 @@
 // unhandled   as killed, and no rank handles the launcher's signal, so none leaves an end
 // crashed     the same after an exit with an error
 // all-killed  the scheduler kills all ranks at once
+// impossible  one rank requests more than a whole GPU has, and shares its GPU with another
 // single      one rank that another launcher started
 // stubborn    the scheduler asks all ranks to end, and kills the one that does not
 #define _GNU_SOURCE
@@ -91,6 +92,10 @@ static void work(void) {
         if (rank != 3) activations(GIB);
         barrier(2);
         if (rank == 3) activations(7 * GIB);
+    } else if (is("impossible")) {
+        activations(GIB);
+        barrier(2);
+        if (rank == 3) activations(100 * GIB);
     } else if (is("stages")) {
         rank < 8 ? embedding() : head();
         barrier(2);

@@ -4,15 +4,17 @@
 
 mod page;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use makeroom_core::Trace;
 use makeroom_gather::{Watcher, find, read};
-use makeroom_job::{JobReport, Rows, answer};
+use makeroom_job::{JobReport, RecordingRow, Rows, answer};
 use makeroom_report::{job_json, job_text};
 
 use crate::cli::Job;
+use crate::commands::env::LIBRARY;
 use crate::commands::{Kind, place, recording};
 use crate::failure::Failure;
 use crate::output;
@@ -65,11 +67,13 @@ pub(crate) fn rows(paths: &[PathBuf]) -> Result<Rows, Failure> {
     if rows.recordings.is_empty() {
         let first = rows.unread.first().map(|unread| format!("{}: {}", unread.file, unread.reason));
         let name = paths.first().map_or_else(String::new, |path| path.display().to_string());
-        return Err(Failure::NoRecordings { name, files: rows.unread.len(), first });
+        let is_recorded = first.is_none() && paths.iter().any(|path| path.join(LIBRARY).is_dir());
+        return Err(Failure::NoRecordings { name, is_recorded, files: rows.unread.len(), first });
     }
     if !rows.may_be_a_job() {
-        let first = rows.recordings.iter().map(|row| row.recording.as_str()).min().unwrap_or_default();
-        return Err(Failure::NotOneJob { count: rows.recordings.len(), first: first.to_owned() });
+        let files: BTreeSet<&str> = rows.recordings.iter().map(RecordingRow::file).collect();
+        let first = files.first().copied().unwrap_or_default().to_owned();
+        return Err(Failure::NotOneJob { count: files.len(), first });
     }
     Ok(rows)
 }

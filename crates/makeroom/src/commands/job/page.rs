@@ -52,8 +52,12 @@ pub(super) fn write(path: &Path, report: &JobReport, rows: &Rows, most: usize) -
     if !pages.is_empty() {
         let pages_size = Bytes::new(written);
         output::remark(&format!(
-            "makeroom: wrote {} pages of ranks to {} ({pages_size})\n",
-            pages.len(),
+            "makeroom: wrote {} to {} ({pages_size})\n",
+            if pages.len() == 1 {
+                "1 page of a rank".to_owned()
+            } else {
+                format!("{} pages of ranks", pages.len())
+            },
             folder.display()
         ));
     }

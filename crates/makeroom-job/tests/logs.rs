@@ -1,0 +1,242 @@
+//! Answers from logs alone, as launchers and schedulers write them: which rank is to blame, what is only a consequence,
+//! and what the logs do not show.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use makeroom_core::identity::identities_of_set;
+use makeroom_job::{ConsequenceKind, JobCause, JobReport, LogReader, Rows, Source, Unread, answer};
+
+const OUT_OF_MEMORY: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.50 GiB. GPU 1 has a total \
+    capacity of 39.38 GiB of which 1.15 GiB is free. Including non-PyTorch memory, this process has 38.22 GiB memory in \
+    use. Of the allocated memory 36.90 GiB is allocated by PyTorch, and 410.00 MiB is reserved by PyTorch but \
+    unallocated.";
+const TIMED_OUT: &str =
+    "[E1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE)";
+const LOST: &str =
+    "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.8]:9123";
+const TRACEBACK: &str =
+    "Traceback (most recent call last):\n  File \"/app/train.py\", line 88, in main\n    loss = f(x)\n";
+
+fn rows(files: &[(&str, &str)]) -> Rows {
+    let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
+    let mut rows = Rows::default();
+    for ((name, text), identity) in files.iter().zip(identities_of_set(&names)) {
+        let mut reader = LogReader::new(Source { name: (*name).to_owned(), identity, is_running: false });
+        reader.push(text.as_bytes());
+        rows.extend(reader.finish());
+    }
+    rows
+}
+
+fn job(files: &[(&str, &str)]) -> JobReport {
+    answer(&rows(files))
+}
+
+fn culprits(report: &JobReport) -> Vec<&str> {
+    report.culprits.iter().map(|culprit| culprit.label.as_str()).collect()
+}
+
+/// The ranks with a consequence of one kind, in words.
+fn followed(report: &JobReport, kind: ConsequenceKind) -> &str {
+    let found = report.consequences.iter().find(|consequence| consequence.kind == kind);
+    found.map_or("", |consequence| consequence.words.as_str())
+}
+
+/// An entry of torchrun's list.
+fn listed(heading: &str, rank: u32, code: i32) -> String {
+    format!(
+        "{heading}\n[0]:\n  time      : x\n  host      : node7\n  rank      : {rank} (local_rank: {rank})\n  exitcode  : \
+         {code} (pid: {})\n  error_file: <N/A>\n",
+        4000 + rank
+    )
+}
+
+#[test]
+fn logs_of_some_ranks_do_not_claim_anything_about_the_others() {
+    let failed = format!("{TRACEBACK}{OUT_OF_MEMORY}\n");
+    let report = job(&[("rank2.log", &failed), ("rank3.log", &failed)]);
+    assert_eq!(report.verdict.cause, JobCause::EveryRankFull);
+    assert_eq!(report.verdict.title, "2 OF 4 RANKS ARE FULL");
+    let report = job(&[("rank6.log", &failed), ("rank7.log", &failed)]);
+    assert_eq!((report.verdict.cause, report.culprits.len()), (JobCause::RankRanOut, 2));
+    assert_eq!(report.verdict.title, "RANKS 6 AND 7 RAN OUT OF MEMORY");
+    assert!(report.verdict.summary.ends_with("1 other rank ran out too."), "{}", report.verdict.summary);
+    let report = job(&[("rank0.log", &failed), ("rank1.log", &failed)]);
+    assert_eq!(report.verdict.title, "ALL 2 RECORDED RANKS ARE FULL");
+    let report = job(&[("rank0of2.log", &failed), ("rank1of2.log", &failed)]);
+    assert_eq!(report.verdict.title, "EVERY RANK IS FULL");
+    // Of two ranks, one that ran out is not every rank.
+    let report = job(&[("rank0.log", TIMED_OUT), ("rank1.log", &failed)]);
+    assert_eq!((report.verdict.cause, culprits(&report)), (JobCause::RankRanOut, vec!["rank 1"]));
+    for report in [report, job(&[("rank0.log", &failed), ("rank1.log", &failed)])] {
+        assert!(!report.verdict.summary.contains("0 B"), "{}", report.verdict.summary);
+    }
+}
+
+#[test]
+fn the_launchers_own_lines_are_not_a_process() {
+    let end = listed("Root Cause (first observed failure):", 1, 1);
+    let log = format!(
+        "[rank0]: {TIMED_OUT}\n[rank1]: {TRACEBACK}[rank1]: {OUT_OF_MEMORY}\n\
+         W1] Sending process 4000 closing signal SIGTERM\n{end}"
+    );
+    let report = job(&[("job.log", &log)]);
+    assert_eq!((report.verdict.cause, culprits(&report)), (JobCause::RankRanOut, vec!["rank 1"]));
+    assert_eq!(report.ranks.len(), 2, "{:?}", report.ranks);
+    assert_eq!((report.used.recordings, report.used.files), (2, 1));
+}
+
+#[test]
+fn a_traceback_without_a_prefix_is_that_of_the_root_cause() {
+    let log = format!(
+        "{TRACEBACK}{OUT_OF_MEMORY}\n{}{}",
+        listed("Failures:", 0, -15),
+        listed("Root Cause (first observed failure):", 1, 1)
+    );
+    let report = job(&[("accelerate.log", &log)]);
+    assert_eq!((report.verdict.cause, culprits(&report)), (JobCause::RankRanOut, vec!["rank 1"]));
+    assert_eq!(followed(&report, ConsequenceKind::Terminated), "rank 0");
+}
+
+#[test]
+fn a_file_name_keeps_its_case() {
+    let failed = format!("{TRACEBACK}{OUT_OF_MEMORY}\n");
+    let report =
+        job(&[("logs/Node-A.log", &failed), ("logs/Node-B.log", &format!("[rank1]: {TIMED_OUT}\n"))]);
+    assert_eq!(report.verdict.title, "A PROCESS IN Node-A.log RAN OUT OF MEMORY");
+    assert!(
+        report.verdict.summary.starts_with("A process in Node-A.log failed"),
+        "{}",
+        report.verdict.summary
+    );
+    let report = job(&[("accelerate.log", &failed)]);
+    assert_eq!(report.verdict.title, "accelerate.log RAN OUT OF MEMORY");
+    assert!(report.verdict.summary.starts_with("accelerate.log failed"), "{}", report.verdict.summary);
+    assert_eq!(report.fixes.last().unwrap().action, "accelerate.log in detail");
+    let node = |node: &str, rank: u32| format!("{node}/local_rank{rank}.log");
+    let files = [node("node0", 0), node("node0", 1), node("node1", 0), node("node1", 1)];
+    let texts = [LOST, LOST, LOST, failed.as_str()];
+    let files: Vec<(&str, &str)> = files.iter().map(String::as_str).zip(texts).collect();
+    let report = job(&files);
+    assert_eq!(report.verdict.title, "LOCAL RANK 1 OF node1 RAN OUT OF MEMORY");
+    assert_eq!(
+        followed(&report, ConsequenceKind::PeerLost),
+        "local ranks 0 and 1 of node0 and local rank 0 of node1"
+    );
+}
+
+#[test]
+fn the_kernels_log_names_the_rank_by_its_pid() {
+    let end = listed("Root Cause (first observed failure):", 6, -9);
+    let log: String = (0..8).map(|rank| format!("[rank{rank}]: step 1\n")).collect::<String>() + &end;
+    let killed = "[1.7] Memory cgroup out of memory: Killed process 4006 (python) total-vm:98123456kB\n";
+    let report = job(&[("train.log", &log), ("dmesg.txt", killed)]);
+    assert_eq!((report.verdict.cause, culprits(&report)), (JobCause::HostMemory, vec!["rank 6"]));
+    assert_eq!((report.verdict.certainty, report.ranks.len()), ("certain", 8));
+    // Another process was killed.
+    let other = killed.replace("4006", "999");
+    let report = job(&[("train.log", &log), ("dmesg.txt", &other)]);
+    assert_eq!((report.verdict.cause, culprits(&report)), (JobCause::RankKilled, vec!["rank 6"]));
+    assert!(report.verdict.summary.starts_with("Rank 6 on node7 was killed"), "{}", report.verdict.summary);
+}
+
+#[test]
+fn a_worker_of_a_rank_that_was_killed_is_not_the_rank() {
+    let failed =
+        format!("{TRACEBACK}RuntimeError: DataLoader worker (pid 5123) is killed by signal: Killed.\n");
+    let report = job(&[("rank0.log", LOST), ("rank1.log", &failed)]);
+    assert_eq!((report.verdict.cause, culprits(&report)), (JobCause::HostMemory, vec!["rank 1"]));
+    assert_eq!(report.verdict.title, "RANK 1 RAN OUT OF HOST MEMORY");
+    assert_eq!(report.verdict.certainty, "possible");
+    assert!(!report.verdict.summary.contains("recording"), "{}", report.verdict.summary);
+}
+
+#[test]
+fn an_error_that_is_not_about_memory_is_shown() {
+    let failed = format!("{TRACEBACK}RuntimeError: CUDA error: an illegal memory access was encountered\n");
+    let report = job(&[("rank0.log", TIMED_OUT), ("rank1.log", &failed), ("rank2.log", TIMED_OUT)]);
+    assert_eq!((report.verdict.cause, culprits(&report)), (JobCause::OtherFailure, vec!["rank 1"]));
+    assert!(report.verdict.summary.contains("an illegal memory access"), "{}", report.verdict.summary);
+    assert!(report.fixes.iter().all(|fix| !fix.action.contains("pass the log")), "{:?}", report.fixes);
+    assert_eq!(report.fixes[0].command.as_deref(), Some("CUDA_LAUNCH_BLOCKING=1 python …"));
+}
+
+#[test]
+fn logs_that_were_passed_are_not_asked_for() {
+    let report = job(&[("d/rank0.log", TIMED_OUT), ("d/rank1.log", TIMED_OUT)]);
+    assert_eq!(report.verdict.cause, JobCause::Undetermined);
+    assert!(report.fixes.iter().all(|fix| !fix.action.contains("pass the log")), "{:?}", report.fixes);
+    assert_eq!(report.fixes[0].command.as_deref(), Some("grep -roE 'SeqNum=[0-9]+' d"));
+}
+
+#[test]
+fn schedulers_name_ranks_and_reasons() {
+    let text: String = (0..16).map(|line| format!("{}: step {line}\n", line % 4)).collect();
+    let srun = format!(
+        "{text}2: {TRACEBACK}2: {OUT_OF_MEMORY}\nsrun: error: node7: task 2: Exited with exit code 1\n\
+         slurmstepd: error: *** STEP 77.0 ON node7 CANCELLED AT 2026-11-17T10:14:11 ***\n\
+         srun: error: node7: tasks 0-1,3: Terminated\n"
+    );
+    let report = job(&[("slurm-77.out", &srun)]);
+    assert_eq!((report.verdict.cause, culprits(&report)), (JobCause::RankRanOut, vec!["rank 2"]));
+    assert_eq!(followed(&report, ConsequenceKind::Terminated), "ranks 0, 1 and 3");
+    let limit = "step 1\nslurmstepd: error: *** JOB 78 ON node7 CANCELLED AT x DUE TO TIME LIMIT ***\n";
+    let report = job(&[("78_0.out", limit), ("78_1.out", limit)]);
+    assert_eq!(report.verdict.cause, JobCause::Terminated);
+    let mpirun = |signal: &str| {
+        format!(
+            "[1,0]<stdout>:step\n[1,1]<stdout>:step\nmpirun noticed that process rank 1 with PID 4001 on node node7 \
+             exited on signal {signal}.\n"
+        )
+    };
+    let report = job(&[("mpi.log", &mpirun("9 (Killed)"))]);
+    assert_eq!((report.verdict.cause, culprits(&report)), (JobCause::RankKilled, vec!["rank 1"]));
+    let report = job(&[("mpi.log", &mpirun("11 (Segmentation fault)"))]);
+    assert_eq!((report.verdict.cause, culprits(&report)), (JobCause::OtherFailure, vec!["rank 1"]));
+}
+
+#[test]
+fn rays_workers_are_named_by_their_pid() {
+    let log = format!(
+        "(RayTrainWorker pid=11, ip=10.0.0.1) step\n(RayTrainWorker pid=12, ip=10.0.0.2) {OUT_OF_MEMORY}\n\
+         ray.exceptions.RayTaskError(OutOfMemoryError): ray::get_next() (pid=12, ip=10.0.0.2)\n{OUT_OF_MEMORY}\n"
+    );
+    let rows = rows(&[("ray.log", &log)]);
+    assert!(rows.may_be_a_job());
+    let report = answer(&rows);
+    assert_eq!(report.verdict.title, "PROCESS 12 ON 10.0.0.2 RAN OUT OF MEMORY");
+    assert_eq!(culprits(&report), ["process 12 on 10.0.0.2"]);
+}
+
+#[test]
+fn a_request_that_never_fits_is_named_as_such() {
+    let request = OUT_OF_MEMORY.replace("3.50 GiB", "100.00 GiB");
+    let report = job(&[("rank0.log", TIMED_OUT), ("rank1.log", &request), ("rank2.log", TIMED_OUT)]);
+    assert_eq!((report.verdict.cause, culprits(&report)), (JobCause::RequestTooLarge, vec!["rank 1"]));
+    assert!(report.verdict.summary.contains("the whole GPU has 39.38 GiB"), "{}", report.verdict.summary);
+}
+
+#[test]
+fn ranks_without_a_readable_file_are_missing() {
+    let failed = format!("{TRACEBACK}{OUT_OF_MEMORY}\n");
+    let mut rows = rows(&[("rank1.log", &failed), ("rank2.log", TIMED_OUT)]);
+    for file in ["rank0.log", "rank3.log"] {
+        rows.unread.push(Unread { file: file.to_owned(), reason: "the input is empty".to_owned() });
+    }
+    assert_eq!(answer(&rows).used.missing_ranks, [0, 3]);
+    // A common log does not show which ranks printed nothing.
+    assert!(job(&[("ds.log", &format!("[rank3]: {OUT_OF_MEMORY}\n"))]).used.missing_ranks.is_empty());
+}
+
+#[test]
+fn attempts_without_a_job_are_named_by_their_number() {
+    let failed = format!("{TRACEBACK}{OUT_OF_MEMORY}\n");
+    let files = [
+        ("x/attempt_0/0/stderr.log", failed.as_str()),
+        ("x/attempt_0/1/stderr.log", LOST),
+        ("x/attempt_1/0/stderr.log", "done\n"),
+        ("x/attempt_1/1/stderr.log", "done\n"),
+    ];
+    let report = job(&files);
+    assert_eq!(report.attempt, Some(0));
+    assert_eq!(report.used.other_jobs, ["attempt 1 (2 recordings)"]);
+}
