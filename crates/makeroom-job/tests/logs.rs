@@ -137,6 +137,10 @@ fn the_kernels_log_names_the_rank_by_its_pid() {
     let report = job(&[("train.log", &log), ("dmesg.txt", &other)]);
     assert_eq!((report.verdict.cause, culprits(&report)), (JobCause::RankKilled, vec!["rank 6"]));
     assert!(report.verdict.summary.starts_with("Rank 6 on node7 was killed"), "{}", report.verdict.summary);
+    // If no PID is known, the only rank that was killed is meant.
+    let mpirun = "mpirun noticed that process rank 1 with PID 0 on node node7 exited on signal 9 (Killed).\n";
+    let report = job(&[("mpi.log", mpirun), ("dmesg.txt", killed)]);
+    assert_eq!((report.verdict.cause, culprits(&report)), (JobCause::HostMemory, vec!["rank 1"]));
 }
 
 #[test]
@@ -172,7 +176,7 @@ fn logs_that_were_passed_are_not_asked_for() {
 fn schedulers_name_ranks_and_reasons() {
     let text: String = (0..16).map(|line| format!("{}: step {line}\n", line % 4)).collect();
     let srun = format!(
-        "{text}2: {TRACEBACK}2: {OUT_OF_MEMORY}\nsrun: error: node7: task 2: Exited with exit code 1\n\
+        "{text}2: Traceback (most recent call last):\n2: {OUT_OF_MEMORY}\nsrun: error: node7: task 2: Exited with exit code 1\n\
          slurmstepd: error: *** STEP 77.0 ON node7 CANCELLED AT 2026-11-17T10:14:11 ***\n\
          srun: error: node7: tasks 0-1,3: Terminated\n"
     );
@@ -239,4 +243,36 @@ fn attempts_without_a_job_are_named_by_their_number() {
     let report = job(&files);
     assert_eq!(report.attempt, Some(0));
     assert_eq!(report.used.other_jobs, ["attempt 1 (2 recordings)"]);
+}
+
+#[test]
+fn runs_in_different_directories_are_not_mixed() {
+    let failed = format!("{TRACEBACK}{OUT_OF_MEMORY}\n");
+    let files = [
+        ("run1/rank0.log", failed.as_str()),
+        ("run1/rank1.log", LOST),
+        ("run2/rank0.log", LOST),
+        ("run2/rank1.log", LOST),
+        ("run2/rank2.log", failed.as_str()),
+        ("launcher.log", "W1] Sending process 4000 closing signal SIGTERM\n"),
+    ];
+    let report = job(&files);
+    assert_eq!((culprits(&report), report.ranks.len()), (vec!["rank 2"], 3));
+    assert_eq!(report.used.other_jobs, ["directory run1 (3 recordings)"]);
+    // One directory per node, or per rank, is one run.
+    let nodes = [("node0/rank0.log", LOST), ("node0/rank1.log", LOST), ("node1/rank2.log", failed.as_str())];
+    assert_eq!(job(&nodes).ranks.len(), 3);
+}
+
+#[test]
+fn a_rank_that_failed_and_was_ended_later_is_the_culprit() {
+    let failed = format!("{TRACEBACK}ValueError: bad shape\n");
+    let ended = listed("Failures:", 1, -15);
+    let report = job(&[("rank1.log", &failed), ("rank0.log", LOST), ("torchrun.log", &ended)]);
+    assert_eq!((report.verdict.cause, culprits(&report)), (JobCause::OtherFailure, vec!["rank 1"]));
+    assert!(
+        report.verdict.summary.ends_with("Rank 1 failed with: ValueError: bad shape."),
+        "{}",
+        report.verdict.summary
+    );
 }

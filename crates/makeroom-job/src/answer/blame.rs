@@ -61,15 +61,15 @@ fn fate(process: &Process<'_>) -> RankFate {
         (End::Exited(0), _) => RankFate::Finished,
         (_, Some(FailureKind::HostMemory)) | (End::Killed | End::Signaled(SIGKILL), None) => RankFate::Killed,
         (_, Some(_)) => RankFate::RanOut,
+        // A rank whose main thread failed often waits for other threads until the launcher ends it.
+        _ if process.reports(FailureKind::Other) => RankFate::Failed,
         (End::Running, None) => RankFate::Running,
         (End::Signaled(signal), None) if ASKED_TO_END.contains(&signal) => RankFate::Terminated,
         (End::Exited(status), None) if ASKED_TO_END.iter().any(|signal| BY_SIGNAL + signal == status) => {
             RankFate::Terminated
         }
         (End::Signaled(_) | End::Exited(_) | End::Unknown, None) => {
-            if process.reports(FailureKind::Other) {
-                RankFate::Failed
-            } else if process.reports(FailureKind::CollectiveTimeout) {
+            if process.reports(FailureKind::CollectiveTimeout) {
                 RankFate::CollectiveTimeout
             } else if process.reports(FailureKind::PeerLost) {
                 RankFate::PeerLost

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! select.rs     which recordings belong to the job, and to which rank
+//! folders.rs    runs of one job in several directories
 //! groups.rs     ranks that hold the same, and outliers
 //! cards.rs      GPUs: shared, idle, and whose memory fills them
 //! blame.rs      the rank whose failure the others cannot explain
@@ -15,6 +16,7 @@
 mod blame;
 mod cards;
 mod fixes;
+mod folders;
 mod groups;
 mod imbalance;
 mod look;

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use makeroom_core::identity::JobIdentity;
 
+use super::folders;
 use super::witness::{self, Reports};
 use crate::report::Used;
 use crate::summarize::CAUGHT;
@@ -83,6 +84,8 @@ struct Key<'rows> {
     replica: Option<&'rows str>,
     run: Option<&'rows str>,
     attempt: Option<u32>,
+    /// The directory, if several contain the same ranks.
+    folder: Option<&'rows str>,
 }
 
 /// Chooses a job and assigns its recordings to ranks.
@@ -131,8 +134,9 @@ pub(super) fn select(rows: &Rows) -> Selected<'_> {
     let present: BTreeSet<u32> = processes.iter().filter_map(|process| process.row.rank).collect();
     // Without a world size, only a gap between files shows that a rank is missing: not all ranks print to a common log.
     let files: BTreeSet<&str> = processes.iter().map(|process| process.row.file()).collect();
+    let has_own_files = processes.iter().any(|process| process.row.file() == process.row.recording);
     let unread = used.unread.iter().filter_map(|unread| JobIdentity::from_file_name(&unread.file).rank);
-    let last = present.iter().copied().chain(unread).max().filter(|_| files.len() > 1 || processes.len() < 2);
+    let last = present.iter().copied().chain(unread).max().filter(|_| has_own_files);
     let ranks = world_size.or_else(|| last.map(|last| last + 1)).filter(|_| !present.is_empty());
     used.missing_ranks =
         (0..ranks.unwrap_or(0)).filter(|rank| !present.contains(rank)).take(MOST_MISSING).collect();
@@ -206,7 +210,9 @@ fn name(key: &Key<'_>) -> String {
         (None, None) => None,
     };
     let attempt = key.attempt.map(|attempt| format!("attempt {attempt}"));
-    let parts: Vec<String> = [job, key.replica.map(str::to_owned), attempt].into_iter().flatten().collect();
+    let folder = key.folder.filter(|_| attempt.is_none()).map(|folder| format!("directory {folder}"));
+    let parts = [job, key.replica.map(str::to_owned), attempt, folder];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
     if parts.is_empty() { "recordings without a job ID".to_owned() } else { parts.join(", ") }
 }
 
@@ -230,7 +236,10 @@ fn jobs<'rows>(
         let run = row.run.as_deref().filter(|run| shared.contains(run) && job.is_none());
         let is_text = row.kind != RecordingKind::Room;
         let run = run.or(only_run.filter(|_| job.is_none() && is_text));
-        keyed.push((Key { job, replica: row.replica.as_deref(), run, attempt: row.attempt }, row));
+        keyed.push((
+            Key { job, replica: row.replica.as_deref(), run, attempt: row.attempt, folder: None },
+            row,
+        ));
     }
     let mut attempts: BTreeMap<(Option<&str>, Option<&str>), BTreeSet<u32>> = BTreeMap::new();
     for (key, _) in &keyed {
@@ -242,7 +251,24 @@ fn jobs<'rows>(
         key.attempt = key.attempt.or(known.and_then(|known| known.first().copied()));
         jobs.entry(key).or_default().push(row);
     }
-    jobs
+    jobs.into_iter().flat_map(|(key, rows)| by_folder(key, rows)).collect()
+}
+
+/// Separates runs in different directories. Files elsewhere, such as a launcher's log, count for each of them.
+fn by_folder<'rows>(
+    key: Key<'rows>,
+    rows: Vec<&'rows RecordingRow>,
+) -> Vec<(Key<'rows>, Vec<&'rows RecordingRow>)> {
+    let runs = folders::runs(&rows);
+    if runs.is_empty() {
+        return vec![(key, rows)];
+    }
+    let of_run = |folder: &&'rows str| {
+        let is_member =
+            |row: &&&RecordingRow| folders::of(row) == *folder || !runs.contains(folders::of(row));
+        (Key { folder: Some(*folder), ..key.clone() }, rows.iter().filter(is_member).copied().collect())
+    };
+    runs.iter().map(of_run).collect()
 }
 
 /// Assigns recordings to ranks. Logs add their failures to the recording of the rank.

@@ -190,11 +190,16 @@ impl LogReader {
         let mut rows = Rows::default();
         let has_ranks = self.ranks.keys().any(|label| *label != Label::None);
         self.report_processes(&mut rows);
+        let is_of_kernel =
+            self.reported.iter().any(|reported| reported.event == ProcessEvent::KilledForMemory);
         let name = self.source.name.clone();
         for (label, mut text) in self.ranks {
             let reader = text.reader.take();
             let explanation = reader.map(TextReader::finish);
             let own = explanation.as_ref().and_then(failure_kind);
+            // The kernel's log is not about itself.
+            let own = own
+                .filter(|&kind| !(is_of_kernel && label == Label::None && kind == FailureKind::HostMemory));
             let error = text.errors.finish().filter(|_| own.is_none());
             if error.is_some() {
                 text.kinds.push(FailureKind::Other);

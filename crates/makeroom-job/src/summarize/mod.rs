@@ -87,9 +87,13 @@ pub fn summarize(trace: &Trace, source: &Source) -> Rows {
 /// The row of the process, without its devices' figures.
 fn row(trace: &Trace, source: &Source) -> RecordingRow {
     let process = trace.process.as_ref();
-    // A recording that knows its rank knows its job too; its file's name may contain a PID or a date.
+    // A recording that knows its rank knows its job too; its file's name may contain a PID or a date. Only launchers
+    // that restart ranks themselves tell them the attempt; scripts that do so use a directory for each.
     let identity = match process.map(|process| &process.identity.job) {
-        Some(recorded) if !recorded.is_alone() => recorded.clone(),
+        Some(recorded) if !recorded.is_alone() => {
+            let attempt = recorded.attempt.or(source.identity.attempt);
+            JobIdentity { attempt, ..recorded.clone() }
+        }
         Some(recorded) => {
             // Without a rank, the recorder puts the PID where the pattern of the file has it.
             let mut named = source.identity.clone();

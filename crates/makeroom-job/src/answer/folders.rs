@@ -1,0 +1,40 @@
+//! Runs of one job in several directories: a script that starts a job again, or copies its files, leaves the ranks twice,
+//! and nothing in the files says which of them belong together. Ranks of different runs must not be mixed.
+//!
+//! Directories that contain recordings of the same two ranks are different runs. One rank can be recorded twice for
+//! other reasons, and directories per node or per rank have no rank in common.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::tables::{RecordingKind, RecordingRow};
+
+/// Ranks that two directories have in common if they belong to different runs.
+const LEAST_COMMON: usize = 2;
+/// Directories that are compared with each other.
+const MOST_FOLDERS: usize = 256;
+
+/// The directory of a recording.
+pub(super) fn of(row: &RecordingRow) -> &str {
+    row.file().rsplit_once('/').map_or(".", |(folder, _)| folder)
+}
+
+/// The directories that contain runs of their own.
+pub(super) fn runs<'rows>(rows: &[&'rows RecordingRow]) -> BTreeSet<&'rows str> {
+    type Kinds = BTreeSet<(RecordingKind, u32)>;
+    let mut ranks: BTreeMap<&str, Kinds> = BTreeMap::new();
+    for row in rows {
+        let of_folder = ranks.entry(of(row)).or_default();
+        of_folder.extend(row.rank.map(|rank| (row.kind, rank)));
+    }
+    let folders: Vec<(&str, Kinds)> =
+        ranks.into_iter().filter(|(_, ranks)| ranks.len() >= LEAST_COMMON).take(MOST_FOLDERS).collect();
+    let mut runs = BTreeSet::new();
+    for (index, (one, one_ranks)) in folders.iter().enumerate() {
+        for (two, two_ranks) in &folders[index + 1..] {
+            if one_ranks.intersection(two_ranks).take(LEAST_COMMON).count() == LEAST_COMMON {
+                runs.extend([*one, *two]);
+            }
+        }
+    }
+    runs
+}
