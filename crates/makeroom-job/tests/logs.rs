@@ -199,6 +199,15 @@ fn schedulers_name_ranks_and_reasons() {
 }
 
 #[test]
+fn an_error_that_was_handled_is_not_a_failure() {
+    let steps = "step 1: loss 2.1\n".repeat(20);
+    let handled =
+        format!("{steps}WARNING: {OUT_OF_MEMORY}\nretrying with batch size 4\n{steps}Training finished\n");
+    let report = job(&[("rank0.log", &steps), ("rank1.log", &handled)]);
+    assert_eq!((report.verdict.cause, report.caught), (JobCause::Caught, vec!["rank 1".to_owned()]));
+}
+
+#[test]
 fn rays_workers_are_named_by_their_pid() {
     let log = format!(
         "(RayTrainWorker pid=11, ip=10.0.0.1) step\n(RayTrainWorker pid=12, ip=10.0.0.2) {OUT_OF_MEMORY}\n\
