@@ -211,8 +211,9 @@ impl Case<'_, '_> {
     /// Where only consequences are known.
     fn find_first(&self) -> Vec<JobFix> {
         let processes = &self.selected.processes;
+        let missing = &self.selected.used.missing_ranks;
         let mut fixes = Vec::new();
-        if !processes.iter().all(|process| process.has_log) {
+        if missing.is_empty() && !processes.iter().all(|process| process.has_log) {
             fixes.push(fix(
                 "pass the logs of the ranks too: makeroom job accepts recordings, snapshots and logs together",
             ));
@@ -223,14 +224,13 @@ impl Case<'_, '_> {
             .map(|process| process.row.file())
             .collect();
         files.dedup();
-        if let (Some(&file), true) = (files.first(), self.selected.used.missing_ranks.is_empty()) {
+        if let (Some(&file), true) = (files.first(), missing.is_empty()) {
             let folder = file.rsplit_once('/').map_or(".", |(folder, _)| folder);
             fixes.push(run(
                 "compare the numbers of the collectives that timed out: the rank with the lowest number, or without one, is the one that the others waited for",
                 format!("grep -roE 'SeqNum=[0-9]+' {}", shell_word(folder)),
             ));
         }
-        let missing = &self.selected.used.missing_ranks;
         if !missing.is_empty() {
             let it = if missing.len() == 1 { "it" } else { "them" };
             fixes.push(fix(format!("find the log of {} and pass {it} too", rank_words(missing.clone()))));

@@ -103,17 +103,18 @@ pub(super) fn select(rows: &Rows) -> Selected<'_> {
     let mut used = Used { unread: rows.unread.clone(), ..Used::default() };
     used.unread.sort();
     used.unread.dedup();
-    for (key, rows) in &jobs {
-        if Some(key) != chosen.as_ref() {
-            used.other_jobs.push(format!("{} ({})", name(key), recording_count(rows.len())));
-        }
-    }
-    let mut members = chosen.as_ref().and_then(|key| jobs.get(key)).cloned().unwrap_or_default();
     // A text that names no rank and reports no failure, such as a readme, is not a process of the job.
     let reports = witness::reports(rows);
     let is_process = |row: &RecordingRow| {
         row.kind != RecordingKind::Log || row.rank.is_some() || reports.contains_key(row.recording.as_str())
     };
+    for (key, rows) in jobs.iter().filter(|(key, _)| Some(*key) != chosen.as_ref()) {
+        let count = rows.iter().filter(|row| is_process(row) || row.names_rank()).count();
+        if count > 0 {
+            used.other_jobs.push(format!("{} ({})", name(key), recording_count(count)));
+        }
+    }
+    let mut members = chosen.as_ref().and_then(|key| jobs.get(key)).cloned().unwrap_or_default();
     if members.iter().any(|row| is_process(row)) {
         members.retain(|row| is_process(row));
     }

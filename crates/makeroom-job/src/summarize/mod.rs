@@ -4,6 +4,7 @@
 //! mod.rs      a trace: its process, devices, failures and live memory by line
 //! series.rs   memory over time and over steps, in a bounded number of points
 //! log.rs      a program's output: failures by rank
+//! log_row.rs  the row of a process in a log
 //! errors.rs   the error that ended a process
 //! phrases.rs  the messages that tell a failure from its consequences
 //! ```
@@ -13,6 +14,7 @@
 
 mod errors;
 mod log;
+mod log_row;
 mod phrases;
 mod series;
 
