@@ -267,7 +267,7 @@ fn runs_in_different_directories_are_not_mixed() {
     ];
     let report = job(&files);
     assert_eq!((culprits(&report), report.ranks.len()), (vec!["rank 2"], 3));
-    assert_eq!(report.used.other_jobs, ["directory run1 (3 recordings)"]);
+    assert_eq!(report.used.other_jobs, ["directory run1 (2 recordings)"]);
     // One directory per node, or per rank, is one run.
     let nodes = [("node0/rank0.log", LOST), ("node0/rank1.log", LOST), ("node1/rank2.log", failed.as_str())];
     assert_eq!(job(&nodes).ranks.len(), 3);
