@@ -1,6 +1,6 @@
 //! Answers from logs alone, as launchers and schedulers write them: which rank is to blame, what is only a consequence,
 //! and what the logs do not show.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::format_collect, reason = "a test may panic, and be slow")]
 
 use makeroom_core::identity::identities_of_set;
 use makeroom_job::{ConsequenceKind, JobCause, JobReport, LogReader, Rows, Source, Unread, answer};

@@ -218,13 +218,13 @@ impl Case<'_, '_> {
                 "pass the logs of the ranks too: makeroom job accepts recordings, snapshots and logs together",
             ));
         }
-        let mut files: Vec<&str> = processes
+        let mut logs: Vec<&str> = processes
             .iter()
             .filter(|process| process.has_log && process.reports(FailureKind::CollectiveTimeout))
             .map(|process| process.row.file())
             .collect();
-        files.dedup();
-        if let (Some(&file), true) = (files.first(), missing.is_empty()) {
+        logs.dedup();
+        if let (Some(&file), true) = (logs.first(), missing.is_empty()) {
             let folder = file.rsplit_once('/').map_or(".", |(folder, _)| folder);
             fixes.push(run(
                 "compare the numbers of the collectives that timed out: the rank with the lowest number, or without one, is the one that the others waited for",
