@@ -13,17 +13,22 @@ import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
-from harness import Figure, build, figure, once, under
+from harness import Figure, at_most, build, figure, once, under
 
 OWN = Path(__file__).resolve().parent.parent / "programs"
 PROGRAMS = build.ROOT / "crates" / "makeroom-preload" / "tests" / "programs"
 PYTHON = os.environ.get("PYTHON", sys.executable)
 DRIVER_EVENTS, TENSOR_EVENTS = 31 * 500 * 2, 31 * 1000 * 2
 MALLOCS = 200_000
+# Small enough to be exceeded many times a second.
+RING = 1_000_000
+# Runs of the same program differ by this much.
+NOISE = 1.05
 
 
 def options(parser, quick):
     parser.add_argument("--runs", type=int, default=2 if quick else 5)
+    parser.add_argument("--seconds", type=float, default=1 if quick else 4, help="how long each run with --ring takes")
 
 
 def prepare(directory):
@@ -128,3 +133,26 @@ def file_size(options):
     yield Figure("the file, per driver call", found.driver_bytes / DRIVER_EVENTS, "bytes", goal=under(24))
     yield Figure("the file, per tensor", found.tensor_bytes / TENSOR_EVENTS, "bytes", goal=under(24))
     yield Figure("the file, per tensor with its Python stack", found.python_bytes / TENSOR_EVENTS, "bytes", goal=under(24))
+
+
+@figure
+def ring(options):
+    """CPU time of a program that does nothing but allocate and free, with the recorder's own thread."""
+    with tempfile.TemporaryDirectory() as path:
+        environment, program = build.software_gpu(path), os.path.join(path, "program")
+        build.call([os.environ.get("CC", "cc"), "-w", "-o", program, OWN / "soak.c", os.path.join(path, "libcuda.so.1")])
+        recording = Path(path, "run.room")
+        recorded = dict(environment, LD_PRELOAD=str(build.library("libmakeroom_preload.so")), MAKEROOM_FILE=str(recording))
+
+        def nanoseconds(**more):
+            recording.unlink(missing_ok=True)
+            before = os.times()
+            events = int(build.call([program, options.seconds], env=dict(recorded, **more)).split()[0])
+            after = os.times()
+            spent = after.children_user + after.children_system - before.children_user - before.children_system
+            return 1e9 * spent / events
+
+        pairs = [(nanoseconds(MAKEROOM_RING=str(RING)), nanoseconds()) for _ in range(options.runs)]
+    bounded, full = (min(times) for times in zip(*pairs))
+    yield Figure("CPU time of an event, with --ring", bounded, "ns", "without", full)
+    yield Figure("CPU time with --ring ÷ without", bounded / full, "", goal=at_most(NOISE))

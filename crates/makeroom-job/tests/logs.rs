@@ -1,6 +1,6 @@
 //! Answers from logs alone, as launchers and schedulers write them: which rank is to blame, what is only a consequence,
 //! and what the logs do not show.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::format_collect, reason = "a test may panic, and be slow")]
 
 use makeroom_core::identity::identities_of_set;
 use makeroom_job::{ConsequenceKind, JobCause, JobReport, LogReader, Rows, Source, Unread, answer};
@@ -199,6 +199,15 @@ fn schedulers_name_ranks_and_reasons() {
 }
 
 #[test]
+fn an_error_that_was_handled_is_not_a_failure() {
+    let steps = "step 1: loss 2.1\n".repeat(20);
+    let handled =
+        format!("{steps}WARNING: {OUT_OF_MEMORY}\nretrying with batch size 4\n{steps}Training finished\n");
+    let report = job(&[("rank0.log", &steps), ("rank1.log", &handled)]);
+    assert_eq!((report.verdict.cause, report.caught), (JobCause::Caught, vec!["rank 1".to_owned()]));
+}
+
+#[test]
 fn rays_workers_are_named_by_their_pid() {
     let log = format!(
         "(RayTrainWorker pid=11, ip=10.0.0.1) step\n(RayTrainWorker pid=12, ip=10.0.0.2) {OUT_OF_MEMORY}\n\
@@ -258,7 +267,7 @@ fn runs_in_different_directories_are_not_mixed() {
     ];
     let report = job(&files);
     assert_eq!((culprits(&report), report.ranks.len()), (vec!["rank 2"], 3));
-    assert_eq!(report.used.other_jobs, ["directory run1 (3 recordings)"]);
+    assert_eq!(report.used.other_jobs, ["directory run1 (2 recordings)"]);
     // One directory per node, or per rank, is one run.
     let nodes = [("node0/rank0.log", LOST), ("node0/rank1.log", LOST), ("node1/rank2.log", failed.as_str())];
     assert_eq!(job(&nodes).ranks.len(), 3);

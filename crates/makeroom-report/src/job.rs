@@ -4,9 +4,7 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 use makeroom_core::Bytes;
-use makeroom_job::{
-    Account, AccountLine, Group, JobCause, JobFix, JobReport, LineDifference, RankReport, RecordingKind,
-};
+use makeroom_job::{Account, AccountLine, Group, JobCause, JobFix, JobReport, LineDifference, RecordingKind};
 use serde_json::Value;
 
 use crate::bars::bar;
@@ -316,13 +314,20 @@ fn fixes(out: &mut String, fixes: &[JobFix], columns: usize, most: usize, has_fa
 /// The last lines: what the answer is based on.
 fn based_on(out: &mut String, report: &JobReport, columns: usize, most: usize) {
     let used = &report.used;
-    let is_log = |rank: &RankReport| rank.kind == RecordingKind::Log;
-    let noun = if report.ranks.iter().all(is_log) { "log" } else { "recording" };
-    // One log can have lines of several processes.
-    let based = if used.files < used.recordings && used.files > 0 {
-        format!("the lines of {} processes in {}", used.recordings, count(used.files as u64, noun))
-    } else {
-        count(used.recordings as u64, noun)
+    let logs = report.ranks.iter().filter(|rank| rank.kind == RecordingKind::Log).count();
+    let others = used.recordings.saturating_sub(logs);
+    let count = |number: usize, noun| count(number as u64, noun);
+    let based = match (others, logs) {
+        // One log can have lines of several processes.
+        (0, logs) if used.files < logs => {
+            format!("the lines of {logs} processes in {}", count(used.files, "log"))
+        }
+        (0, logs) if logs > 0 => count(logs, "log"),
+        (others, 0) => count(others, "recording"),
+        (others, logs) => {
+            let logs = count(logs.min(used.files.saturating_sub(others)).max(1), "log");
+            format!("{} and {logs}", count(others, "recording"))
+        }
     };
     let job = report.job.as_ref().map_or(String::new(), |job| format!(" of job {job}"));
     let attempt = report.attempt.map_or(String::new(), |attempt| format!(", attempt {attempt}"));

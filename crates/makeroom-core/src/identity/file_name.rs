@@ -106,9 +106,15 @@ fn patterns(path: &str) -> Vec<(String, usize, u32)> {
     let start = path.rfind('/').map_or(0, |slash| slash + 1);
     let (folder, file) = path.split_at(start);
     let tokens = tokens(file);
-    let numbers = tokens.iter().filter_map(|&(offset, token)| match token {
-        Token::Number(digits) => Some((offset, digits)),
-        Token::Word(_) => None,
+    // The number in `node1.log` is that of a node.
+    let is_known = |word: &str| WORDS.iter().any(|(known, _)| known.eq_ignore_ascii_case(word));
+    let numbers = tokens.iter().enumerate().filter_map(|(index, &(offset, token))| {
+        let before = index.checked_sub(1).and_then(|before| tokens.get(before)).map(|(_, token)| *token);
+        match (token, before) {
+            (Token::Number(_), Some(Token::Word(word))) if is_known(word) => None,
+            (Token::Number(digits), _) => Some((offset, digits)),
+            (Token::Word(_), _) => None,
+        }
     });
     numbers
         .enumerate()
@@ -279,6 +285,8 @@ mod tests {
         assert_eq!(ranks(&["iter_100.pickle", "iter_200.pickle"]), [None, None], "these are steps");
         assert_eq!(ranks(&["a_0.pickle", "b/a_1.pickle"]), [None, None], "different folders");
         assert_eq!(ranks(&["rank5.pickle", "x_0.log", "x_1.log"]), [Some(5), Some(0), Some(1)]);
+        assert_eq!(ranks(&["node0.log", "node1.log"]), [None, None], "these are nodes");
+        assert_eq!(ranks(&["attempt_0.log", "attempt_1.log"]), [None, None], "these are attempts");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use makeroom_core::shell_word;
 
 use super::Case;
 use super::look;
-use super::names::{capital, words};
+use super::names::{capital, rank_words, words};
 use super::select::Process;
 use super::words::{short, size};
 use crate::report::{JobCause, JobFix};
@@ -14,6 +14,9 @@ use crate::tables::FailureKind;
 
 /// Steps, with the one that shows more.
 const MOST_FIXES: usize = 4;
+
+const USE_LESS_HOST_MEMORY: &str =
+    "use fewer data loader workers, pin less memory, or request more host memory for the job";
 
 fn fix(action: impl Into<String>) -> JobFix {
     JobFix { action: action.into(), command: None }
@@ -66,8 +69,13 @@ impl Case<'_, '_> {
         }
         if self.blame.cause == JobCause::HostMemory {
             fixes.truncate(MOST_FIXES - 2);
-            let general = self.host_memory();
-            fixes.extend(general.into_iter().rev().take(MOST_FIXES - 1 - fixes.len()));
+            fixes.push(fix(USE_LESS_HOST_MEMORY));
+        }
+        if fixes.is_empty() && self.blame.cause == JobCause::RankRanOut {
+            fixes.push(run(
+                "record the ranks: the recordings show which lines hold the memory of each",
+                "makeroom run -- torchrun …",
+            ));
         }
         fixes.truncate(MOST_FIXES - 1);
         fixes.extend(self.look_closer());
@@ -162,7 +170,7 @@ impl Case<'_, '_> {
                 format!("sacct -j {job} --format=JobID,State,ExitCode,MaxRSS,ReqMem"),
             ));
         }
-        fixes.push(fix("if host memory ran out: use fewer data loader workers, pin less memory, or request more memory for the job"));
+        fixes.push(fix(format!("if host memory ran out: {USE_LESS_HOST_MEMORY}")));
         fixes
     }
 
@@ -203,27 +211,30 @@ impl Case<'_, '_> {
     /// Where only consequences are known.
     fn find_first(&self) -> Vec<JobFix> {
         let processes = &self.selected.processes;
+        let missing = &self.selected.used.missing_ranks;
         let mut fixes = Vec::new();
-        if !processes.iter().all(|process| process.has_log) {
+        if missing.is_empty() && !processes.iter().all(|process| process.has_log) {
             fixes.push(fix(
                 "pass the logs of the ranks too: makeroom job accepts recordings, snapshots and logs together",
             ));
         }
-        let mut files: Vec<&str> = processes
+        let mut logs: Vec<&str> = processes
             .iter()
             .filter(|process| process.has_log && process.reports(FailureKind::CollectiveTimeout))
             .map(|process| process.row.file())
             .collect();
-        files.dedup();
-        if let (Some(&file), true) = (files.first(), self.selected.used.missing_ranks.is_empty()) {
+        logs.dedup();
+        if let (Some(&file), true) = (logs.first(), missing.is_empty()) {
             let folder = file.rsplit_once('/').map_or(".", |(folder, _)| folder);
             fixes.push(run(
                 "compare the numbers of the collectives that timed out: the rank with the lowest number, or without one, is the one that the others waited for",
                 format!("grep -roE 'SeqNum=[0-9]+' {}", shell_word(folder)),
             ));
         }
-        if !self.selected.used.missing_ranks.is_empty() {
-            fixes.push(run("record every rank", "makeroom run -- torchrun …"));
+        if !missing.is_empty() {
+            let it = if missing.len() == 1 { "it" } else { "them" };
+            fixes.push(fix(format!("find the log of {} and pass {it} too", rank_words(missing.clone()))));
+            fixes.push(run("or record every rank of the next run", "makeroom run -- torchrun …"));
         }
         fixes
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! select.rs     which recordings belong to the job, and to which rank
+//! jobs.rs       which recordings belong together
 //! folders.rs    runs of one job in several directories
 //! groups.rs     ranks that hold the same, and outliers
 //! cards.rs      GPUs: shared, idle, and whose memory fills them
@@ -19,6 +20,7 @@ mod fixes;
 mod folders;
 mod groups;
 mod imbalance;
+mod jobs;
 mod look;
 mod names;
 mod notes;

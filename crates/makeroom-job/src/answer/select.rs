@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use makeroom_core::identity::JobIdentity;
 
-use super::folders;
+use super::jobs::{Key, has_failed, jobs, name, recording_count};
 use super::witness::{self, Reports};
 use crate::report::Used;
 use crate::summarize::CAUGHT;
@@ -77,17 +77,6 @@ pub(super) struct Selected<'rows> {
     pub(super) used: Used,
 }
 
-/// A job and its attempt.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Key<'rows> {
-    job: Option<&'rows str>,
-    replica: Option<&'rows str>,
-    run: Option<&'rows str>,
-    attempt: Option<u32>,
-    /// The directory, if several contain the same ranks.
-    folder: Option<&'rows str>,
-}
-
 /// Chooses a job and assigns its recordings to ranks.
 pub(super) fn select(rows: &Rows) -> Selected<'_> {
     let mut recordings: BTreeMap<&str, &RecordingRow> = BTreeMap::new();
@@ -114,17 +103,18 @@ pub(super) fn select(rows: &Rows) -> Selected<'_> {
     let mut used = Used { unread: rows.unread.clone(), ..Used::default() };
     used.unread.sort();
     used.unread.dedup();
-    for (key, rows) in &jobs {
-        if Some(key) != chosen.as_ref() {
-            used.other_jobs.push(format!("{} ({})", name(key), recording_count(rows.len())));
-        }
-    }
-    let mut members = chosen.as_ref().and_then(|key| jobs.get(key)).cloned().unwrap_or_default();
     // A text that names no rank and reports no failure, such as a readme, is not a process of the job.
     let reports = witness::reports(rows);
     let is_process = |row: &RecordingRow| {
         row.kind != RecordingKind::Log || row.rank.is_some() || reports.contains_key(row.recording.as_str())
     };
+    for (key, rows) in jobs.iter().filter(|(key, _)| Some(*key) != chosen.as_ref()) {
+        let count = rows.iter().filter(|row| is_process(row) || row.names_rank()).count();
+        if count > 0 {
+            used.other_jobs.push(format!("{} ({})", name(key), recording_count(count)));
+        }
+    }
+    let mut members = chosen.as_ref().and_then(|key| jobs.get(key)).cloned().unwrap_or_default();
     if members.iter().any(|row| is_process(row)) {
         members.retain(|row| is_process(row));
     }
@@ -134,8 +124,13 @@ pub(super) fn select(rows: &Rows) -> Selected<'_> {
     let present: BTreeSet<u32> = processes.iter().filter_map(|process| process.row.rank).collect();
     // Without a world size, only a gap between files shows that a rank is missing: not all ranks print to a common log.
     let files: BTreeSet<&str> = processes.iter().map(|process| process.row.file()).collect();
-    let has_own_files = processes.iter().any(|process| process.row.file() == process.row.recording);
+    let has_own_file =
+        |process: &Process<'_>| process.row.rank.is_some() && process.row.file() == process.row.recording;
+    let has_own_files = processes.iter().any(has_own_file);
     let unread = used.unread.iter().filter_map(|unread| JobIdentity::from_file_name(&unread.file).rank);
+    // A number that is far beyond the others is not a rank.
+    let most = 2 * (present.len() + used.unread.len());
+    let unread = unread.filter(|&rank| (rank as usize) < most);
     let last = present.iter().copied().chain(unread).max().filter(|_| has_own_files);
     let ranks = world_size.or_else(|| last.map(|last| last + 1)).filter(|_| !present.is_empty());
     used.missing_ranks =
@@ -183,92 +178,11 @@ fn leave_out_unranked<'rows>(
     }
 }
 
-/// `1 recording`, `2 recordings`.
-fn recording_count(count: usize) -> String {
-    format!("{count} recording{}", if count == 1 { "" } else { "s" })
-}
-
 /// Whether a recording is that of the launcher, which started ranks and used no GPU: torchrun imports PyTorch, which
 /// loads the driver. The launcher fails because a rank did.
 fn is_launcher(row: &RecordingRow, ranked: &[&RecordingRow]) -> bool {
     let is_parent = |rank: &&RecordingRow| rank.parent_pid == row.pid && rank.host == row.host;
     row.pid.is_some() && !row.devices.iter().any(|device| device.is_used) && ranked.iter().any(is_parent)
-}
-
-fn has_failed(row: &RecordingRow) -> bool {
-    match row.end {
-        End::Exited(status) => status != 0,
-        End::Signaled(_) | End::Killed => true,
-        End::Running | End::Unknown => row.cause != "none",
-    }
-}
-
-fn name(key: &Key<'_>) -> String {
-    let job = match (key.job, key.run) {
-        (Some(job), _) => Some(format!("job {job}")),
-        (None, Some(run)) => Some(format!("run {}", run.get(..8).unwrap_or(run))),
-        (None, None) => None,
-    };
-    let attempt = key.attempt.map(|attempt| format!("attempt {attempt}"));
-    let folder = key.folder.filter(|_| attempt.is_none()).map(|folder| format!("directory {folder}"));
-    let parts = [job, key.replica.map(str::to_owned), attempt, folder];
-    let parts: Vec<String> = parts.into_iter().flatten().collect();
-    if parts.is_empty() { "recordings without a job ID".to_owned() } else { parts.join(", ") }
-}
-
-/// The recordings by job. A recording that does not name a job, a run or an attempt belongs to the only one there is.
-fn jobs<'rows>(
-    rows: impl Iterator<Item = &'rows RecordingRow>,
-) -> BTreeMap<Key<'rows>, Vec<&'rows RecordingRow>> {
-    let rows: Vec<&RecordingRow> = rows.collect();
-    let only = |values: BTreeSet<&'rows str>| if values.len() == 1 { values.first().copied() } else { None };
-    let only_job = only(rows.iter().filter_map(|row| row.job.as_deref()).collect());
-    let mut runs: BTreeMap<&str, usize> = BTreeMap::new();
-    for run in rows.iter().filter(|row| row.job.is_none()).filter_map(|row| row.run.as_deref()) {
-        *runs.entry(run).or_default() += 1;
-    }
-    // `makeroom run` gives all its processes one run; processes that were recorded one by one have one each.
-    let shared: BTreeSet<&str> = runs.iter().filter(|(_, count)| **count > 1).map(|(run, _)| *run).collect();
-    let only_run = only(shared.clone());
-    let mut keyed: Vec<(Key<'rows>, &RecordingRow)> = Vec::new();
-    for row in rows {
-        let job = row.job.as_deref().or(only_job);
-        let run = row.run.as_deref().filter(|run| shared.contains(run) && job.is_none());
-        let is_text = row.kind != RecordingKind::Room;
-        let run = run.or(only_run.filter(|_| job.is_none() && is_text));
-        keyed.push((
-            Key { job, replica: row.replica.as_deref(), run, attempt: row.attempt, folder: None },
-            row,
-        ));
-    }
-    let mut attempts: BTreeMap<(Option<&str>, Option<&str>), BTreeSet<u32>> = BTreeMap::new();
-    for (key, _) in &keyed {
-        attempts.entry((key.job, key.run)).or_default().extend(key.attempt);
-    }
-    let mut jobs: BTreeMap<Key<'rows>, Vec<&RecordingRow>> = BTreeMap::new();
-    for (mut key, row) in keyed {
-        let known = attempts.get(&(key.job, key.run)).filter(|known| known.len() == 1);
-        key.attempt = key.attempt.or(known.and_then(|known| known.first().copied()));
-        jobs.entry(key).or_default().push(row);
-    }
-    jobs.into_iter().flat_map(|(key, rows)| by_folder(key, rows)).collect()
-}
-
-/// Separates runs in different directories. Files elsewhere, such as a launcher's log, count for each of them.
-fn by_folder<'rows>(
-    key: Key<'rows>,
-    rows: Vec<&'rows RecordingRow>,
-) -> Vec<(Key<'rows>, Vec<&'rows RecordingRow>)> {
-    let runs = folders::runs(&rows);
-    if runs.is_empty() {
-        return vec![(key, rows)];
-    }
-    let of_run = |folder: &&'rows str| {
-        let is_member =
-            |row: &&&RecordingRow| folders::of(row) == *folder || !runs.contains(folders::of(row));
-        (Key { folder: Some(*folder), ..key.clone() }, rows.iter().filter(is_member).copied().collect())
-    };
-    runs.iter().map(of_run).collect()
 }
 
 /// Assigns recordings to ranks. Logs add their failures to the recording of the rank.

@@ -80,9 +80,11 @@ pub(super) fn attach_kills(processes: &mut Vec<Process<'_>>) {
     };
     let mut killed = processes.iter().enumerate().filter(|(_, process)| is_killed(process));
     let (Some((owner, _)), None) = (killed.next(), killed.next()) else { return };
+    // A launcher that reports SIGKILL does not know the reason; the explanation of its log only supposes one.
+    let is_certain = |process: &Process<'_>| process.row.certainty == "certain";
     let reported: Vec<_> = processes
         .iter()
-        .filter(|process| is_report(process))
+        .filter(|process| is_report(process) && is_certain(process))
         .flat_map(|process| process.failures.clone())
         .collect();
     processes[owner].failures.extend(reported);

@@ -49,7 +49,7 @@ impl Case<'_, '_> {
                 (format!("{name} RAN OUT OF MEMORY"), join(&[&failed, own, &also(&culprits)]))
             }
             JobCause::HostMemory => {
-                (format!("{name} RAN OUT OF HOST MEMORY"), self.starved(&who, &culprits))
+                (format!("{name} RAN OUT OF HOST MEMORY"), starved(&who, &culprits))
             }
             JobCause::RankKilled => {
                 let verb = if many { "WERE" } else { "WAS" };
@@ -67,7 +67,7 @@ impl Case<'_, '_> {
                 "No rank failed or ran out of memory: they received SIGTERM, which schedulers send at a time limit, a preemption or a cancellation.".to_owned(),
             ),
             JobCause::OtherFailure => {
-                (format!("{name} FAILED, BUT DID NOT RUN OUT OF MEMORY"), self.other_failure(&who, &culprits))
+                (format!("{name} FAILED, BUT DID NOT RUN OUT OF MEMORY"), other_failure(&who, &culprits))
             }
             JobCause::Undetermined => ("UNDETERMINED".to_owned(), self.undetermined()),
         }
@@ -254,34 +254,6 @@ impl Case<'_, '_> {
         join(&[&self.failed(index), &never, &also(culprits)])
     }
 
-    fn starved(&self, who: &str, culprits: &[&Process<'_>]) -> String {
-        let Some(first) = culprits.first() else { return String::new() };
-        if first.row.cause == "host_memory" {
-            return join(&[&format!("{}:", capital(&first.label)), &lower(&first.row.summary)]);
-        }
-        let on = first.row.host.as_ref().map_or(String::new(), |host| format!(" on {host}"));
-        let used = first
-            .row
-            .host_peak_bytes
-            .map_or(String::new(), |bytes| format!(" It used {} of host memory.", size(bytes)));
-        format!(
-            "The kernel's OOM killer killed {who}{on}, because host memory ran out or a cgroup reached its limit. No GPU allocation failed.{used}"
-        )
-    }
-
-    fn other_failure(&self, who: &str, culprits: &[&Process<'_>]) -> String {
-        let who = capital(who);
-        let its = if culprits.len() > 1 { "their" } else { "its" };
-        let found = match culprits.iter().find_map(|process| process.error) {
-            Some(error) => format!("{who} failed with: {}", error.trim_end_matches('.')),
-            None if culprits.iter().all(|process| process.has_log) => {
-                format!("{who} exited with an error that {its} log does not show")
-            }
-            None => format!("{who} exited with an error; {its} log shows why"),
-        };
-        format!("No allocation failed on any rank. {found}.")
-    }
-
     fn killed(&self, who: &str, many: bool) -> String {
         let index = self.blame.culprits.first().copied();
         let row = index.map(|index| self.process(index).row);
@@ -342,6 +314,36 @@ fn where_(lines: &[LineDifference]) -> String {
     };
     let parts: Vec<String> = lines.iter().take(2).map(line).collect();
     if parts.is_empty() { String::new() } else { format!("; the difference is at {}", listed(&parts)) }
+}
+
+/// Ranks that the kernel killed, or whose processes it killed.
+fn starved(who: &str, culprits: &[&Process<'_>]) -> String {
+    let Some(first) = culprits.first() else { return String::new() };
+    if first.row.cause == "host_memory" {
+        return join(&[&format!("{}:", capital(&first.label)), &lower(&first.row.summary)]);
+    }
+    let on = first.row.host.as_ref().map_or(String::new(), |host| format!(" on {host}"));
+    let used = first
+        .row
+        .host_peak_bytes
+        .map_or(String::new(), |bytes| format!(" It used {} of host memory.", size(bytes)));
+    format!(
+        "The kernel's OOM killer killed {who}{on}, because host memory ran out or a cgroup reached its limit. No GPU allocation failed.{used}"
+    )
+}
+
+/// Ranks that failed for a reason other than memory.
+fn other_failure(who: &str, culprits: &[&Process<'_>]) -> String {
+    let who = capital(who);
+    let its = if culprits.len() > 1 { "their" } else { "its" };
+    let found = match culprits.iter().find_map(|process| process.error) {
+        Some(error) => format!("{who} failed with: {}", error.trim_end_matches('.')),
+        None if culprits.iter().all(|process| process.has_log) => {
+            format!("{who} exited with an error that {its} log does not show")
+        }
+        None => format!("{who} exited with an error; {its} log shows why"),
+    };
+    format!("No allocation failed on any rank. {found}.")
 }
 
 /// How many more ranks ran out.

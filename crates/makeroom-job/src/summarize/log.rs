@@ -16,8 +16,9 @@ use makeroom_core::identity::{
 use makeroom_explain::{Cause, Explanation, TextReader};
 
 use super::errors::ErrorFinder;
-use super::{MOST_FIXES, Source, phrases};
-use crate::tables::{DeviceRow, End, FailureKind, FailureRow, RecordingKind, RecordingRow, Rows};
+use super::log_row::{failure_kind, row};
+use super::{CAUGHT, Source, phrases};
+use crate::tables::{End, FailureKind, FailureRow, RecordingRow, Rows};
 
 /// Ranks whose text is read; of further ranks only the kind of failure is known.
 const MOST_READERS: usize = 64;
@@ -41,6 +42,8 @@ pub struct LogReader {
     listed: FailureList,
     /// The rank whose failure the launcher observed first.
     root: Option<ListedRank>,
+    /// Whether a launcher reports how ranks ended.
+    has_list: bool,
     /// Processes that are reported by their PID.
     reported: Vec<ReportedProcess>,
 }
@@ -80,6 +83,7 @@ impl LogReader {
             labels: 0,
             listed: FailureList::default(),
             root: None,
+            has_list: false,
             reported: Vec::new(),
         }
     }
@@ -103,9 +107,9 @@ impl LogReader {
             if LinePrefix::is_label(line) { self.labels.saturating_add(1) } else { self.labels / 2 };
         let prefix = LinePrefix::read(line, self.labels >= LABELED_LINES);
         let rest = prefix.as_ref().map_or(line, |prefix| prefix.rest);
-        self.list(rest);
+        let is_listed = self.list(rest);
         let reported = reported_process(rest).filter(|_| self.reported.len() < MOST_REPORTED);
-        let is_reported = reported.is_some();
+        let is_reported = is_listed || reported.is_some();
         self.reported.extend(reported);
         let (prefix, pid) = prefix.map_or_else(Default::default, |prefix| (prefix.job, prefix.pid));
         let key = match (prefix.rank, prefix.local_rank, pid) {
@@ -122,14 +126,16 @@ impl LogReader {
             rank.identity = prefix.or(&self.source.identity);
         }
         rank.pid = rank.pid.or(pid);
-        // A line about another process, by its PID, is not about the one that prints it.
+        // A line about another process is not about the one that prints it.
         let kinds = if is_reported { Vec::new() } else { phrases::kinds(line.as_bytes()) };
         for kind in kinds {
             if !rank.kinds.contains(&kind) {
                 rank.kinds.push(kind);
             }
         }
-        rank.errors.read(rest);
+        if !is_reported {
+            rank.errors.read(rest);
+        }
         if rank.reader.is_none() && self.readers < MOST_READERS && mentions_memory(line) {
             rank.reader = Some(TextReader::new());
             self.readers += 1;
@@ -140,13 +146,16 @@ impl LogReader {
         }
     }
 
-    /// Reads a line in which a launcher reports ranks that ended.
-    fn list(&mut self, line: &str) {
-        let listed = self.listed.read(line).map_or_else(|| ended_ranks(line), |listed| vec![listed]);
+    /// Reads a line in which a launcher reports ranks that ended. Returns whether it is one.
+    fn list(&mut self, line: &str) -> bool {
+        let listed: Vec<ListedRank> =
+            self.listed.read(line).map_or_else(|| ended_ranks(line), |listed| vec![listed]);
+        let is_listed = !listed.is_empty();
+        self.has_list |= is_listed;
         for listed in listed {
             let label = Label::Rank(listed.rank);
             if self.ranks.len() >= MOST_RANKS && !self.ranks.contains_key(&label) {
-                return;
+                break;
             }
             let text = self.ranks.entry(label).or_default();
             text.identity.rank = Some(listed.rank);
@@ -166,6 +175,7 @@ impl LogReader {
                 self.root = Some(listed);
             }
         }
+        is_listed
     }
 
     /// Gives a traceback without a prefix to the rank that the launcher names as the root cause, if that rank exited
@@ -197,6 +207,10 @@ impl LogReader {
             let reader = text.reader.take();
             let explanation = reader.map(TextReader::finish);
             let own = explanation.as_ref().and_then(failure_kind);
+            // The launcher repeats the signals of the ranks that it lists.
+            if label == Label::None && self.has_list {
+                text.kinds.retain(|kind| !matches!(kind, FailureKind::Killed | FailureKind::Terminated));
+            }
             // The kernel's log is not about itself.
             let own = own
                 .filter(|&kind| !(is_of_kernel && label == Label::None && kind == FailureKind::HostMemory));
@@ -233,6 +247,16 @@ impl LogReader {
                     ..FailureRow::new(recording.clone(), kind)
                 }
             }));
+            // The program handled it.
+            let is_handled = |explanation: &&Explanation| explanation.verdict.cause == Cause::None;
+            let handled = explanation.as_ref().filter(is_handled).filter(|_| label != Label::None);
+            if let Some(ledger) = handled.and_then(|explanation| explanation.ledger.as_ref()) {
+                rows.failures.push(FailureRow {
+                    device: ledger.device().map(|device| device.0),
+                    later_allocations: CAUGHT,
+                    ..FailureRow::new(recording.clone(), FailureKind::DeviceMemory)
+                });
+            }
             let end = text.end.unwrap_or(End::Unknown);
             let recording = row(recording, &identity, end, explanation.as_ref());
             let is_first_failure = text.is_first;
@@ -259,71 +283,6 @@ impl LogReader {
 fn mentions_memory(line: &str) -> bool {
     let line = line.to_ascii_lowercase();
     ["memory", "oom", "alloc", "killed"].iter().any(|word| line.contains(word))
-}
-
-/// The kind of failure that an explanation stands for.
-fn failure_kind(explanation: &Explanation) -> Option<FailureKind> {
-    match explanation.verdict.cause {
-        Cause::None => None,
-        Cause::HostMemory => Some(FailureKind::HostMemory),
-        // The message is not about memory, or does not say which.
-        Cause::Undetermined if explanation.request.is_none() => None,
-        _ => Some(FailureKind::DeviceMemory),
-    }
-}
-
-fn row(
-    recording: String,
-    identity: &JobIdentity,
-    end: End,
-    explanation: Option<&Explanation>,
-) -> RecordingRow {
-    let ledger = explanation.and_then(|explanation| explanation.ledger.as_ref());
-    let device = explanation.and_then(|explanation| explanation.request.as_ref()?.device);
-    let device = device.map(|device| DeviceRow {
-        device: device.0,
-        total_bytes: ledger.and_then(makeroom_explain::Ledger::total).map(Bytes::get),
-        is_used: true,
-        ..DeviceRow::default()
-    });
-    let first = explanation.and_then(|explanation| explanation.causes.first());
-    let fixes = first.map_or(&[][..], |finding| finding.fixes.as_slice());
-    RecordingRow {
-        recording,
-        kind: RecordingKind::Log,
-        rank: identity.rank,
-        local_rank: identity.local_rank,
-        world_size: identity.world_size,
-        host: identity.node.clone().or_else(|| identity.host.clone()),
-        node_rank: identity.node_rank,
-        job: identity.job_id.clone(),
-        attempt: identity.attempt,
-        replica: identity.part(),
-        run: None,
-        pid: None,
-        parent_pid: None,
-        program: None,
-        framework: explanation.and_then(|explanation| explanation.input.framework.id()).map(str::to_owned),
-        began_us: None,
-        ended_us: None,
-        silence_us: None,
-        end,
-        torn_bytes: 0,
-        events: 0,
-        is_incomplete: false,
-        devices: device.into_iter().collect(),
-        host_peak_bytes: None,
-        cgroup_bytes: None,
-        cgroup_limit_bytes: None,
-        is_first_failure: false,
-        error: None,
-        cause: explanation.map_or("none", |explanation| explanation.verdict.cause.name()).to_owned(),
-        certainty: explanation
-            .map_or("certain", |explanation| explanation.verdict.certainty.name())
-            .to_owned(),
-        summary: explanation.map_or_else(String::new, |explanation| explanation.verdict.summary.clone()),
-        fixes: fixes.iter().take(MOST_FIXES).map(|fix| (fix.action.clone(), fix.command.clone())).collect(),
-    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! mod.rs      a trace: its process, devices, failures and live memory by line
 //! series.rs   memory over time and over steps, in a bounded number of points
 //! log.rs      a program's output: failures by rank
+//! log_row.rs  the row of a process in a log
 //! errors.rs   the error that ended a process
 //! phrases.rs  the messages that tell a failure from its consequences
 //! ```
@@ -13,12 +14,13 @@
 
 mod errors;
 mod log;
+mod log_row;
 mod phrases;
 mod series;
 
 use makeroom_core::identity::JobIdentity;
 use makeroom_core::{Action, Bytes, DeviceIndex, DeviceTrace, ProcessEnd, ProcessRecord, Trace, TraceKind};
-use makeroom_explain::{TraceQuestion, context_bytes, explain_trace, line_of, live_lines};
+use makeroom_explain::{Explanation, Fix, TraceQuestion, context_bytes, explain_trace, line_of, live_lines};
 
 use crate::tables::{DeviceRow, End, FailureKind, FailureRow, RecordingKind, RecordingRow, Rows, SiteRow};
 pub use log::LogReader;
@@ -283,13 +285,19 @@ fn other_failures(trace: &Trace, process: &ProcessRecord, recording: &str) -> Ve
     found
 }
 
+/// The fixes of the most likely cause that has some.
+fn first_fixes(explanation: &Explanation) -> &[Fix] {
+    let mut fixes = explanation.causes.iter().map(|finding| finding.fixes.as_slice());
+    fixes.find(|fixes| !fixes.is_empty()).unwrap_or_default()
+}
+
 /// Adds the cause that the recording alone shows.
 fn explain(trace: &Trace, device: Option<DeviceIndex>, row: &mut RecordingRow) {
     let explanation = explain_trace(trace, &TraceQuestion { device, ..TraceQuestion::default() });
     explanation.verdict.cause.name().clone_into(&mut row.cause);
     explanation.verdict.certainty.name().clone_into(&mut row.certainty);
+    let fixes = first_fixes(&explanation).iter().take(MOST_FIXES);
+    row.fixes = fixes.map(|fix| (fix.action.clone(), fix.command.clone())).collect();
     row.summary = explanation.verdict.summary;
-    let fixes = explanation.causes.into_iter().next().map_or_else(Vec::new, |finding| finding.fixes);
-    row.fixes = fixes.into_iter().take(MOST_FIXES).map(|fix| (fix.action, fix.command)).collect();
     row.framework = row.framework.take().or(explanation.input.framework.id().map(str::to_owned));
 }
