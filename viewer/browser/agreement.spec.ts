@@ -1,7 +1,7 @@
 // The page agrees with itself and with `why`: every figure that the page shows at the failure, at the peak and at random
 // positions of every recording comes from one state.
 import { expect, test, type Page } from "@playwright/test";
-import { bytes, size } from "../src/format";
+import { size } from "../src/format";
 import { holders } from "../src/headline";
 import type { Device, Moment, Tile, Why } from "../src/types";
 import { inputs, openPage, told, why, withInput } from "./makeroom";
@@ -50,12 +50,12 @@ async function checkPosition(page: Page, url: string, number: number, device: De
   ).toBe(moment.live);
   const reading = page.getByTestId("reading-a");
   await expect(reading).toHaveAttribute("data-event", String(event));
-  await expect(reading).toContainText(`live ${bytes(moment.live)}`);
-  await expect(page.getByTestId("flame-total")).toContainText(`${bytes(moment.live)} live`);
+  await expect(reading).toContainText(`live ${size(moment.live)}`);
+  await expect(page.getByTestId("flame-total")).toContainText(`${size(moment.live)} live`);
   expect(await figure(page, "moment-live")).toBe(moment.live);
   let held = moment.live;
   if (device.has_segments) {
-    await expect(reading).toContainText(`reserved ${bytes(moment.reserved)}`);
+    await expect(reading).toContainText(`reserved ${size(moment.reserved)}`);
     const parts = (await figure(page, "moment-rounding")) + (await figure(page, "moment-unused"));
     expect(moment.live + parts, `reserved at ${event}`).toBe(await figure(page, "moment-reserved"));
     held = moment.reserved;

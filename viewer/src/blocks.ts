@@ -1,6 +1,6 @@
 // Draws the blocks of part of a segment, and describes the block at a position.
 import { dots, FONT } from "./draw";
-import { bytes, share } from "./format";
+import { share, size } from "./format";
 import { addressOf, blockAt, type Piece } from "./memory";
 import type { Pane } from "./model";
 import { dimmed, inkOn, mix, siteColor } from "./palette";
@@ -64,14 +64,14 @@ const STATES: Record<number, string> = { [LIVE]: "live", [PENDING]: "freed, wait
 
 /** Describes the block at an offset in one line. */
 export function describe(pane: Pane, segment: Segment, offset: number): string {
-  const where = `${segment.kind} segment ${segment.address} of ${bytes(segment.size)}`;
+  const where = `${segment.kind} segment ${segment.address} of ${size(segment.size)}`;
   const block = segment.blocks[blockAt(segment.blocks, offset)];
   if (block === undefined) return where;
-  const [start, size, state, site] = block;
+  const [start, length, state, site] = block;
   const address = addressOf(segment.address, start);
-  if (state === NOTHING) return `gap of ${bytes(size)} between two allocations, not part of the program's memory`;
-  if (state === FREE) return `hole of ${bytes(size)} at ${address}, in ${where}`;
-  if (state === MERGED) return `${bytes(size)} of small blocks at ${address}, ${share(site, 1000)} live, in ${where}`;
+  if (state === NOTHING) return `gap of ${size(length)} between two allocations, not part of the program's memory`;
+  if (state === FREE) return `hole of ${size(length)} at ${address}, in ${where}`;
+  if (state === MERGED) return `${size(length)} of small blocks at ${address}, ${share(site, 1000)} live, in ${where}`;
   const known = pane.site(site);
-  return `${bytes(size)} ${STATES[state] ?? ""} at ${address}: ${known === undefined ? "other" : `${known.label} ${shorten(known.name, 120)}`}, in ${where}`;
+  return `${size(length)} ${STATES[state] ?? ""} at ${address}: ${known === undefined ? "other" : `${known.label} ${shorten(known.name, 120)}`}, in ${where}`;
 }

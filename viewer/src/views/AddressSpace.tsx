@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { prepare, useWidth } from "../draw";
 import { drawBlocks, describe } from "../blocks";
-import { bytes, count } from "../format";
+import { count, size } from "../format";
 import { addressOf, blockAt, GAP, layoutSegments } from "../memory";
 import { useAnswer, type Pane } from "../model";
 import { LIVE, PENDING, type Moment, type Segment } from "../types";
@@ -183,10 +183,10 @@ export function AddressSpace({ pane }: { pane: Pane }) {
 
 /** Bytes per pixel; a small allocation has many pixels per byte. */
 function scale(bytesPerPixel: number): string {
-  return bytesPerPixel >= 1 ? bytes(bytesPerPixel) : "less than 1 B";
+  return bytesPerPixel >= 1 ? size(bytesPerPixel) : "less than 1 B";
 }
 
 export function segmentTitle(segment: Segment): string {
   const stream = segment.stream === null ? "" : `, stream ${segment.stream}`;
-  return `${segment.kind} segment ${segment.address}, ${bytes(segment.size)}${stream}`;
+  return `${segment.kind} segment ${segment.address}, ${size(segment.size)}${stream}`;
 }

@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { describe, drawBlocks } from "../blocks";
 import { prepare, useWidth } from "../draw";
-import { bytes, count } from "../format";
+import { counted, size } from "../format";
 import { addressOf, blockAt } from "../memory";
 import { useAnswer, type Pane } from "../model";
 import { LIVE, PENDING, type Moment, type Segment } from "../types";
@@ -91,8 +91,8 @@ export function SegmentStrip({ pane, event, segment }: { pane: Pane; event: numb
   return (
     <div ref={box} class="strip" data-testid="segment">
       <p class="figures">
-        {segmentTitle(shown)}: {bytes(shown.live)} live, {bytes(shown.free)} unused, the largest hole{" "}
-        {bytes(shown.largest_free)}, {count(shown.rows ?? shown.blocks.length)} blocks{" "}
+        {segmentTitle(shown)}: {size(shown.live)} live, {size(shown.free)} unused, the largest hole{" "}
+        {size(shown.largest_free)}, {counted(shown.rows ?? shown.blocks.length, "block")}{" "}
         <button
           type="button"
           class="plain"
