@@ -183,6 +183,8 @@ function peak(sheet: Sheet, shown: Shown, failed: boolean): void {
   const places = [
     ...sides,
     { left: x - width / 2, middle: y - 13 * ratio },
+    { left: x - width - 9 * ratio, middle: y - 13 * ratio },
+    { left: x + 9 * ratio, middle: y - 13 * ratio },
     { left: x - width / 2, middle: 15 * ratio },
   ];
   const inside = places.filter(({ left }) => left >= area.left && left + width <= area.right);

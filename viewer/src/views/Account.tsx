@@ -113,7 +113,12 @@ export function Account({ pane }: { pane: Pane }) {
           {here.parts.map((part, index) => {
             const { background, pattern } = look(part, index, pane);
             return (
-              <tr key={index} data-what={part.name.slice(0, 200)} data-bytes={part.bytes}>
+              <tr
+                key={index}
+                data-what={part.name.slice(0, 200)}
+                data-bytes={part.bytes}
+                title={part.note?.slice(0, 300)}
+              >
                 <td>
                   <span class={`swatch ${pattern}`} style={{ background }} />
                 </td>
@@ -137,9 +142,7 @@ export function Account({ pane }: { pane: Pane }) {
                   {size(part.bytes)}
                 </td>
                 <td class="figure quiet">{toScale(part, isWhole) ? share(part.bytes, whole) : ""}</td>
-                <td class="quiet wide" title={part.note?.slice(0, 300)}>
-                  {part.note !== null && shorten(rounded(part.note), 60)}
-                </td>
+                <td class="quiet wide">{part.note !== null && shorten(rounded(part.note), 60)}</td>
               </tr>
             );
           })}

@@ -2,6 +2,7 @@
 import { rounded, share, size } from "../format";
 import { growthText, holders, momentName, worthwhile, type Holder } from "../headline";
 import { settingName } from "../annotate";
+import { useWindow } from "../draw";
 import type { Pane } from "../model";
 import { shortPlace } from "../text";
 import type { Fix } from "../types";
@@ -114,7 +115,11 @@ function FixRow({ pane, fix }: { pane: Pane; fix: Fix }) {
 /** Rows of the card. */
 const SHOWN = 5;
 
+/** Windows that are narrower have room for shorter names. */
+const NARROW = 1300;
+
 function HoldersCard({ pane }: { pane: Pane }) {
+  const most = useWindow()[0] < NARROW ? 28 : 44;
   const { why } = pane.input;
   const pinned = pane.device?.kind === "pinned";
   const { rows, total } = pinned ? ofSites(pane) : holders(why);
@@ -150,7 +155,7 @@ function HoldersCard({ pane }: { pane: Pane }) {
                     find(row.name);
                   }}
                 >
-                  <bdi>{shortPlace(row.name, 44)}</bdi>
+                  <bdi>{shortPlace(row.name, most)}</bdi>
                 </button>
               </th>
             </tr>

@@ -69,6 +69,20 @@ const FORMATS = { bytes: size, count, time: (value: number) => time(value) };
 /** Sites that differ by less are left out. */
 const LEAST_CHANGE = 1 << 10;
 
+/** A name that may be broken after its hyphens and underscores. */
+function Breakable({ text }: { text: string }) {
+  return (
+    <>
+      {text.split(/(?<=[-_.])/).map((part, index) => (
+        <span key={index}>
+          {part}
+          <wbr />
+        </span>
+      ))}
+    </>
+  );
+}
+
 export function Comparison({ model }: { model: Model }) {
   const [before, after] = model.panes;
   if (before === undefined || after === undefined) return null;
@@ -90,7 +104,7 @@ export function Comparison({ model }: { model: Model }) {
                 <td />
                 {names.map((name, index) => (
                   <th key={index} scope="col" class="figure">
-                    {name}
+                    <Breakable text={name} />
                   </th>
                 ))}
                 <th scope="col" class="figure">
@@ -144,7 +158,7 @@ export function Comparison({ model }: { model: Model }) {
                   <th scope="col">site</th>
                   {names.map((name, index) => (
                     <th key={index} scope="col" class="figure">
-                      {name}
+                      <Breakable text={name} />
                     </th>
                   ))}
                   <th scope="col" class="figure">

@@ -1,4 +1,5 @@
 // The header: what was recorded, and the ways to share it.
+import { Fragment } from "preact";
 import { useState } from "preact/hooks";
 import { duration, size } from "../format";
 import type { Model, Pane } from "../model";
@@ -105,7 +106,12 @@ export function Head({ model }: { model: Model }) {
       <div class="inputs">
         {model.panes.map((pane) => (
           <p key={pane.index} data-testid="facts" title={shorten([pane.input.name, ...facts(pane)].join(" · "), 600)}>
-            <b>{shorten(pane.input.name, 60)}</b> <span class="quiet">{facts(pane).join(" · ")}</span>
+            <b>{shorten(pane.input.name, 60)}</b>{" "}
+            {facts(pane).map((fact, index) => (
+              <Fragment key={index}>
+                <span class="fact quiet">{index === 0 ? fact : `· ${fact}`}</span>{" "}
+              </Fragment>
+            ))}
           </p>
         ))}
       </div>

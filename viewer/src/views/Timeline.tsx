@@ -5,7 +5,7 @@ import type uPlot from "uplot";
 import { failureLines } from "../annotate";
 import { axisOf, eventAt, hasTimes, shareOf } from "../axis";
 import { baseAt, baseColumn } from "../capacity";
-import { useWidth, useWindowHeight } from "../draw";
+import { useWidth, useWindow } from "../draw";
 import { count, size, time } from "../format";
 import { worthwhile } from "../headline";
 import { type Pane } from "../model";
@@ -53,7 +53,7 @@ export function Timeline({ pane }: { pane: Pane }) {
   const device = pane.device;
   const { from, to } = pane.place;
   const model = pane.model;
-  const height = chartHeight(model.panes.length, useWindowHeight());
+  const height = chartHeight(model.panes.length, useWindow()[1]);
   const inner = Math.max(0, width - LEFT - RIGHT);
   const columns = useColumns(pane, from, to, inner);
   useSoon(pane, from, to, inner, columns?.exact ?? false);
