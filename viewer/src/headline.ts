@@ -80,7 +80,7 @@ export function holders(why: Why): { rows: Holder[]; total: number } {
     const below = site.calls.reduce((sum, call) => sum + call.bytes, 0);
     site.calls.forEach(visit);
     if (site.calls.length === 0) add(site.through ?? site.site, site.bytes);
-    else add(`other lines below ${site.site}`, site.bytes - below);
+    else add(`rest of ${site.site}`, site.bytes - below);
   };
   why.sites.forEach(visit);
   const rows = [...found].map(([name, bytes]) => ({ name, bytes }));
@@ -101,5 +101,6 @@ export function growthText(why: Why): string | null {
 
 /** The moment of the verdict. */
 export function momentName(why: Why, device: Device | undefined): string {
-  return why.request !== null || (device?.failures_total ?? 0) > 0 ? "at the failure" : "at the peak";
+  if (why.request !== null || (device?.failures_total ?? 0) > 0) return "at the failure";
+  return device?.history === "none" ? "at that moment" : "at the peak";
 }

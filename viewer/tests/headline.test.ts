@@ -72,8 +72,8 @@ describe("who holds the memory", () => {
     const found = holders({ sites: tree, other_sites_bytes: 3 } as Why);
     expect(found.rows).toEqual([
       { name: "inner", bytes: 80 },
-      { name: "other lines below a", bytes: 10 },
-      { name: "other lines below main", bytes: 10 },
+      { name: "rest of a", bytes: 10 },
+      { name: "rest of main", bytes: 10 },
       { name: "cudnn", bytes: 7 },
       { name: "other lines", bytes: 3 },
     ]);

@@ -161,7 +161,7 @@ export function AddressSpace({ pane }: { pane: Pane }) {
           if (at !== null) choose(at);
         }}
       />
-      <p class="quiet status" role="status">
+      <p class="quiet status" role="status" hidden={segments.length === 0}>
         {text === ""
           ? `1 px = ${scale(drawn.bytesPerPixel)}; each box is a segment; hatched parts are unused, dotted parts are freed but waiting for a stream`
           : text}

@@ -86,16 +86,13 @@ function PaneView({ pane }: { pane: Pane }) {
                   ? "Pinned memory over time"
                   : "Memory over time"}
             </h2>
-            <Readout pane={pane} />
+            {device.history !== "none" && <Readout pane={pane} />}
             <span class="gap" />
             <DeviceChoice pane={pane} />
             {pane.index === 0 && <AxisChoice pane={pane} />}
           </div>
           {device.history === "none" ? (
-            <p class="empty">
-              This input shows a single moment and has no history. In PyTorch, call
-              torch.cuda.memory._record_memory_history() before the program allocates, then dump the snapshot.
-            </p>
+            <p class="empty">{`This input shows a single moment and has no history. ${historyHint(pane)}`}</p>
           ) : (
             <Timeline pane={pane} />
           )}
@@ -103,6 +100,13 @@ function PaneView({ pane }: { pane: Pane }) {
       )}
     </article>
   );
+}
+
+/** How to get a history next time. */
+function historyHint({ input }: Pane): string {
+  return input.why.input.framework === "pytorch"
+    ? "Call torch.cuda.memory._record_memory_history() before the program allocates, then dump the snapshot."
+    : "Record the whole run with makeroom run -- python train.py.";
 }
 
 /** An error message has no history: what to do to get one. */

@@ -14,6 +14,7 @@ const KINDS: Record<string, string> = {
   room: "",
   rmm_log: "RMM log",
   text: "error message",
+  jax_profile: "memory profile",
 };
 
 /** What is known about a recording: program, GPU, framework, settings, duration, peak, date. */
@@ -25,8 +26,9 @@ export function facts({ input, device }: Pane): string[] {
   else if (device?.name != null) found.push(shorten(device.name, 40));
   const { framework } = why.input;
   const kind = KINDS[input.kind] ?? input.kind;
-  if (framework !== null) found.push(`${FRAMEWORKS[framework] ?? framework} ${kind}`.trim());
-  else if (kind !== "") found.push(kind);
+  const name = framework === null ? "" : (FRAMEWORKS[framework] ?? framework);
+  const both = kind.startsWith(name) ? kind : `${name} ${kind}`.trim();
+  if (both !== "") found.push(both);
   if (about?.settings != null && about.settings !== "") found.push(shorten(about.settings, 60));
   const ran = about?.duration ?? spanOf(device);
   if (ran !== null && ran > 0) found.push(duration(ran));
@@ -107,9 +109,9 @@ export function Head({ model }: { model: Model }) {
         {model.panes.map((pane) => (
           <p key={pane.index} data-testid="facts" title={shorten([pane.input.name, ...facts(pane)].join(" · "), 600)}>
             <b>{shorten(pane.input.name, 60)}</b>{" "}
-            {facts(pane).map((fact, index) => (
+            {facts(pane).map((fact, index, all) => (
               <Fragment key={index}>
-                <span class="fact quiet">{index === 0 ? fact : `· ${fact}`}</span>{" "}
+                <span class="fact quiet">{index + 1 < all.length ? `${fact} ·` : fact}</span>{" "}
               </Fragment>
             ))}
           </p>

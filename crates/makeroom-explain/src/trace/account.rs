@@ -164,7 +164,8 @@ fn unused(pieces: &Pieces, refusal: Option<&Refusal<'_>>) -> LedgerLine {
     let cached = pieces.cached();
     let note = format!("largest block {}", pieces.largest());
     let Some(refusal) = refusal else {
-        return LedgerLine::new("unused, cached", cached).note(note);
+        let line = LedgerLine::new("unused, cached", cached);
+        return if cached.is_zero() { line } else { line.note(note) };
     };
     let request = refusal.event.size;
     let usable: Bytes = pieces
