@@ -54,6 +54,8 @@ test("search finds frames, sites and addresses in every view", async ({ page }) 
     await expect(page.getByTestId("flame-found")).toContainText("in matching frames");
     await page.getByTestId("tab-sites").click();
     await expect(page.getByTestId("site").first()).toContainText("train_lm");
+    await page.getByTestId("tab-space").click();
+    await expect(page.getByTestId("space-found")).toContainText("in total match");
     await page.getByTestId("tab-allocations").click();
     await expect(page.getByTestId("allocations-total")).toContainText("match");
     const address = (await page.getByTestId("allocation").first().locator("td").first().textContent()) ?? "";

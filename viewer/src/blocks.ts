@@ -1,7 +1,7 @@
 // Draws the blocks of part of a segment, and describes the block at a position.
 import { dots, FONT } from "./draw";
 import { share, size } from "./format";
-import { addressOf, blockAt, type Piece } from "./memory";
+import { addressOf, blockAt, hasOffset, type Piece } from "./memory";
 import type { Pane } from "./model";
 import { dimmed, inkOn, mix, siteColor } from "./palette";
 import { unusedPattern } from "./plot";
@@ -17,6 +17,8 @@ export function drawBlocks(
   part: Part,
   y: number,
   height: number,
+  /** Offsets of the blocks that a search found; null if there is no search. */
+  found: number[] | null,
 ): void {
   const colors = pane.model.colors;
   const selected = pane.state.value.site;
@@ -41,14 +43,15 @@ export function drawBlocks(
       context.fillRect(left, y - 1, width, height + 2);
       continue;
     }
+    const isLit = found === null || hasOffset(found, offset, size);
     if (state === MERGED) {
       const filled = (height * site) / 1000;
-      context.fillStyle = selected === null ? colors.other : mix(colors.other, colors.panel, 0.6);
+      context.fillStyle = selected === null && isLit ? colors.other : mix(colors.other, colors.panel, 0.6);
       context.fillRect(left, y + height - filled, Math.max(width, 0.3), filled);
       continue;
     }
     const plain = siteColor(pane.site(site)?.color, colors);
-    const color = selected === null || selected === site ? plain : dimmed(plain, colors);
+    const color = isLit && (selected === null || selected === site) ? plain : dimmed(plain, colors);
     context.fillStyle = color;
     context.fillRect(left, y, Math.max(0.5, width > 3 ? width - 0.75 : width), height);
     if (state === PENDING) dots(context, left, y, width, height, inkOn(color));

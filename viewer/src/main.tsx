@@ -21,8 +21,10 @@ async function start(root: HTMLElement): Promise<void> {
     document.title = `${value.inputs.map((input) => shorten(input.name, 60)).join(" and ")} · makeroom view`;
     listen(model);
     watch(model);
+    root.textContent = "";
     render(<App model={model} />, root);
   } catch (error) {
+    root.textContent = "";
     render(<Broken error={error} />, root);
   }
 }

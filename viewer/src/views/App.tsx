@@ -86,7 +86,7 @@ function PaneView({ pane }: { pane: Pane }) {
                   ? "Pinned memory over time"
                   : "Memory over time"}
             </h2>
-            {device.history !== "none" && <Readout pane={pane} />}
+            <Readout pane={pane} />
             <span class="gap" />
             <DeviceChoice pane={pane} />
             {pane.index === 0 && <AxisChoice pane={pane} />}

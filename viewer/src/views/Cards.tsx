@@ -179,7 +179,9 @@ function HoldersCard({ pane }: { pane: Pane }) {
             {". "}
           </>
         )}
-        <span data-testid="growth">{growth ?? (total > 0 && pane.device?.history !== "none" ? "No steady growth found." : "")}</span>
+        <span data-testid="growth">
+          {growth ?? (total > 0 && pane.device?.history !== "none" ? "No steady growth found." : "")}
+        </span>
       </p>
     </section>
   );
