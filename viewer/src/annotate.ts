@@ -146,6 +146,7 @@ function limit(sheet: Sheet, shown: Shown): void {
   context.moveTo(area.left, y);
   context.lineTo(area.right, y);
   context.stroke();
+  sheet.reserve({ left: area.left, top: y - ratio, right: area.right, bottom: y + ratio });
   const text = `${capacityName(shown.device)} ${size(bytes)}`;
   const width = context.measureText(text).width;
   const middle = y - 9 * ratio;
