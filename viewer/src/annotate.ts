@@ -265,7 +265,8 @@ function names(sheet: Sheet, shown: Shown, layers: number): void {
   for (let layer = 0; layer < layers; layer += 1) {
     const { site, name } = columns.names[layer] ?? { site: null, name: "" };
     const number = site === null ? null : String(shown.sites[site]?.label ?? site + 1);
-    const texts = number === null ? [name] : [`${number}  ${shortPlace(name, 44)}`, number];
+    const texts =
+      number === null ? [name === "other" ? "other sites" : name] : [`${number}  ${shortPlace(name, 44)}`, number];
     for (const text of texts) {
       const width = sheet.context.measureText(text).width + 8 * ratio;
       const places = roomiest(sheet, shown, columns.layers[layer] ?? [], sums[layer] ?? [], width, 13 * ratio);

@@ -165,7 +165,7 @@ function HoldersCard({ pane }: { pane: Pane }) {
       <p class="quiet">
         {rest > 0 && (
           <>
-            {`${size(rest)} (${share(rest, total)}) in ${rows.length - SHOWN} more `}
+            {`${size(rest)} (${share(rest, total)}) elsewhere, `}
             <button
               type="button"
               class="plain link"
