@@ -1,7 +1,7 @@
 // The page agrees with itself and with `why`: every figure that the page shows at the failure, at the peak and at random
 // positions of every recording comes from one state.
 import { expect, test, type Page } from "@playwright/test";
-import { bytes, size } from "../src/format";
+import { size } from "../src/format";
 import { holders } from "../src/headline";
 import type { Device, Moment, Tile, Why } from "../src/types";
 import { inputs, openPage, told, why, withInput } from "./makeroom";
@@ -50,12 +50,12 @@ async function checkPosition(page: Page, url: string, number: number, device: De
   ).toBe(moment.live);
   const reading = page.getByTestId("reading-a");
   await expect(reading).toHaveAttribute("data-event", String(event));
-  await expect(reading).toContainText(`live ${bytes(moment.live)}`);
-  await expect(page.getByTestId("flame-total")).toContainText(`${bytes(moment.live)} live`);
+  await expect(reading).toContainText(`live ${size(moment.live)}`);
+  await expect(page.getByTestId("flame-total")).toContainText(`${size(moment.live)} live`);
   expect(await figure(page, "moment-live")).toBe(moment.live);
   let held = moment.live;
   if (device.has_segments) {
-    await expect(reading).toContainText(`reserved ${bytes(moment.reserved)}`);
+    await expect(reading).toContainText(`reserved ${size(moment.reserved)}`);
     const parts = (await figure(page, "moment-rounding")) + (await figure(page, "moment-unused"));
     expect(moment.live + parts, `reserved at ${event}`).toBe(await figure(page, "moment-reserved"));
     held = moment.reserved;
@@ -66,6 +66,28 @@ async function checkPosition(page: Page, url: string, number: number, device: De
   if (capacity !== null && capacity >= base + held)
     expect((await figure(page, "moment-free")) + base + held, `capacity at ${event}`).toBe(capacity);
 }
+
+/** The header, the text of the chart and the largest moments of the series name the same figures. */
+async function checkExtremes(page: Page, url: string, number: number, device: Device): Promise<void> {
+  const at = async (event: number) => await answer<Moment>(url, `${number}/moment/${event}`);
+  expect((await at(device.peak.event)).live, "live at the peak").toBe(device.peak.live);
+  expect((await at(device.peak.event)).reserved, "reserved at the peak").toBe(device.peak.reserved);
+  expect((await at(device.peak_reserved.event)).reserved, "most reserved").toBe(device.peak_reserved.reserved);
+  if (device.peak.live > 0) await expect(page.getByTestId("facts")).toContainText(`peak ${size(device.peak.live)}`);
+  if (device.history === "none") return;
+  const chart = page.getByTestId("plot");
+  await expect(chart).toHaveAttribute("aria-label", new RegExp(`peak ${escaped(size(device.peak.live))}`));
+  if (device.has_segments)
+    await expect(chart).toHaveAttribute(
+      "aria-label",
+      new RegExp(`${escaped(size(device.peak_reserved.reserved))} res`),
+    );
+  const [failure] = device.failures;
+  if (failure !== undefined)
+    await expect(chart).toHaveAttribute("aria-label", new RegExp(`failed: ${escaped(size(failure.size))}`));
+}
+
+const escaped = (text: string) => text.replace(/[.]/g, "\\.");
 
 /** The account of `why` is the state at the position where the cursor starts. */
 async function checkAccount(page: Page, url: string, number: number, device: Device, said: Why): Promise<void> {
@@ -104,6 +126,7 @@ for (const input of inputs())
         if (number > 2 && number !== one.first_device) continue;
         if (number === one.first_device) await checkAccount(page, url, number, device, said);
         for (const event of positions(device)) await checkPosition(page, url, number, device, event);
+        await checkExtremes(page, url, number, device);
         for (const failure of device.failures) {
           if (failure.event !== device.start || device.capacity.bytes === null) continue;
           const over = baseAt(device, failure.event) + failure.reserved + failure.size - device.capacity.bytes;

@@ -2,7 +2,7 @@
 // report: the figures equal those of `why`, and every view works.
 import { join } from "node:path";
 import { expect, test, type Page } from "@playwright/test";
-import { bytes } from "../src/format";
+import { rounded, size } from "../src/format";
 import { holders } from "../src/headline";
 import { shorten } from "../src/text";
 import type { Device, LedgerLine, Why, WhySite } from "../src/types";
@@ -12,8 +12,8 @@ async function checkVerdict(page: Page, said: Why): Promise<void> {
   const verdict = page.getByTestId("verdict");
   await expect(verdict).toHaveAttribute("data-cause", said.verdict.cause);
   await expect(verdict).toHaveAttribute("data-certainty", said.verdict.certainty);
-  await expect(page.getByTestId("summary")).toContainText(said.verdict.summary.slice(0, 200));
-  if (said.request !== null) await expect(page.getByTestId("asked")).toContainText(bytes(said.request.bytes));
+  await expect(page.getByTestId("summary")).toContainText(rounded(said.verdict.summary).slice(0, 200));
+  if (said.request !== null) await expect(page.getByTestId("asked")).toContainText(size(said.request.bytes));
   await page.getByTestId("why").click();
   await expect(page.getByTestId("details")).toContainText(said.verdict.summary.slice(0, 30));
   await page.keyboard.press("w");
@@ -35,7 +35,8 @@ async function checkLines(page: Page, lines: Line[]): Promise<void> {
   const rows = page.getByTestId("account").locator("tr");
   for (const [index, line] of lines.entries()) {
     await expect(rows.nth(index).locator("th")).toContainText(shorten(line.what, 120));
-    await expect(rows.nth(index).getByTestId("account-bytes")).toHaveText(bytes(line.bytes));
+    await expect(rows.nth(index)).toHaveAttribute("data-bytes", String(line.bytes));
+    await expect(rows.nth(index).getByTestId("account-bytes")).toHaveText(size(line.bytes));
     if (line.below.length === 0) continue;
     const before = await rows.count();
     await rows.nth(index).getByRole("button").click();
@@ -63,7 +64,7 @@ async function checkAccount(page: Page, said: Why): Promise<void> {
 async function checkCursor(page: Page, said: Why): Promise<void> {
   const line = said.ledger?.lines.find(({ what }) => what.startsWith("live"));
   if (line === undefined) return;
-  const live = bytes(holders(said).total || line.bytes);
+  const live = size(holders(said).total || line.bytes);
   await expect(page.getByTestId("reading-a")).toContainText(`live ${live}`);
   await expect(page.getByTestId("moment-live")).toHaveText(live);
   await expect(page.getByTestId("flame-total")).toContainText(`${live} live at A`);
@@ -186,7 +187,7 @@ for (const way of ["served", "report"] as const)
           await checkCursor(page, said);
         }
         if (device.failures.length > 0)
-          await expect(page.getByTestId("request")).toContainText(bytes(device.failures[0]?.size ?? 0));
+          await expect(page.getByTestId("request")).toContainText(size(device.failures[0]?.size ?? 0));
         if (device.history === "none") return;
         await page.screenshot({ path: join(SCREENSHOTS, `${input.name}-${way}.png`), fullPage: true });
         await expectNoOverflow(page);
@@ -194,7 +195,7 @@ for (const way of ["served", "report"] as const)
         await drivePictures(page, way);
         await driveTables(page, device, way);
         await page.keyboard.press("p");
-        await expect(page.getByTestId("reading-a")).toContainText(`live ${bytes(device.peak.live)}`);
+        await expect(page.getByTestId("reading-a")).toContainText(`live ${size(device.peak.live)}`);
         expect(wrong).toEqual([]);
       });
     });

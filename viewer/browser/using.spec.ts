@@ -2,6 +2,7 @@
 // colors.
 import { join } from "node:path";
 import { expect, test } from "@playwright/test";
+import { size } from "../src/format";
 import { FOLDER, openPage, ROOT, SCREENSHOTS, watch, withInput } from "./makeroom";
 
 const TRACE = join(ROOT, "traces", "oom_fragmented.pickle.gz");
@@ -53,6 +54,8 @@ test("search finds frames, sites and addresses in every view", async ({ page }) 
     await expect(page.getByTestId("flame-found")).toContainText("in matching frames");
     await page.getByTestId("tab-sites").click();
     await expect(page.getByTestId("site").first()).toContainText("train_lm");
+    await page.getByTestId("tab-space").click();
+    await expect(page.getByTestId("space-found")).toContainText("in total match");
     await page.getByTestId("tab-allocations").click();
     await expect(page.getByTestId("allocations-total")).toContainText("match");
     const address = (await page.getByTestId("allocation").first().locator("td").first().textContent()) ?? "";
@@ -142,3 +145,40 @@ for (const colorScheme of ["light", "dark"] as const)
       await page.screenshot({ path: join(SCREENSHOTS, `forced-${colorScheme}.png`) });
     });
   });
+
+test("two inputs draw their difference, and the largest changes are those of the series", async ({ page }) => {
+  const wrong = watch(page);
+  const other = join(ROOT, "traces", "oom_fragmented-expandable.pickle.gz");
+  await withInput("served", [TRACE, other], page, async (url) => {
+    await openPage(page, url);
+    const chart = page.getByTestId("difference-chart");
+    await expect(chart.locator("canvas")).toBeVisible();
+    const told = page.getByTestId("difference-extremes");
+    await expect(told).toContainText("less at event");
+    const at = Number(/less at event ([\d\u202f]+)/.exec((await told.textContent()) ?? "")?.[1]?.replace(/\D/g, ""));
+    const reserved = await Promise.all(
+      [0, 1].map(async (input) => {
+        const answer = await fetch(new URL(`api/${input}/0/series/2/${Math.floor(at / 512 / 16)}`, url));
+        const tile = (await answer.json()) as { most_reserved: number[]; first_event: number };
+        return tile.most_reserved[Math.floor((at - tile.first_event) / 16)] ?? 0;
+      }),
+    );
+    await expect(told).toContainText(`at most ${size((reserved[0] ?? 0) - (reserved[1] ?? 0))} less`);
+    // One axis: it follows the zoom of the charts.
+    const before = await told.textContent();
+    await page.keyboard.press("e");
+    await expect(told).not.toHaveText(before ?? "");
+    expect(wrong).toEqual([]);
+  });
+});
+
+test("where nothing is live, the flame graph says so and leads to the peak", async ({ page }) => {
+  await withInput("served", [TRACE], page, async (url) => {
+    await openPage(page, `${url}#0.a=0`);
+    const empty = page.getByTestId("flame-empty");
+    await expect(empty).toContainText("Nothing was live");
+    await empty.getByRole("button").click();
+    await expect(page.getByTestId("flame-total")).toContainText("GiB live at A");
+    await expect(empty).toBeHidden();
+  });
+});

@@ -6,94 +6,10 @@ import { FONT } from "./draw";
 import { size } from "./format";
 import { inkOn } from "./palette";
 import { layerColor, type Shown } from "./plot";
-import { shortenStart } from "./text";
+import { roomiest, Sheet } from "./sheet";
+import { shorten, shortPlace, stem } from "./text";
 import { indexAt } from "./tiles";
 import type { Device, Failure } from "./types";
-
-interface Rect {
-  left: number;
-  top: number;
-  right: number;
-  bottom: number;
-}
-
-/** The canvas with the scales of the plot. */
-class Sheet {
-  readonly context: CanvasRenderingContext2D;
-  readonly area: Rect;
-  readonly ratio: number;
-  private readonly taken: Rect[] = [];
-  private starts: number[] | undefined;
-
-  constructor(
-    plot: uPlot,
-    private readonly shown: Shown,
-  ) {
-    this.context = plot.ctx;
-    this.ratio = devicePixelRatio || 1;
-    const { left, top, width, height } = plot.bbox;
-    this.area = { left, top, right: left + width, bottom: top + height };
-  }
-
-  x(event: number): number {
-    const { low, high, value } = this.shown.axis;
-    return this.area.left + ((value(event) - low) / (high - low)) * (this.area.right - this.area.left);
-  }
-
-  y(bytes: number): number {
-    return this.area.bottom - (bytes / this.shown.top) * (this.area.bottom - this.area.top);
-  }
-
-  /** Where the columns start, computed once. */
-  get columns(): number[] {
-    return (this.starts ??= this.shown.columns.x.map((event) => this.x(event)));
-  }
-
-  sees(event: number): boolean {
-    return event >= this.shown.from && event <= this.shown.to;
-  }
-
-  /** Writes lines of text at the first of several places (left and middle) where they fit and cover no other label. */
-  write(lines: string[], color: string, places: { left: number; middle: number }[], halo: string | null): boolean {
-    const { context, ratio, area } = this;
-    const height = 14 * ratio;
-    const width = Math.max(...lines.map((line) => context.measureText(line).width));
-    for (const { left, middle } of places) {
-      const x = Math.max(area.left + 2 * ratio, Math.min(left, area.right - width - 2 * ratio));
-      const top = middle - (height * lines.length) / 2;
-      const rect = { left: x - 3 * ratio, top, right: x + width + 3 * ratio, bottom: top + height * lines.length };
-      if (rect.top < 0 || rect.bottom > area.bottom || !this.isFree(rect)) continue;
-      this.taken.push(rect);
-      context.textBaseline = "middle";
-      context.textAlign = "left";
-      lines.forEach((line, index) => {
-        const y = top + height * (index + 0.5);
-        if (halo !== null) {
-          context.strokeStyle = halo;
-          context.lineWidth = 3 * ratio;
-          context.lineJoin = "round";
-          context.strokeText(line, x, y);
-        }
-        context.fillStyle = color;
-        context.fillText(line, x, y);
-      });
-      return true;
-    }
-    return false;
-  }
-
-  /** Keeps labels away from a drawing. */
-  reserve(rect: Rect): void {
-    this.taken.push(rect);
-  }
-
-  private isFree(rect: Rect): boolean {
-    return this.taken.every(
-      (other) =>
-        other.right <= rect.left || other.left >= rect.right || other.bottom <= rect.top || other.top >= rect.bottom,
-    );
-  }
-}
 
 export function annotate(plot: uPlot, shown: Shown, layers: number): void {
   const sheet = new Sheet(plot, shown);
@@ -107,6 +23,10 @@ export function annotate(plot: uPlot, shown: Shown, layers: number): void {
   const { better } = shown;
   if (better) steps(sheet, shown, better.event, better.reserved, shown.colors.better, [6, 4], null);
   context.font = `600 ${context.font}`;
+  for (const cursor of shown.cursors) {
+    const x = sheet.x(cursor);
+    sheet.reserve({ left: x - ratio, top: area.top, right: x + ratio, bottom: area.bottom });
+  }
   const failed = failures(sheet, shown);
   limit(sheet, shown);
   peak(sheet, shown, failed);
@@ -138,13 +58,19 @@ function steps(
   context.beginPath();
   context.moveTo(sheet.x(Math.max(shown.from, events[first] ?? 0)), height(first));
   let last = first;
+  const reserve = (from: number, to: number, y: number) => {
+    if (to - from > 40 * ratio) sheet.reserve({ left: from, top: y - 2 * ratio, right: to, bottom: y + 2 * ratio });
+  };
   for (let index = first + 1; index < events.length && (events[index] ?? 0) <= shown.to; index += 1) {
     const x = sheet.x(events[index] ?? 0);
+    reserve(sheet.x(Math.max(shown.from, events[last] ?? 0)), x, height(last));
     context.lineTo(x, height(last));
     context.lineTo(x, height(index));
     last = index;
   }
-  context.lineTo(sheet.x(Math.min(shown.to, shown.device.events + 1)), height(last));
+  const end = sheet.x(Math.min(shown.to, shown.device.events + 1));
+  reserve(sheet.x(Math.max(shown.from, events[last] ?? 0)), end, height(last));
+  context.lineTo(end, height(last));
   context.stroke();
   context.setLineDash([]);
 }
@@ -220,6 +146,7 @@ function limit(sheet: Sheet, shown: Shown): void {
   context.moveTo(area.left, y);
   context.lineTo(area.right, y);
   context.stroke();
+  sheet.reserve({ left: area.left, top: y - ratio, right: area.right, bottom: y + ratio });
   const text = `${capacityName(shown.device)} ${size(bytes)}`;
   const width = context.measureText(text).width;
   const middle = y - 9 * ratio;
@@ -247,13 +174,18 @@ function peak(sheet: Sheet, shown: Shown, failed: boolean): void {
   context.stroke();
   const text = `peak ${size(device.peak.live)} live`;
   const width = context.measureText(text).width;
+  // Beside the mark, or below the line of reserved memory if that runs through it.
+  const line = device.has_segments ? sheet.y(baseAt(device, device.peak.event) + device.peak.reserved) : -Infinity;
+  const middle = Math.abs(line - y) < 9 * ratio ? line + 11 * ratio : y;
   const sides = [
-    { left: x - width - 9 * ratio, middle: y },
-    { left: x + 9 * ratio, middle: y },
+    { left: x - width - 9 * ratio, middle },
+    { left: x + 9 * ratio, middle },
   ];
   const places = [
     ...sides,
     { left: x - width / 2, middle: y - 13 * ratio },
+    { left: x - width - 9 * ratio, middle: y - 13 * ratio },
+    { left: x + 9 * ratio, middle: y - 13 * ratio },
     { left: x - width / 2, middle: 15 * ratio },
   ];
   const inside = places.filter(({ left }) => left >= area.left && left + width <= area.right);
@@ -278,10 +210,9 @@ function gap(sheet: Sheet, shown: Shown): void {
   const tops = columns.mostReserved.map((reserved, index) => reserved + (base[index] ?? 0));
   for (const lines of [[`reserved but unused: up to ${size(most)}`], ["unused: up to", size(most)], [size(most)]]) {
     const width = Math.max(...lines.map((line) => sheet.context.measureText(line).width)) + 10 * ratio;
-    const found = roomiest(sheet, shown, gaps, tops, width);
-    if (found === null || found.room < 15 * ratio * lines.length) continue;
-    const place = { left: found.left + 5 * ratio, middle: found.middle };
-    if (sheet.write(lines, colors.unusedInk, [place], colors.unusedBack)) return;
+    const places = roomiest(sheet, shown, gaps, tops, width, 15 * ratio * lines.length);
+    const inset = places.map(({ left, middle }) => ({ left: left + 5 * ratio, middle }));
+    if (sheet.write(lines, colors.unusedInk, inset, colors.unusedBack)) return;
   }
 }
 
@@ -316,7 +247,7 @@ function besideLabel(sheet: Sheet, shown: Shown): void {
   const { beside, colors } = shown;
   if (beside === null || beside.x.length === 0) return;
   const { ratio, area, context } = sheet;
-  const text = `reserved by ${shortenStart(beside.name, 40)}`;
+  const text = `reserved by ${shorten(stem(beside.name), 40)}`;
   const width = context.measureText(text).width;
   const at = indexAt(beside.x, (shown.from + shown.to) / 2);
   const y = sheet.y(beside.reserved[at] ?? 0);
@@ -334,46 +265,15 @@ function names(sheet: Sheet, shown: Shown, layers: number): void {
   for (let layer = 0; layer < layers; layer += 1) {
     const { site, name } = columns.names[layer] ?? { site: null, name: "" };
     const number = site === null ? null : String(shown.sites[site]?.label ?? site + 1);
-    const texts = number === null ? [name] : [`${number}  ${shortenStart(name, 44)}`, number];
+    const texts =
+      number === null ? [name === "other" ? "other sites" : name] : [`${number}  ${shortPlace(name, 44)}`, number];
     for (const text of texts) {
       const width = sheet.context.measureText(text).width + 8 * ratio;
-      const found = roomiest(sheet, shown, columns.layers[layer] ?? [], sums[layer] ?? [], width);
-      if (found === null || found.room < 13 * ratio) continue;
+      const places = roomiest(sheet, shown, columns.layers[layer] ?? [], sums[layer] ?? [], width, 13 * ratio);
       const dim = shown.selected !== null && shown.selected !== site;
       const color = dim ? shown.colors.faint : inkOn(layerColor(shown, layer));
-      if (sheet.write([text], color, [{ left: found.left + 4 * ratio, middle: found.middle }], null)) break;
+      const inset = places.map(({ left, middle }) => ({ left: left + 4 * ratio, middle }));
+      if (sheet.write([text], color, inset, null)) break;
     }
   }
-}
-
-/** The place where a box of this width has the most space above and below it between `tops` and `tops − own`. */
-function roomiest(
-  sheet: Sheet,
-  shown: Shown,
-  own: number[],
-  tops: number[],
-  wanted: number,
-): { left: number; middle: number; room: number } | null {
-  const { x } = shown.columns;
-  const starts = sheet.columns;
-  let best: { left: number; top: number; bottom: number } | null = null;
-  // Columns extend beyond the view; ignore that part.
-  const [begin, end] = [indexAt(x, shown.from), indexAt(x, shown.to)];
-  const stride = Math.max(1, Math.floor((end - begin) / 80));
-  for (let first = begin; first <= end && first + 1 < x.length; first += stride) {
-    const left = Math.max(starts[first] ?? 0, sheet.area.left);
-    if (left + wanted > sheet.area.right) break;
-    const least = best === null ? 0 : best.top - best.bottom;
-    let bottom = 0;
-    let top = Infinity;
-    for (let index = first; index + 1 < x.length && (starts[index] ?? 0) < left + wanted; index += 1) {
-      top = Math.min(top, tops[index] ?? 0);
-      bottom = Math.max(bottom, (tops[index] ?? 0) - (own[index] ?? 0));
-      if (top - bottom <= least) break;
-    }
-    if (top - bottom > least) best = { left, top, bottom };
-  }
-  if (best === null) return null;
-  const [upper, lower] = [sheet.y(best.top), sheet.y(best.bottom)];
-  return { left: best.left, middle: (upper + lower) / 2, room: lower - upper };
 }

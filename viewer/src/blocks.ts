@@ -1,7 +1,7 @@
 // Draws the blocks of part of a segment, and describes the block at a position.
 import { dots, FONT } from "./draw";
-import { bytes, share } from "./format";
-import { addressOf, blockAt, type Piece } from "./memory";
+import { share, size } from "./format";
+import { addressOf, blockAt, hasOffset, type Piece } from "./memory";
 import type { Pane } from "./model";
 import { dimmed, inkOn, mix, siteColor } from "./palette";
 import { unusedPattern } from "./plot";
@@ -17,6 +17,8 @@ export function drawBlocks(
   part: Part,
   y: number,
   height: number,
+  /** Offsets of the blocks that a search found; null if there is no search. */
+  found: number[] | null,
 ): void {
   const colors = pane.model.colors;
   const selected = pane.state.value.site;
@@ -41,14 +43,15 @@ export function drawBlocks(
       context.fillRect(left, y - 1, width, height + 2);
       continue;
     }
+    const isLit = found === null || hasOffset(found, offset, size);
     if (state === MERGED) {
       const filled = (height * site) / 1000;
-      context.fillStyle = selected === null ? colors.other : mix(colors.other, colors.panel, 0.6);
+      context.fillStyle = selected === null && isLit ? colors.other : mix(colors.other, colors.panel, 0.6);
       context.fillRect(left, y + height - filled, Math.max(width, 0.3), filled);
       continue;
     }
     const plain = siteColor(pane.site(site)?.color, colors);
-    const color = selected === null || selected === site ? plain : dimmed(plain, colors);
+    const color = isLit && (selected === null || selected === site) ? plain : dimmed(plain, colors);
     context.fillStyle = color;
     context.fillRect(left, y, Math.max(0.5, width > 3 ? width - 0.75 : width), height);
     if (state === PENDING) dots(context, left, y, width, height, inkOn(color));
@@ -64,14 +67,14 @@ const STATES: Record<number, string> = { [LIVE]: "live", [PENDING]: "freed, wait
 
 /** Describes the block at an offset in one line. */
 export function describe(pane: Pane, segment: Segment, offset: number): string {
-  const where = `${segment.kind} segment ${segment.address} of ${bytes(segment.size)}`;
+  const where = `${segment.kind} segment ${segment.address} of ${size(segment.size)}`;
   const block = segment.blocks[blockAt(segment.blocks, offset)];
   if (block === undefined) return where;
-  const [start, size, state, site] = block;
+  const [start, length, state, site] = block;
   const address = addressOf(segment.address, start);
-  if (state === NOTHING) return `gap of ${bytes(size)} between two allocations, not part of the program's memory`;
-  if (state === FREE) return `hole of ${bytes(size)} at ${address}, in ${where}`;
-  if (state === MERGED) return `${bytes(size)} of small blocks at ${address}, ${share(site, 1000)} live, in ${where}`;
+  if (state === NOTHING) return `gap of ${size(length)} between two allocations, not part of the program's memory`;
+  if (state === FREE) return `hole of ${size(length)} at ${address}, in ${where}`;
+  if (state === MERGED) return `${size(length)} of small blocks at ${address}, ${share(site, 1000)} live, in ${where}`;
   const known = pane.site(site);
-  return `${bytes(size)} ${STATES[state] ?? ""} at ${address}: ${known === undefined ? "other" : `${known.label} ${shorten(known.name, 120)}`}, in ${where}`;
+  return `${size(length)} ${STATES[state] ?? ""} at ${address}: ${known === undefined ? "other" : `${known.label} ${shorten(known.name, 120)}`}, in ${where}`;
 }

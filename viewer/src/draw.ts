@@ -22,12 +22,12 @@ export function useWidth(): [RefObject<HTMLDivElement>, number] {
   return [box, width];
 }
 
-/** The height of the window, kept up to date. */
-export function useWindowHeight(): number {
-  const [height, setHeight] = useState(window.innerHeight);
+/** The width and height of the window, kept up to date. */
+export function useWindow(): [width: number, height: number] {
+  const [both, setBoth] = useState<[number, number]>([window.innerWidth, window.innerHeight]);
   useEffect(() => {
     const look = () => {
-      setHeight(window.innerHeight);
+      setBoth([window.innerWidth, window.innerHeight]);
     };
     addEventListener("resize", look);
     look();
@@ -35,7 +35,7 @@ export function useWindowHeight(): number {
       removeEventListener("resize", look);
     };
   }, []);
-  return height;
+  return both;
 }
 
 /** A context in CSS pixels, cleared. */

@@ -1,23 +1,11 @@
-// Formats numbers like the command: `1.17 GiB`, `932 B`, `12 345`. Must match `Bytes` in makeroom-core.
+// Formats numbers: `1.17 GiB`, `932 B`, `12 345`. Sizes have three significant digits: more would not change a decision.
 
 const UNITS = ["KiB", "MiB", "GiB", "TiB", "PiB"];
 
-export function bytes(value: number): string {
-  if (value < 0) return `−${bytes(-value)}`;
-  if (value < 1024) return `${Math.round(value)} B`;
-  let unit = -1;
-  let scaled = value;
-  while (scaled >= 1024 && unit < UNITS.length - 1) {
-    scaled /= 1024;
-    unit += 1;
-  }
-  return `${scaled.toFixed(2)} ${UNITS[unit] ?? ""}`;
-}
-
-/** Three significant digits, for labels and headlines: `865 MiB`, `1.45 GiB`. */
+/** Three significant digits: `865 MiB`, `1.45 GiB`. */
 export function size(value: number): string {
   if (value < 0) return `−${size(-value)}`;
-  if (value < 1000) return `${Math.round(value)} B`;
+  if (value < 1024) return `${Math.round(value)} B`;
   let unit = -1;
   let scaled = value;
   while (scaled >= 999.5 && unit < UNITS.length - 1) {
@@ -28,9 +16,16 @@ export function size(value: number): string {
   return `${scaled.toFixed(digits).replace(/\.0+$/, "")} ${UNITS[unit] ?? ""}`;
 }
 
+/** Sizes in a sentence of `why`, which have two decimals, with three significant digits. */
+export function rounded(text: string): string {
+  return text.replace(/\b(\d+\.\d\d) (KiB|MiB|GiB|TiB|PiB)\b/g, (_, figure: string, unit: string) =>
+    size(Number(figure) * 1024 ** (UNITS.indexOf(unit) + 1)),
+  );
+}
+
 /** A change, always with its sign. */
 export function signed(value: number): string {
-  return value > 0 ? `+${bytes(value)}` : bytes(value);
+  return value > 0 ? `+${size(value)}` : size(value);
 }
 
 /** Sizes on an axis, as short as the step size allows. */
@@ -63,6 +58,11 @@ export function count(value: number): string {
   return String(Math.round(value)).replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
 }
 
+/** `1 block`, `1 234 blocks`. */
+export function counted(value: number, noun: string): string {
+  return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+}
+
 export function share(part: number, whole: number): string {
   if (whole <= 0) return "";
   const percent = (part / whole) * 100;
@@ -72,7 +72,7 @@ export function share(part: number, whole: number): string {
 /** Microseconds since the first event, formatted like a stopwatch. */
 export function time(microseconds: number | null | undefined): string {
   if (microseconds === null || microseconds === undefined) return "";
-  if (microseconds === 0) return "0";
+  if (microseconds === 0) return "0 s";
   if (microseconds < 1000) return `${Math.round(microseconds)} µs`;
   if (microseconds < 1e6) return `${(microseconds / 1000).toFixed(2)} ms`;
   if (microseconds < 60e6) return `${(microseconds / 1e6).toFixed(3)} s`;
@@ -81,4 +81,23 @@ export function time(microseconds: number | null | undefined): string {
   const minutes = String(Math.floor((seconds % 3600) / 60));
   const rest = String(seconds % 60).padStart(2, "0");
   return hours > 0 ? `${hours}:${minutes.padStart(2, "0")}:${rest} h` : `${minutes}:${rest} min`;
+}
+
+/** Times on an axis: in the unit of the last one, as short as the step allows. */
+export function axisTimes(ticks: number[]): string[] {
+  const last = Math.abs(ticks[ticks.length - 1] ?? 0);
+  const step = Math.abs((ticks[1] ?? 0) - (ticks[0] ?? 0));
+  if (last >= 60e6 || step === 0) return ticks.map((tick) => time(tick));
+  const [unit, divisor] =
+    last >= 1e6 ? (["s", 1e6] as const) : last >= 1e3 ? (["ms", 1e3] as const) : (["µs", 1] as const);
+  let digits = 0;
+  while (digits < 6 && Math.abs((step / divisor) * 10 ** digits - Math.round((step / divisor) * 10 ** digits)) > 1e-6)
+    digits += 1;
+  return ticks.map((tick) => `${(tick / divisor).toFixed(digits)} ${unit}`);
+}
+
+/** How long a run took, in three significant digits. */
+export function duration(microseconds: number): string {
+  const [value, unit] = microseconds < 1e6 ? [microseconds / 1e3, "ms"] : [microseconds / 1e6, "s"];
+  return microseconds < 1e3 || microseconds >= 60e6 ? time(microseconds) : `${Number(value.toPrecision(3))} ${unit}`;
 }

@@ -1,6 +1,7 @@
 // The first sentence of the page: what failed, or, for a run without a failure, whether it wastes memory. Pure functions
 // of the verdict, the device and the replay of the recommended setting.
 import { size } from "./format";
+import { shortPlace } from "./text";
 import type { Alternative, Device, Why, WhySite } from "./types";
 
 /** What the headline is about, which determines its color. */
@@ -32,8 +33,10 @@ export function worthwhile(
   if (device === undefined || result === undefined) return null;
   const isFix = why.causes.some(({ fixes }) => fixes.some(({ command }) => command?.includes(result.setting) === true));
   if (result.fits === true && device.failures_total > 0 && isFix) return result;
-  const saved = result.peak_as_recorded - result.peak_reserved;
-  return saved >= WORTH_BYTES && saved >= result.peak_as_recorded * WORTH_SHARE ? result : null;
+  // A replay includes failed requests, which the run as recorded did not get.
+  const recorded = Math.min(result.peak_as_recorded, device.peak_reserved.reserved);
+  const saved = recorded - result.peak_reserved;
+  return saved >= WORTH_BYTES && saved >= recorded * WORTH_SHARE ? result : null;
 }
 
 export function headline(why: Why, device: Device | undefined, alternative: Alternative | null): Headline {
@@ -80,7 +83,7 @@ export function holders(why: Why): { rows: Holder[]; total: number } {
     const below = site.calls.reduce((sum, call) => sum + call.bytes, 0);
     site.calls.forEach(visit);
     if (site.calls.length === 0) add(site.through ?? site.site, site.bytes);
-    else add(`other lines below ${site.site}`, site.bytes - below);
+    else add(`rest of ${site.site}`, site.bytes - below);
   };
   why.sites.forEach(visit);
   const rows = [...found].map(([name, bytes]) => ({ name, bytes }));
@@ -95,11 +98,14 @@ export function growthText(why: Why): string | null {
   const { growth } = why;
   if (growth === null) return null;
   const where = growth.leaking[0];
-  const by = where === undefined ? "" : `, mostly ${where.through ?? where.site}`;
-  return `Grew from ${size(growth.first_bytes)} to ${size(growth.last_bytes)} over ${growth.steps} steps${by}`;
+  const by = where === undefined ? "" : `, mostly ${shortPlace(where.through ?? where.site, 60)}`;
+  const parts = /into (\d+) parts/.exec(growth.measured_by)?.[1];
+  const pace = parts === undefined ? `over ${growth.steps} steps` : `in ${growth.steps} of ${parts} intervals`;
+  return `Grew from ${size(growth.first_bytes)} to ${size(growth.last_bytes)} ${pace}${by}`;
 }
 
 /** The moment of the verdict. */
 export function momentName(why: Why, device: Device | undefined): string {
-  return why.request !== null || (device?.failures_total ?? 0) > 0 ? "at the failure" : "at the peak";
+  if (why.request !== null || (device?.failures_total ?? 0) > 0) return "at the failure";
+  return device?.history === "none" ? "at that moment" : "at the peak";
 }

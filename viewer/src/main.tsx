@@ -4,7 +4,11 @@ import "uplot/dist/uPlot.min.css";
 import { listen } from "./keys";
 import { Model } from "./model";
 import { open } from "./source";
-import "./style.css";
+import "./style/base.css";
+import "./style/page.css";
+import "./style/chart.css";
+import "./style/panel.css";
+import "./style/media.css";
 import { shorten } from "./text";
 import type { Inputs } from "./types";
 import { App, Broken, watch } from "./views/App";
@@ -17,8 +21,10 @@ async function start(root: HTMLElement): Promise<void> {
     document.title = `${value.inputs.map((input) => shorten(input.name, 60)).join(" and ")} · makeroom view`;
     listen(model);
     watch(model);
+    root.textContent = "";
     render(<App model={model} />, root);
   } catch (error) {
+    root.textContent = "";
     render(<Broken error={error} />, root);
   }
 }

@@ -124,3 +124,37 @@ export function blockAt(blocks: Block[], offset: number): number {
   }
   return -1;
 }
+
+/** Offsets of addresses in their segments, ascending, by the address of the segment. */
+export function offsetsIn(segments: Segment[], addresses: string[]): Map<string, number[]> {
+  const starts = segments.map((segment) => ({ segment, start: BigInt(segment.address) }));
+  starts.sort((one, other) => (one.start < other.start ? -1 : one.start > other.start ? 1 : 0));
+  const found = new Map<string, number[]>();
+  for (const address of addresses) {
+    if (!/^0x[0-9a-f]+$/i.test(address)) continue;
+    const at = BigInt(address);
+    let [low, high] = [0, starts.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((starts[middle]?.start ?? 0n) <= at) low = middle + 1;
+      else high = middle;
+    }
+    const { segment, start } = starts[low - 1] ?? {};
+    if (segment === undefined || start === undefined) continue;
+    const offset = Number(at - start);
+    if (offset < segment.size) found.set(segment.address, [...(found.get(segment.address) ?? []), offset]);
+  }
+  for (const offsets of found.values()) offsets.sort((one, other) => one - other);
+  return found;
+}
+
+/** Whether one of the ascending offsets is in a block. */
+export function hasOffset(offsets: number[], start: number, size: number): boolean {
+  let [low, high] = [0, offsets.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((offsets[middle] ?? 0) < start) low = middle + 1;
+    else high = middle;
+  }
+  return (offsets[low] ?? Infinity) < start + size;
+}

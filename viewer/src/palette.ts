@@ -3,7 +3,7 @@
 // recommended setting, gray is unknown or not requested by the program. Every site also has a number, which is drawn
 // wherever its color is, so no information depends on color alone.
 
-const HUES = ["#4a86dc", "#b0e6ee", "#6a3cc4", "#b996ab", "#1a4890", "#231846", "#884572", "#aaa8e4"];
+const HUES = ["#2171c3", "#6da7ff", "#5e4685", "#b695a6", "#8182b3", "#b1e0de", "#8e5775", "#cbbefd"];
 
 type Rgb = [number, number, number];
 

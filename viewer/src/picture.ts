@@ -1,5 +1,6 @@
 // The chart with its headline as an image, to paste into an issue or a chat.
 import { FONT } from "./draw";
+import { rounded } from "./format";
 import { headline } from "./headline";
 import type { Model, Pane } from "./model";
 import { shorten } from "./text";
@@ -34,7 +35,7 @@ function compose(model: Model, panes: Pane[]): HTMLCanvasElement {
   const parts = charts.map(({ pane, chart }) => {
     const { label, sentence } = headline(pane.input.why, pane.device, pane.alternative.value);
     context.font = title;
-    return { pane, chart, label, lines: wrap(context, shorten(sentence, 400), width - 2 * MARGIN) };
+    return { pane, chart, label, lines: wrap(context, shorten(rounded(sentence), 400), width - 2 * MARGIN) };
   });
   const height = parts.reduce(
     (sum, { chart, lines }) => sum + chart.height / ratio + (lines.length + 1) * LINE + 28,

@@ -4,9 +4,9 @@ import uPlot from "uplot";
 import { annotate } from "./annotate";
 import { startTimes, type Axis } from "./axis";
 import { FONT } from "./draw";
-import { axisBytes, byteTicks, count, time } from "./format";
+import { axisBytes, axisTimes, byteTicks, count } from "./format";
 import { dimmed, siteColor, type Colors } from "./palette";
-import { timeAt, type Columns } from "./tiles";
+import { type Columns } from "./tiles";
 import type { NamedSite } from "./sites";
 import type { Alternative, Device } from "./types";
 
@@ -34,6 +34,8 @@ export interface Shown {
   better: Alternative["result"] | null;
   /** Another run's reserved memory, drawn as a line. */
   beside: { name: string; x: number[]; reserved: number[] } | null;
+  /** Events that cursors are at: labels keep clear of them. */
+  cursors: number[];
 }
 
 export function layerColor(shown: Shown, layer: number): string {
@@ -114,7 +116,7 @@ export function create(box: HTMLElement, width: number, height: number, layers: 
         {
           ...axis,
           size: LEFT,
-          splits: (_, __, ___, most) => byteTicks(most, Math.max(2, Math.floor((height - TOP - BOTTOM) / 30))),
+          splits: (_, __, ___, most) => byteTicks(most, Math.max(2, Math.floor((height - TOP - BOTTOM) / 26))),
           values: (_, splits) => splits.map((value) => axisBytes(value, (splits[1] ?? 1) - (splits[0] ?? 0))),
         },
       ],
@@ -145,16 +147,10 @@ function sparse(shown: Shown, width: number): boolean {
   return ((shown.to - shown.from) / shown.columns.grain) * 6 < width;
 }
 
-/** Numbers of events with their time, or times; a time that the tick before has is left out. */
-function ticks({ axis, columns }: Shown, splits: number[]): string[] {
-  if (axis.byTime) return splits.map((at) => time(at));
-  let last = "";
-  return splits.map((event) => {
-    const at = time(timeAt(columns, event));
-    const shown = at === "" || at === last || event === 0 ? count(event) : `${count(event)} · ${at}`;
-    last = at;
-    return shown;
-  });
+/** Times, or numbers of events; the first one also names the axis. */
+function ticks({ axis }: Shown, splits: number[]): string[] {
+  if (axis.byTime) return axisTimes(splits);
+  return splits.map((at, index) => (index === 0 ? `event ${count(at)}` : count(at)));
 }
 
 const patterns = new Map<string, CanvasPattern | null>();

@@ -22,34 +22,48 @@ export function shorten(text: string, most = SHOWN): string {
   return `${visible(text.slice(0, most - 1))}…`;
 }
 
-/** The end of a path matters most: `…/gpt2/modeling_gpt2.py:282 forward`. */
-export function shortenStart(text: string, most: number): string {
-  if (text.length <= most) return visible(text);
-  return `…${visible(text.slice(text.length - most + 1))}`;
+/**
+ * A place from long to short: outer directories are left out first, then the namespace of the function. The file, the line
+ * and the function remain: `models/gpt2/modeling_gpt2.py:305 forward`, `modeling_gpt2.py:305 forward`.
+ */
+export function placeForms(text: string): string[] {
+  const whole = shorten(text, SHOWN);
+  const found = /^(\S*\/)?([^/\s]+:\d+) (.+)$/.exec(whole);
+  if (found === null) return [whole];
+  const [, directories = "", place = "", name = ""] = found;
+  const forms: string[] = [];
+  const parts = directories.split("/");
+  for (let first = 0; first < parts.length; first += 1) forms.push(`${parts.slice(first).join("/")}${place} ${name}`);
+  const last = name.slice(name.lastIndexOf("::") + 2);
+  if (name.includes("::") && !/[<>]/.test(last) && last !== "") forms.push(`${place} ${last}`);
+  return forms;
 }
 
-/** The text shortened in the middle to `width` pixels of a canvas; "" if nothing useful fits. */
+/** A place in at most `most` characters. */
+export function shortPlace(text: string, most: number): string {
+  const forms = placeForms(text);
+  return forms.find((form) => form.length <= most) ?? shorten(forms[forms.length - 1] ?? "", most);
+}
+
+/** A place in `width` pixels of a canvas: the longest form that fits, else the start of the function; "" if that is too short. */
 export function fit(context: CanvasRenderingContext2D, text: string, width: number): string {
-  const whole = shorten(text, 160);
   if (width < 18) return "";
-  if (context.measureText(whole).width <= width) return whole;
+  const forms = placeForms(text);
+  const shortest = forms[forms.length - 1] ?? "";
+  const name = /^[^/\s]+:\d+ (.+)$/.exec(shortest)?.[1] ?? shortest;
+  const found = [...forms, name].find((form) => context.measureText(form).width <= width);
+  if (found !== undefined) return found;
   let low = 0;
-  let high = whole.length;
+  let high = name.length;
   while (low < high) {
     const middle = (low + high + 1) >> 1;
-    if (context.measureText(`…${whole.slice(whole.length - middle)}`).width <= width) low = middle;
+    if (context.measureText(`${name.slice(0, middle)}…`).width <= width) low = middle;
     else high = middle - 1;
   }
-  return low < 3 ? "" : `…${whole.slice(whole.length - low)}`;
+  return low < 3 ? "" : `${name.slice(0, low)}…`;
 }
 
-/** A place in one line: outer directories are left out until it fits. */
-export function shortPlace(text: string, most: number): string {
-  let rest = text;
-  while (rest.length > most) {
-    const cut = rest.indexOf("/", 1);
-    if (cut < 0 || cut > rest.lastIndexOf(" ") + rest.length) break;
-    rest = rest.slice(cut + 1);
-  }
-  return shorten(rest, Math.max(most, 12));
+/** The name of a file without the extensions that say only its kind. */
+export function stem(name: string): string {
+  return name.replace(/(?<=.)(\.(gz|zst|pickle|pkl|json|room|csv|log|txt))+$/i, "");
 }

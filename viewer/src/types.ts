@@ -57,6 +57,8 @@ export interface Why {
 /** Memory that grows from step to step. */
 export interface Growth {
   steps: number;
+  /** How steps were found, or into how many parts the recording was cut. */
+  measured_by: string;
   first_bytes: number;
   last_bytes: number;
   per_step_bytes: number;

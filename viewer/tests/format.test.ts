@@ -1,18 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { axisBytes, byteTicks, bytes, count, share, signed, size, time } from "../src/format";
+import { axisBytes, axisTimes, byteTicks, count, rounded, share, signed, size, time } from "../src/format";
 
 describe("sizes", () => {
-  it("are worded as the command line does", () => {
-    expect(bytes(1_256_277_934)).toBe("1.17 GiB");
-    expect(bytes(932)).toBe("932 B");
-    expect(bytes(1024)).toBe("1.00 KiB");
-    expect(bytes(143_731_589_120)).toBe("133.86 GiB");
-    expect(bytes(2 ** 50 * 3)).toBe("3.00 PiB");
-    expect(bytes(0)).toBe("0 B");
-  });
   it("carry a sign where they are changes", () => {
-    expect(signed(2048)).toBe("+2.00 KiB");
-    expect(signed(-2048)).toBe("−2.00 KiB");
+    expect(signed(2048)).toBe("+2 KiB");
+    expect(signed(-2048)).toBe("−2 KiB");
     expect(signed(0)).toBe("0 B");
   });
   it("make round ticks", () => {
@@ -43,7 +35,7 @@ it("shortens sizes to three digits", () => {
   expect([0, 999, 1000, 907038720, 1.45 * 2 ** 30, 23.94 * 2 ** 30, 128 * 2 ** 20, 6 * 2 ** 30].map(size)).toEqual([
     "0 B",
     "999 B",
-    "0.98 KiB",
+    "1000 B",
     "865 MiB",
     "1.45 GiB",
     "23.9 GiB",
@@ -51,4 +43,16 @@ it("shortens sizes to three digits", () => {
     "6 GiB",
   ]);
   expect(size(-1536)).toBe("−1.50 KiB");
+});
+
+it("shortens the sizes in a sentence", () => {
+  expect(rounded("865.02 MiB failed although 1.13 GiB was left: 828.00 MiB not reserved, 12 events")).toBe(
+    "865 MiB failed although 1.13 GiB was left: 828 MiB not reserved, 12 events",
+  );
+});
+
+it("labels a time axis in one unit", () => {
+  expect(axisTimes([0, 250_000, 500_000, 1_000_000])).toEqual(["0.00 s", "0.25 s", "0.50 s", "1.00 s"]);
+  expect(axisTimes([500, 1000, 1500])).toEqual(["0.5 ms", "1.0 ms", "1.5 ms"]);
+  expect(axisTimes([0, 60_000_000])).toEqual(["0 s", "1:00 min"]);
 });

@@ -54,6 +54,8 @@ describe("the headline", () => {
     expect(worthwhile(advised, failed, better(5, 5, true))).not.toBeNull();
     // A request of another library fits into PyTorch's memory in a replay only.
     expect(worthwhile(why("cache_held_by_framework"), failed, better(5, 5, true))).toBeNull();
+    const small = { ...failed, peak_reserved: { event: 1, reserved: 1.33 * GIB } };
+    expect(worthwhile(why("cache_held_by_framework"), small, better(1.35 * GIB, 1.95 * GIB, true))).toBeNull();
     expect(worthwhile(why("none"), device, null)).toBeNull();
   });
   it("writes titles as sentences", () => {
@@ -72,8 +74,8 @@ describe("who holds the memory", () => {
     const found = holders({ sites: tree, other_sites_bytes: 3 } as Why);
     expect(found.rows).toEqual([
       { name: "inner", bytes: 80 },
-      { name: "other lines below a", bytes: 10 },
-      { name: "other lines below main", bytes: 10 },
+      { name: "rest of a", bytes: 10 },
+      { name: "rest of main", bytes: 10 },
       { name: "cudnn", bytes: 7 },
       { name: "other lines", bytes: 3 },
     ]);
@@ -86,8 +88,11 @@ describe("who holds the memory", () => {
       last_bytes: 3 * GIB,
       per_step_bytes: 1,
       leaking: [site("a.py:3 f", 1)],
+      measured_by: "the steps of the program",
     };
     expect(growthText({ growth } as unknown as Why)).toBe("Grew from 1 GiB to 3 GiB over 17 steps, mostly a.py:3 f");
+    const cut = { ...growth, measured_by: "cutting the recording into 24 parts" };
+    expect(growthText({ growth: cut } as unknown as Why)).toContain("in 17 of 24 intervals");
     expect(growthText({ growth: null } as Why)).toBeNull();
   });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { addressOf, blockAt, largestHoles, layoutSegments } from "../src/memory";
+import { addressOf, blockAt, hasOffset, largestHoles, layoutSegments, offsetsIn } from "../src/memory";
 import type { Block, Segment } from "../src/types";
 
 const segment = (size: number, blocks: Block[] = [], address = "0x7f0000000000"): Segment => ({
@@ -68,5 +68,24 @@ describe("holes", () => {
       [20, 10, 1, 1],
     ];
     expect([0, 9, 10, 20, 30].map((offset) => blockAt(blocks, offset))).toEqual([0, 0, -1, 1, -1]);
+  });
+});
+
+describe("addresses that a search found", () => {
+  const segments = [
+    { address: "0x7f0000002000", size: 0x1000 },
+    { address: "0x7f0000000000", size: 0x1000 },
+  ] as Segment[];
+  it("are offsets in the segments that contain them", () => {
+    const found = offsetsIn(segments, ["0x7f0000000200", "0x7f0000002010", "0x7f0000000100", "0x7f0000001800", "no"]);
+    expect(found.get("0x7f0000000000")).toEqual([0x100, 0x200]);
+    expect(found.get("0x7f0000002000")).toEqual([0x10]);
+    expect(found.size).toBe(2);
+  });
+  it("lie in a block or not", () => {
+    expect(hasOffset([10, 20], 0, 10)).toBe(false);
+    expect(hasOffset([10, 20], 10, 1)).toBe(true);
+    expect(hasOffset([10, 20], 15, 10)).toBe(true);
+    expect(hasOffset([], 0, 100)).toBe(false);
   });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { shorten, shortenStart, visible } from "../src/text";
+import { fit, placeForms, shorten, shortPlace, stem, visible } from "../src/text";
 
 describe("names out of recordings", () => {
   it("show control and direction characters", () => {
@@ -12,6 +12,32 @@ describe("names out of recordings", () => {
     expect(shorten(long)).toHaveLength(240);
     expect(shorten(long).endsWith("…")).toBe(true);
     expect(shorten("short")).toBe("short");
-    expect(shortenStart("/a/long/path/file.py:3 f", 10)).toBe("…le.py:3 f");
+    expect(placeForms(`${"a/".repeat(1_000_000)}f.py:1 g`)[0]).toHaveLength(240);
+  });
+});
+
+describe("places", () => {
+  it("lose directories and namespaces before the file and the line", () => {
+    const rust = "situations/fragmentation.rs:55 fragmentation::results_that_are_kept";
+    expect(shortPlace(rust, 100)).toBe(rust);
+    expect(shortPlace(rust, 60)).toBe("fragmentation.rs:55 fragmentation::results_that_are_kept");
+    expect(shortPlace(rust, 42)).toBe("fragmentation.rs:55 results_that_are_kept");
+    expect(shortPlace(rust, 30)).toBe("fragmentation.rs:55 results_t…");
+    expect(shortPlace("no stack recorded (backward pass)", 20)).toBe("no stack recorded (…");
+    expect(placeForms("a.rs:1 core::Vec<b::T>")).toEqual(["a.rs:1 core::Vec<b::T>"]);
+  });
+  it("fit a number of pixels", () => {
+    const context = { measureText: (text: string) => ({ width: text.length * 6 }) } as CanvasRenderingContext2D;
+    const name = "models/gpt2/modeling_gpt2.py:305 forward";
+    expect(fit(context, name, 300)).toBe(name);
+    expect(fit(context, name, 180)).toBe("modeling_gpt2.py:305 forward");
+    expect(fit(context, name, 60)).toBe("forward");
+    expect(fit(context, name, 36)).toBe("forwa…");
+    expect(fit(context, name, 12)).toBe("");
+  });
+  it("of files keep what tells them apart", () => {
+    expect(stem("oom_fragmented-expandable.pickle.gz")).toBe("oom_fragmented-expandable");
+    expect(stem("a.b.room")).toBe("a.b");
+    expect(stem(".room")).toBe(".room");
   });
 });

@@ -231,7 +231,7 @@ impl Growth {
     pub fn pace(&self) -> String {
         match self.parts {
             Some(parts) => format!(
-                "in {} of {parts} equal parts of the recording, {} per part",
+                "in {} of {parts} equal intervals of the recording, {} each",
                 self.steps, self.per_step
             ),
             None => format!("over {} steps, {} per step", self.steps, self.per_step),

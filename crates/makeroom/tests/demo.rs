@@ -67,7 +67,7 @@ fn fragmentation() {
     assert_eq!(cause(&shown), ("fragmentation", "certain"));
     assert_eq!(requested(&shown), 144 * MIB);
     assert_eq!((line(&shown, "live tensors"), line(&shown, "context and code")), (824, 512));
-    assert_eq!((line(&shown, "unused, in pieces"), line(&shown, "free")), (684, 28));
+    assert_eq!((line(&shown, "unused, fragmented"), line(&shown, "free")), (684, 28));
     assert_eq!(shown["explanation"]["ledger"]["unaccounted_bytes"], 0);
     assert!(shows(&shown, "fragmentation::results_that_are_kept"));
     assert!(shows(&shown, "expandable_segments:True"));
@@ -115,7 +115,7 @@ fn two_frameworks() {
     let site = shown["explanation"]["request"]["site"].as_str().unwrap();
     assert!(site.contains("two_frameworks::workspace_of_the_second"), "{site}");
     // The first framework's cache is not live, and would be large enough.
-    assert_eq!((line(&shown, "live tensors"), line(&shown, "unused, in pieces")), (76, 1288));
+    assert_eq!((line(&shown, "live tensors"), line(&shown, "unused, fragmented")), (76, 1288));
 }
 
 #[test]

@@ -1,10 +1,9 @@
 // The account of the device as a card with a bar. Every part that has parts can be opened, down to the program's own lines.
-import { bytes, share } from "../format";
+import { rounded, share, size } from "../format";
 import { down, entries, up, walk, type Entry } from "../ledger";
 import type { Pane } from "../model";
 import { mix, siteColor, type Colors } from "../palette";
 import { shorten } from "../text";
-import { Name } from "./Name";
 
 interface Look {
   background: string;
@@ -90,7 +89,7 @@ export function Account({ pane }: { pane: Pane }) {
             )}
           </span>
         ))}
-        {isWhole ? <span class="figure">{`, ${bytes(here.bytes)}`}</span> : null}
+        {isWhole ? <span class="figure">{`, ${size(here.bytes)}`}</span> : null}
       </h3>
       <div class="stack" role="img" aria-label="the memory breakdown as a bar; the table below has the same figures">
         {here.parts.map((part, index) => {
@@ -101,7 +100,7 @@ export function Account({ pane }: { pane: Pane }) {
               key={index}
               class={`part ${pattern}`}
               style={{ width: `${(part.bytes / whole) * 100}%`, background }}
-              title={`${shorten(part.name, 100)}: ${bytes(part.bytes)}`}
+              title={`${shorten(part.name, 100)}: ${size(part.bytes)}`}
               onClick={() => {
                 open(index);
               }}
@@ -114,7 +113,12 @@ export function Account({ pane }: { pane: Pane }) {
           {here.parts.map((part, index) => {
             const { background, pattern } = look(part, index, pane);
             return (
-              <tr key={index} data-what={part.name.slice(0, 200)} data-bytes={part.bytes}>
+              <tr
+                key={index}
+                data-what={part.name.slice(0, 200)}
+                data-bytes={part.bytes}
+                title={part.note?.slice(0, 300)}
+              >
                 <td>
                   <span class={`swatch ${pattern}`} style={{ background }} />
                 </td>
@@ -135,12 +139,10 @@ export function Account({ pane }: { pane: Pane }) {
                   )}
                 </th>
                 <td class="figure" data-testid="account-bytes">
-                  {bytes(part.bytes)}
+                  {size(part.bytes)}
                 </td>
                 <td class="figure quiet">{toScale(part, isWhole) ? share(part.bytes, whole) : ""}</td>
-                <td class="quiet wide" title={part.note?.slice(0, 300)}>
-                  {part.note !== null && <Name model={pane.model} text={part.note} most={120} />}
-                </td>
+                <td class="quiet wide">{part.note !== null && shorten(rounded(part.note), 60)}</td>
               </tr>
             );
           })}

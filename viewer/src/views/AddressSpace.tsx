@@ -3,10 +3,10 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { prepare, useWidth } from "../draw";
 import { drawBlocks, describe } from "../blocks";
-import { bytes, count } from "../format";
-import { addressOf, blockAt, GAP, layoutSegments } from "../memory";
+import { count, counted, size } from "../format";
+import { addressOf, blockAt, GAP, layoutSegments, offsetsIn } from "../memory";
 import { useAnswer, type Pane } from "../model";
-import { LIVE, PENDING, type Moment, type Segment } from "../types";
+import { LIVE, PENDING, type Allocations, type Moment, type Segment } from "../types";
 import { SegmentStrip } from "./SegmentStrip";
 
 const ROW = 17;
@@ -31,6 +31,18 @@ export function AddressSpace({ pane }: { pane: Pane }) {
   const sites = pane.sites.value;
   const drawn = useMemo(() => layoutSegments(segments, width, segments.length < 12 ? 8 : 14), [segments, width]);
   const height = Math.max(PITCH, drawn.rows * PITCH);
+  const matches = useMatches(pane, event);
+  const found = useMemo(
+    () =>
+      matches === null
+        ? null
+        : offsetsIn(
+            segments,
+            matches.rows.map(({ address }) => address),
+          ),
+    [segments, matches],
+  );
+  const foundIn = (segment: Segment) => (found === null ? null : (found.get(segment.address) ?? []));
 
   useEffect(() => {
     if (canvas.current === null || width <= 0) return;
@@ -40,14 +52,14 @@ export function AddressSpace({ pane }: { pane: Pane }) {
       const segment = segments[piece.segment];
       if (segment === undefined) continue;
       const y = piece.row * PITCH + 2;
-      drawBlocks(context, pane, segment, piece, y, ROW);
+      drawBlocks(context, pane, segment, piece, y, ROW, foundIn(segment));
       const chosen = segment.address === state.segment;
       context.strokeStyle = chosen ? colors.accent : colors.faint;
       context.lineWidth = chosen ? 2 : 1;
       context.strokeRect(piece.x + 0.5, y + 0.5, Math.max(1, piece.width - 1), ROW - 1);
     }
     if (spot !== null) mark(context, spot);
-  }, [drawn, colors, sites, spot, state.segment, state.site]);
+  }, [drawn, colors, sites, spot, state.segment, state.site, found]);
 
   const mark = (context: CanvasRenderingContext2D, at: { segment: number; offset: number }) => {
     const piece = drawn.pieces.find(
@@ -136,8 +148,17 @@ export function AddressSpace({ pane }: { pane: Pane }) {
     <div ref={box} class={loading ? "space loading" : "space"}>
       {moment === undefined && <p class="empty">{error === null ? "loading …" : error.message}</p>}
       {moment !== undefined && segments.length === 0 && <p class="empty">No memory is reserved at this moment.</p>}
+      {matches !== null && (
+        <p class="quiet" data-testid="space-found">
+          {matches.total === 0
+            ? "no block matches"
+            : `${counted(matches.total, "block")} of ${size(matches.bytes)} in total match${matches.total > matches.rows.length ? `; the largest ${count(matches.rows.length)} are highlighted` : ""}`}
+        </p>
+      )}
       {answer?.nearest && <p class="quiet">This is the closest moment in this report.</p>}
-      {chosen !== undefined && <SegmentStrip pane={pane} event={moment?.event ?? event} segment={chosen} />}
+      {chosen !== undefined && (
+        <SegmentStrip pane={pane} event={moment?.event ?? event} segment={chosen} found={foundIn(chosen)} />
+      )}
       <canvas
         ref={canvas}
         class="map"
@@ -161,7 +182,7 @@ export function AddressSpace({ pane }: { pane: Pane }) {
           if (at !== null) choose(at);
         }}
       />
-      <p class="quiet status" role="status">
+      <p class="quiet status" role="status" hidden={segments.length === 0}>
         {text === ""
           ? `1 px = ${scale(drawn.bytesPerPixel)}; each box is a segment; hatched parts are unused, dotted parts are freed but waiting for a stream`
           : text}
@@ -183,10 +204,19 @@ export function AddressSpace({ pane }: { pane: Pane }) {
 
 /** Bytes per pixel; a small allocation has many pixels per byte. */
 function scale(bytesPerPixel: number): string {
-  return bytesPerPixel >= 1 ? bytes(bytesPerPixel) : "less than 1 B";
+  return bytesPerPixel >= 1 ? size(bytesPerPixel) : "less than 1 B";
 }
 
 export function segmentTitle(segment: Segment): string {
   const stream = segment.stream === null ? "" : `, stream ${segment.stream}`;
-  return `${segment.kind} segment ${segment.address}, ${bytes(segment.size)}${stream}`;
+  return `${segment.kind} segment ${segment.address}, ${size(segment.size)}${stream}`;
+}
+
+/** The allocations that the search finds, at most as many as a response has; null if there is no search. */
+function useMatches(pane: Pane, event: number): Allocations | null {
+  const text = pane.model.search.value;
+  const query = new URLSearchParams({ filter: text, limit: "1000" });
+  const path = text === "" ? null : `${pane.grouped(`allocations/${event}`)}?${query.toString()}`;
+  const { answer } = useAnswer<Allocations>(pane.model, path);
+  return text === "" ? null : (answer?.value ?? null);
 }

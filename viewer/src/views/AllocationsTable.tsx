@@ -1,7 +1,7 @@
 // Single allocations that are live at the active cursor. The server sorts and filters; rows are loaded in pages.
 import { useEffect, useState } from "preact/hooks";
 import { stackOf } from "../flame";
-import { bytes, count } from "../format";
+import { count, counted, size } from "../format";
 import { useAnswer, type Pane } from "../model";
 import { siteColor } from "../palette";
 import type { Allocation, Allocations, Stacks } from "../types";
@@ -55,8 +55,8 @@ export function AllocationsTable({ pane }: { pane: Pane }) {
   return (
     <>
       <p class="quiet" data-testid="allocations-total">
-        {count(total)} allocations{search === "" ? "" : " match"}, {bytes(all)} in total, live at{" "}
-        {event === b ? "B" : "A"} (event {count(event)})
+        {counted(total, "allocation")}
+        {search === "" ? "" : " match"}, {size(all)} in total, live at {event === b ? "B" : "A"} (event {count(event)})
         {kept ? "; this report contains the 500 largest at selected moments, and this is the closest moment" : ""}
       </p>
       <Table
@@ -119,8 +119,8 @@ function Row({ pane, row, stacks }: { pane: Pane; row: Allocation; stacks: Stack
           {row.address.slice(0, 20)}
         </button>
       </td>
-      <td class="figure">{bytes(row.size)}</td>
-      <td class="figure">{bytes(row.requested)}</td>
+      <td class="figure">{size(row.size)}</td>
+      <td class="figure">{size(row.requested)}</td>
       <td>
         <button
           type="button"

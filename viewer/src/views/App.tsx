@@ -6,10 +6,11 @@ import { shorten } from "../text";
 import type { Inputs } from "../types";
 import { Cards } from "./Cards";
 import { Comparison } from "./Compare";
+import { Difference } from "./Difference";
 import { Dock } from "./Dock";
 import { Head } from "./Head";
 import { Help } from "./Help";
-import { Copy, FullText, Name } from "./Name";
+import { Copy, FullText } from "./Name";
 import { AxisChoice, DeviceChoice, Readout } from "./Readout";
 import { Timeline } from "./Timeline";
 import { Verdict } from "./Verdict";
@@ -17,15 +18,25 @@ import { Verdict } from "./Verdict";
 export function App({ model }: { model: Model }) {
   const { panes } = model;
   const many = panes.length > 1;
+  const [before, after] = panes;
   const { embedded } = model.inputs.value;
   return (
     <>
       <Head model={model} />
       <main class={many ? "panes two" : "panes"}>
         {many && <Comparison model={model} />}
+        {before !== undefined && after !== undefined && <Difference before={before} after={after} />}
         {panes.map((pane) => (
           <PaneView key={pane.index} pane={pane} />
         ))}
+        {many &&
+          panes.map((pane) => (
+            <details key={pane.index} class="both" data-testid={`verdict-of-${pane.index}`}>
+              <summary>{`Verdict, fixes and memory breakdown of ${shorten(pane.input.name, 80)}`}</summary>
+              <Verdict pane={pane} />
+              <Cards pane={pane} />
+            </details>
+          ))}
         {embedded !== false && embedded.reduced !== null && (
           <p class="quiet reduced" data-testid="reduced">
             {shorten(embedded.reduced, 600)}
@@ -81,46 +92,46 @@ function PaneView({ pane }: { pane: Pane }) {
             {pane.index === 0 && <AxisChoice pane={pane} />}
           </div>
           {device.history === "none" ? (
-            <p class="empty">
-              This input shows a single moment and has no history. In PyTorch, call
-              torch.cuda.memory._record_memory_history() before the program allocates, then dump the snapshot.
-            </p>
+            <p class="empty">{`This input shows a single moment and has no history. ${historyHint(pane)}`}</p>
           ) : (
             <Timeline pane={pane} />
           )}
         </section>
       )}
-      {many && (
-        <details class="both">
-          <summary>Verdict, fixes and memory breakdown</summary>
-          <Verdict pane={pane} />
-          <Cards pane={pane} />
-        </details>
-      )}
     </article>
   );
+}
+
+/** How to get a history next time. */
+function historyHint({ input }: Pane): string {
+  return input.why.input.framework === "pytorch"
+    ? "Call torch.cuda.memory._record_memory_history() before the program allocates, then dump the snapshot."
+    : "Record the whole run with makeroom run -- python train.py.";
 }
 
 /** An error message has no history: what to do to get one. */
 function Unrecorded({ pane }: { pane: Pane }) {
   const record = "makeroom run -- python train.py";
   return (
-    <section class="card next" aria-label="what to record" data-testid="unrecorded">
-      <h3>See it over time</h3>
-      <p>
-        An error message shows one moment. A recording shows which line holds the memory, what grew, and what other
-        settings would change:
-      </p>
-      <div class="command">
-        <code>{record}</code> <Copy text={record} />
-      </div>
-      <p class="quiet">
-        Then open the recording with <code>makeroom view</code>.{" "}
-        {pane.input.why.notes.map((note, index) => (
-          <Name key={index} model={pane.model} text={note} most={300} />
-        ))}
-      </p>
-    </section>
+    <div class="cards unrecorded">
+      <section class="card next" aria-label="what to record" data-testid="unrecorded">
+        <h3>See it over time</h3>
+        <p>
+          An error message shows one moment. A recording shows which line holds the memory, what grew, and what other
+          settings would change:
+        </p>
+        <div class="command">
+          <code>{record}</code> <Copy text={record} />
+        </div>
+        <p class="quiet">
+          Then open the recording with <code>makeroom view</code>.
+        </p>
+      </section>
+      <section class="card full" aria-label="full output of makeroom why">
+        <h3>Full output of makeroom why</h3>
+        <pre tabIndex={0}>{pane.input.text.slice(0, 100_000).replace(/^ {2}/gm, "").trim()}</pre>
+      </section>
+    </div>
   );
 }
 

@@ -1,7 +1,8 @@
 // Three cards: what to do, who holds the memory, and where it is.
-import { bytes, share, size } from "../format";
+import { rounded, share, size } from "../format";
 import { growthText, holders, momentName, worthwhile, type Holder } from "../headline";
 import { settingName } from "../annotate";
+import { useWindow } from "../draw";
 import type { Pane } from "../model";
 import { shortPlace } from "../text";
 import type { Fix } from "../types";
@@ -52,11 +53,18 @@ function FixCard({ pane }: { pane: Pane }) {
       {first !== undefined && <FixRow pane={pane} fix={first} />}
       {better && first !== undefined && first.command?.includes(better.setting) === true && (
         <p class="better" data-testid="better">
-          The same run then peaks at {size(better.peak_reserved)}
-          {better.fits === true && (pane.device?.failures_total ?? 0) > 0
-            ? " and fits"
-            : ` instead of ${size(pane.device?.failures_total === 0 ? pane.device.peak_reserved.reserved : better.peak_as_recorded)}`}
-          : the dashed line.
+          {/* The fix may say it already. */}
+          {first.do.includes("then peaks at") ? (
+            "The dashed line shows the replay."
+          ) : (
+            <>
+              The same run then peaks at {size(better.peak_reserved)}
+              {better.fits === true && (pane.device?.failures_total ?? 0) > 0
+                ? " and fits"
+                : ` instead of ${size(pane.device?.failures_total === 0 ? pane.device.peak_reserved.reserved : better.peak_as_recorded)}`}
+              : the dashed line.
+            </>
+          )}
         </p>
       )}
       {more > (first === undefined ? 1 : 0) && (
@@ -71,7 +79,7 @@ function FixCard({ pane }: { pane: Pane }) {
           </ol>
           {why.will_not_help.map((line, index) => (
             <p key={index} class="quiet">
-              Won't help: <Name model={pane.model} text={line} most={300} />
+              Won't help: <Name model={pane.model} text={rounded(line)} most={300} />
             </p>
           ))}
           {why.next.slice(first === undefined ? 1 : 0).map((fix, index) => (
@@ -93,8 +101,8 @@ function moreTitle(fixes: number, useless: number): string {
 function FixRow({ pane, fix }: { pane: Pane; fix: Fix }) {
   return (
     <div class="fixrow">
-      <Name model={pane.model} text={fix.do} most={400} />
-      {fix.frees_bytes !== null && <span class="quiet"> (frees up to {bytes(fix.frees_bytes)})</span>}
+      <Name model={pane.model} text={rounded(fix.do)} most={400} />
+      {fix.frees_bytes !== null && <span class="quiet"> (frees up to {size(fix.frees_bytes)})</span>}
       {fix.command !== null && (
         <div class="command">
           <code>{fix.command.slice(0, 2000)}</code> <Copy text={fix.command} />
@@ -107,7 +115,11 @@ function FixRow({ pane, fix }: { pane: Pane; fix: Fix }) {
 /** Rows of the card. */
 const SHOWN = 5;
 
+/** Windows that are narrower have room for shorter names. */
+const NARROW = 1300;
+
 function HoldersCard({ pane }: { pane: Pane }) {
+  const most = useWindow()[0] < NARROW ? 28 : 44;
   const { why } = pane.input;
   const pinned = pane.device?.kind === "pinned";
   const { rows, total } = pinned ? ofSites(pane) : holders(why);
@@ -143,7 +155,7 @@ function HoldersCard({ pane }: { pane: Pane }) {
                     find(row.name);
                   }}
                 >
-                  <bdi>{shortPlace(row.name, 46)}</bdi>
+                  <bdi>{shortPlace(row.name, most)}</bdi>
                 </button>
               </th>
             </tr>
@@ -153,7 +165,7 @@ function HoldersCard({ pane }: { pane: Pane }) {
       <p class="quiet">
         {rest > 0 && (
           <>
-            {`${size(rest)} (${share(rest, total)}) in ${rows.length - SHOWN} more `}
+            {`${size(rest)} (${share(rest, total)}) elsewhere, `}
             <button
               type="button"
               class="plain link"
@@ -167,7 +179,9 @@ function HoldersCard({ pane }: { pane: Pane }) {
             {". "}
           </>
         )}
-        <span data-testid="growth">{growth ?? (total > 0 ? "No steady growth found." : "")}</span>
+        <span data-testid="growth">
+          {growth ?? (total > 0 && pane.device?.history !== "none" ? "No steady growth found." : "")}
+        </span>
       </p>
     </section>
   );
@@ -200,17 +214,17 @@ function PinnedCard({ pane }: { pane: Pane }) {
         <tbody>
           <tr>
             <th scope="row">peak</th>
-            <td class="figure">{bytes(device?.peak.live ?? 0)}</td>
+            <td class="figure">{size(device?.peak.live ?? 0)}</td>
           </tr>
           {failure !== undefined && (
             <>
               <tr>
                 <th scope="row">pinned at the failure</th>
-                <td class="figure">{bytes(failure.reserved)}</td>
+                <td class="figure">{size(failure.reserved)}</td>
               </tr>
               <tr>
                 <th scope="row">failed request</th>
-                <td class="figure failed">{bytes(failure.size)}</td>
+                <td class="figure failed">{size(failure.size)}</td>
               </tr>
             </>
           )}

@@ -1,10 +1,9 @@
 // Two inputs: the difference first, as a sentence and as figures, then the lines that differ.
-import { bytes, count, share, signed, size, time } from "../format";
+import { count, share, signed, size, time } from "../format";
 import type { Model, Pane } from "../model";
-import { shorten, shortenStart } from "../text";
+import { shorten, shortPlace, stem } from "../text";
 import type { Device, Site } from "../types";
 import { headline } from "../headline";
-import { Name } from "./Name";
 
 export interface Pair {
   name: string;
@@ -36,7 +35,7 @@ function peakOf(device: Device): number {
 /** The difference in one sentence. */
 export function difference(before: Pane, after: Pane): string {
   const [one, other] = [before.device, after.device];
-  const [first, second] = [shorten(before.input.name, 60), shorten(after.input.name, 60)];
+  const [first, second] = [before, after].map((pane) => shorten(stem(pane.input.name), 60)) as [string, string];
   if (one === undefined || other === undefined) return `${first} and ${second}`;
   const word = one.has_segments && other.has_segments ? "reserves" : "needs";
   const [from, to] = word === "reserves" ? [peakOf(one), peakOf(other)] : [one.peak.live, other.peak.live];
@@ -65,10 +64,24 @@ const FIGURES: Figure[] = [
   ],
 ];
 
-const FORMATS = { bytes, count, time: (value: number) => time(value) };
+const FORMATS = { bytes: size, count, time: (value: number) => time(value) };
 
 /** Sites that differ by less are left out. */
 const LEAST_CHANGE = 1 << 10;
+
+/** A name that may be broken after its hyphens and underscores. */
+function Breakable({ text }: { text: string }) {
+  return (
+    <>
+      {text.split(/(?<=[-_.])/).map((part, index) => (
+        <span key={index}>
+          {part}
+          <wbr />
+        </span>
+      ))}
+    </>
+  );
+}
 
 export function Comparison({ model }: { model: Model }) {
   const [before, after] = model.panes;
@@ -77,7 +90,7 @@ export function Comparison({ model }: { model: Model }) {
   const changed = join(before.sites.value, after.sites.value).filter(
     (pair) => Math.abs(pair.after - pair.before) >= LEAST_CHANGE,
   );
-  const names = [before, after].map((pane) => shortenStart(pane.input.name, 20));
+  const names = [before, after].map((pane) => shorten(stem(pane.input.name), 40));
   return (
     <section class="compare" aria-label="both inputs">
       <h2 class="sentence" data-testid="difference">
@@ -91,7 +104,7 @@ export function Comparison({ model }: { model: Model }) {
                 <td />
                 {names.map((name, index) => (
                   <th key={index} scope="col" class="figure">
-                    {name}
+                    <Breakable text={name} />
                   </th>
                 ))}
                 <th scope="col" class="figure">
@@ -103,7 +116,7 @@ export function Comparison({ model }: { model: Model }) {
               <tr>
                 <th scope="row">verdict</th>
                 {[before, after].map((pane) => (
-                  <td key={pane.index} class="figure">
+                  <td key={pane.index} class="figure wrapped">
                     {headline(pane.input.why, pane.device, pane.alternative.value).label}
                   </td>
                 ))}
@@ -145,7 +158,7 @@ export function Comparison({ model }: { model: Model }) {
                   <th scope="col">site</th>
                   {names.map((name, index) => (
                     <th key={index} scope="col" class="figure">
-                      {name}
+                      <Breakable text={name} />
                     </th>
                   ))}
                   <th scope="col" class="figure">
@@ -157,10 +170,10 @@ export function Comparison({ model }: { model: Model }) {
                 {changed.slice(0, 6).map((pair) => (
                   <tr key={pair.name} data-testid="pair">
                     <th scope="row">
-                      <Name model={model} text={pair.name} most={80} />
+                      <span title={pair.name.slice(0, 400)}>{shortPlace(pair.name, 44)}</span>
                     </th>
-                    <td class="figure">{bytes(pair.before)}</td>
-                    <td class="figure">{bytes(pair.after)}</td>
+                    <td class="figure">{size(pair.before)}</td>
+                    <td class="figure">{size(pair.after)}</td>
                     <td class="figure">{signed(pair.after - pair.before)}</td>
                   </tr>
                 ))}

@@ -2,7 +2,7 @@
 // with the holes at that moment.
 import { useMemo } from "preact/hooks";
 import { baseAt } from "../capacity";
-import { bytes, count, share } from "../format";
+import { count, counted, share, size } from "../format";
 import { stackOf } from "../flame";
 import { largestHoles } from "../memory";
 import { useAnswer, type Pane } from "../model";
@@ -53,7 +53,7 @@ function MomentTable({ moment, device, name }: { moment: Moment; device: Device;
   const { capacity } = device;
   const free = capacity.bytes === null ? null : capacity.bytes - base - moment.reserved;
   const rows: [string, number, string][] = [["live", moment.live, "live"]];
-  if (moment.pending > 0) rows.push(["of it freed, waiting for a stream", moment.pending, "pending"]);
+  if (moment.pending > 0) rows.push(["freed, waiting for a stream", moment.pending, "pending"]);
   if (device.has_segments) {
     rows.push(["rounding", moment.rounding, "rounding"], ["unused", moment.free, "unused"]);
     rows.push(["reserved", moment.reserved, "reserved"]);
@@ -71,9 +71,9 @@ function MomentTable({ moment, device, name }: { moment: Moment; device: Device;
             <tr key={id} class={id === "reserved" ? "sum" : ""}>
               <th scope="row">{what}</th>
               <td class="figure" data-testid={`moment-${id}`} data-bytes={value}>
-                {bytes(value)}
+                {size(value)}
               </td>
-              <td class="figure quiet">{id === "unused" ? `${share(value, moment.reserved)} of reserved` : ""}</td>
+              <td class="figure quiet">{id === "unused" || id === "rounding" ? share(value, moment.reserved) : ""}</td>
             </tr>
           ))}
         </tbody>
@@ -86,11 +86,11 @@ function SiteDetails({ pane, site }: { pane: Pane; site: NamedSite }) {
   const { sites: held, exact } = useLayersAt(pane, pane.cursor);
   const now = held.get(site.id);
   const rows: [string, string][] = [
-    ["at the cursor", now === undefined ? "in “other”" : `${exact ? "" : "about "}${bytes(now)}`],
-    ["at the peak", bytes(site.live_at_peak)],
-    ["its own peak", bytes(site.peak)],
-    ["at the end", bytes(site.live_at_end)],
-    ["allocated in total", `${bytes(site.allocated)} in ${count(site.count)} allocations`],
+    ["at the cursor", now === undefined ? "in “other”" : `${exact ? "" : "about "}${size(now)}`],
+    ["at the peak", size(site.live_at_peak)],
+    ["its own peak", size(site.peak)],
+    ["at the end", size(site.live_at_end)],
+    ["allocated in total", `${size(site.allocated)} in ${counted(site.count, "allocation")}`],
   ];
   return (
     <div data-testid="site-details">
@@ -152,8 +152,8 @@ function BlockDetails({ pane, address, event }: { pane: Pane; address: string; e
       ) : (
         <>
           <p>
-            {bytes(row.size)}
-            {row.requested === row.size ? "" : ` (${bytes(row.requested)} requested)`}
+            {size(row.size)}
+            {row.requested === row.size ? "" : ` (${size(row.requested)} requested)`}
             {row.pending === true ? ", freed, waiting for a stream" : ""}, allocated{" "}
             {row.from === null ? "before the recording" : `by event ${count(row.from)}`}
             {row.until === null ? ", live at the end" : `, freed by event ${count(row.until)}`}

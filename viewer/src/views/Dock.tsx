@@ -31,8 +31,10 @@ export function Dock({ model }: { model: Model }) {
     document.getElementById(`tab-${next}`)?.focus();
   };
   const { closed } = model;
+  // Without a chart, the panel takes its place.
+  const isTall = panes.every(({ device }) => device?.history === "none");
   return (
-    <section class={closed.value ? "dock closed" : "dock"} aria-label="details" data-testid="dock">
+    <section class={`dock${closed.value ? " closed" : isTall ? " tall" : ""}`} aria-label="details" data-testid="dock">
       <div class="dock-head">
         <div role="tablist" aria-label="views" onKeyDown={press}>
           {TABS.map((tab) => (

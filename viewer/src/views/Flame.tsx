@@ -4,7 +4,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { FONT, hatch, prepare, useWidth } from "../draw";
 import { boxName, frameName, stackOf, type Box } from "../flame";
-import { bytes, count, share, signed, size } from "../format";
+import { count, counted, share, signed, size } from "../format";
 import { type Pane } from "../model";
 import { dimmed, inkOn, mix, siteColor } from "../palette";
 import { fit, shorten } from "../text";
@@ -55,12 +55,14 @@ export function Flame({ pane }: { pane: Pane }) {
         context.lineWidth = 2;
         context.strokeRect(x + 1, y + 1, Math.max(2, wide - 2.75), ROW - 3);
       }
-      const figure = difference ? signed(one.bytes) : `${size(one.bytes)} · ${share(one.bytes, whole)}`;
+      const percent = whole > 0 ? ` · ${share(one.bytes, whole)}` : "";
+      const figure = difference ? signed(one.bytes) : `${size(one.bytes)}${percent}`;
       context.fillStyle = inkOn(color);
       const name = boxName(stacks, one, frames);
       label(
         context,
-        one.folded.length > 1 ? `${name}  (+${one.folded.length - 1})` : name,
+        name,
+        one.folded.length > 1 ? `  (+${one.folded.length - 1})` : "",
         figure,
         x + 5,
         y + ROW / 2,
@@ -119,9 +121,11 @@ export function Flame({ pane }: { pane: Pane }) {
     const change = `${count(Math.abs(one.count))} ${one.count < 0 ? "fewer" : "more"}`;
     const figures = difference
       ? `${signed(one.bytes)}, ${change} allocations`
-      : `${bytes(one.bytes)}, ${share(one.bytes, whole)}, ${count(one.count)} ${one.count === 1 ? "allocation" : "allocations"}`;
+      : `${size(one.bytes)}, ${share(one.bytes, whole)}, ${counted(one.count, "allocation")}`;
     return [...names, figures];
   }
+  const isEmpty = ready && whole === 0 && boxes.length <= 1;
+  const { device } = pane;
   return (
     <div ref={box} class="flame">
       <div class="tools">
@@ -187,17 +191,32 @@ export function Flame({ pane }: { pane: Pane }) {
             ? "loading …"
             : difference
               ? `${signed(whole)} from A to B`
-              : `${bytes(whole)} live at ${state.active === "b" && b !== null ? "B" : "A"}`}
+              : `${size(whole)} live at ${state.active === "b" && b !== null ? "B" : "A"}`}
           {view.nearest ? " (the closest moment in this report)" : ""}
         </span>
         {searching && ready && (
           <span data-testid="flame-found">
             {found.nodes.size === 0
               ? "no frame matches"
-              : `${difference ? signed(found.bytes) : `${bytes(found.bytes)}, ${share(found.bytes, whole)},`} in matching frames`}
+              : `${difference ? signed(found.bytes) : `${size(found.bytes)}, ${share(found.bytes, whole)},`} in matching frames`}
           </span>
         )}
       </div>
+      {isEmpty && (
+        <p class="empty" data-testid="flame-empty">
+          {difference ? "Nothing changed between A and B." : "Nothing was live at this moment."}{" "}
+          {!difference && device !== undefined && device.peak.live > 0 && (
+            <button
+              type="button"
+              onClick={() => {
+                pane.moveCursor(state.active, device.peak.event);
+              }}
+            >
+              Go to the peak
+            </button>
+          )}
+        </p>
+      )}
       <canvas
         ref={canvas}
         tabIndex={0}
@@ -242,10 +261,8 @@ export function Flame({ pane }: { pane: Pane }) {
           {told.join("\n")}
         </div>
       )}
-      <p class="quiet status" role="status">
-        {told.length > 0 && focused
-          ? told.slice(-2).join(": ")
-          : "click a box to zoom in; the details of a box are at the pointer"}{" "}
+      <p class="quiet status" role="status" hidden={isEmpty}>
+        {told.length > 0 && focused ? told.slice(-2).join(": ") : "click a frame to zoom in"}{" "}
         {one !== undefined && stacks !== undefined && one.node !== 0 && (
           <button
             type="button"
@@ -265,10 +282,11 @@ export function Flame({ pane }: { pane: Pane }) {
   );
 }
 
-/** Name and size if both fit, else as much of the end of the name as fits. */
+/** The name, the number of frames folded into it and the size if they fit, else as much of the name as fits. */
 function label(
   context: CanvasRenderingContext2D,
   name: string,
+  folded: string,
   figure: string,
   x: number,
   y: number,
@@ -278,6 +296,6 @@ function label(
   const room = width > wide + 70 ? width - wide - 12 : width;
   const text = fit(context, name, room);
   if (text === "") return;
-  context.fillText(text, x, y);
+  context.fillText(context.measureText(text + folded).width <= room ? text + folded : text, x, y);
   if (room < width) context.fillText(figure, x + width - wide, y);
 }

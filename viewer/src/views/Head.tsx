@@ -1,6 +1,7 @@
 // The header: what was recorded, and the ways to share it.
+import { Fragment } from "preact";
 import { useState } from "preact/hooks";
-import { bytes, time } from "../format";
+import { duration, size } from "../format";
 import type { Model, Pane } from "../model";
 import { copyPicture } from "../picture";
 import { shorten } from "../text";
@@ -10,12 +11,13 @@ const FRAMEWORKS: Record<string, string> = { pytorch: "PyTorch", jax: "JAX", rmm
 
 const KINDS: Record<string, string> = {
   pytorch_snapshot: "memory snapshot",
-  room: "recording",
+  room: "",
   rmm_log: "RMM log",
   text: "error message",
+  jax_profile: "memory profile",
 };
 
-/** What is known about a recording: program, GPU, framework, duration, date. */
+/** What is known about a recording: program, GPU, framework, settings, duration, peak, date. */
 export function facts({ input, device }: Pane): string[] {
   const { about, why } = input;
   const found: string[] = [];
@@ -24,17 +26,19 @@ export function facts({ input, device }: Pane): string[] {
   else if (device?.name != null) found.push(shorten(device.name, 40));
   const { framework } = why.input;
   const kind = KINDS[input.kind] ?? input.kind;
-  found.push(framework === null ? kind : `${FRAMEWORKS[framework] ?? framework} ${kind}`);
+  const name = framework === null ? "" : (FRAMEWORKS[framework] ?? framework);
+  const both = kind.startsWith(name) ? kind : `${name} ${kind}`.trim();
+  if (both !== "") found.push(both);
   if (about?.settings != null && about.settings !== "") found.push(shorten(about.settings, 60));
-  const ran = about?.duration ?? duration(device);
-  if (ran !== null && ran > 0) found.push(time(ran));
+  const ran = about?.duration ?? spanOf(device);
+  if (ran !== null && ran > 0) found.push(duration(ran));
+  if (device !== undefined && device.peak.live > 0) found.push(`peak ${size(device.peak.live)}`);
   const began = about?.began ?? device?.first_time ?? null;
   if (began !== null && began > 0) found.push(new Date(began / 1000).toISOString().slice(0, 16).replace("T", " "));
-  if (input.bytes > 0) found.push(bytes(input.bytes));
   return found;
 }
 
-function duration(device: Pane["device"]): number | null {
+function spanOf(device: Pane["device"]): number | null {
   if (device?.first_time == null || device.last_time === null) return null;
   return device.last_time - device.first_time;
 }
@@ -103,8 +107,13 @@ export function Head({ model }: { model: Model }) {
       </h1>
       <div class="inputs">
         {model.panes.map((pane) => (
-          <p key={pane.index} data-testid="facts" title={shorten(pane.input.name, 400)}>
-            <b>{shorten(pane.input.name, 60)}</b> <span class="quiet">{facts(pane).join(" · ")}</span>
+          <p key={pane.index} data-testid="facts" title={shorten([pane.input.name, ...facts(pane)].join(" · "), 600)}>
+            <b>{shorten(pane.input.name, 60)}</b>{" "}
+            {facts(pane).map((fact, index, all) => (
+              <Fragment key={index}>
+                <span class="fact quiet">{index + 1 < all.length ? `${fact} ·` : fact}</span>{" "}
+              </Fragment>
+            ))}
           </p>
         ))}
       </div>

@@ -5,7 +5,7 @@ import type { Model } from "../model";
 
 const POINTER: [string, string][] = [
   ["wheel", "scroll the page; with Ctrl (or a pinch): zoom the chart or a segment; with Shift: move the view"],
-  ["drag", "select a range of the chart; on a cursor: move it; in the strip below the chart: move the range"],
+  ["drag", "select a range of the chart; on a cursor: move it; in the strip below a zoomed chart: move the range"],
   ["click", "place the active cursor; with Shift: cursor B; with Ctrl: highlight the site under the pointer"],
   ["double-click", "zoom out to the whole run"],
 ];

@@ -1,6 +1,6 @@
 // The failed request and the largest holes, at one scale.
 import { baseAt } from "../capacity";
-import { bytes, count } from "../format";
+import { count, size } from "../format";
 import { addressOf, type Hole } from "../memory";
 import type { Pane } from "../model";
 import type { Failure, Segment } from "../types";
@@ -48,7 +48,7 @@ export function Holes({
                   request at event {count(failure.event)}
                 </button>
               </th>
-              <td class="figure">{bytes(failure.size)}</td>
+              <td class="figure">{size(failure.size)}</td>
               <td>
                 <div class="bar wanted" style={bar(failure.size)} />
               </td>
@@ -57,7 +57,7 @@ export function Holes({
           {free !== null && (
             <tr data-testid="free">
               <th scope="row">{device.capacity.is_limit ? "left below the limit" : "free on the GPU"}</th>
-              <td class="figure">{bytes(free)}</td>
+              <td class="figure">{size(free)}</td>
               <td>
                 <div class="bar small" style={bar(free)} />
               </td>
@@ -76,9 +76,9 @@ export function Holes({
                 >
                   hole at {addressOf(hole.address, hole.offset)}
                 </button>
-                <span class="quiet"> in {bytes(segments[hole.segment]?.size ?? 0)}</span>
+                <span class="quiet"> in {size(segments[hole.segment]?.size ?? 0)}</span>
               </th>
-              <td class="figure">{bytes(hole.size)}</td>
+              <td class="figure">{size(hole.size)}</td>
               <td>
                 <div
                   class={failure !== undefined && hole.size < failure.size ? "bar small" : "bar"}
@@ -90,7 +90,7 @@ export function Holes({
         </tbody>
       </table>
       {failure !== undefined && failure.free !== null && free === null && (
-        <p class="quiet">The driver reported {bytes(failure.free)} free, so a limit of the allocator applied.</p>
+        <p class="quiet">The driver reported {size(failure.free)} free, so a limit of the allocator applied.</p>
       )}
     </div>
   );

@@ -1,12 +1,12 @@
 // What the colors and patterns of the chart mean: kinds of memory, and the largest layers with their memory at the active
 // cursor. A layer selected here is highlighted everywhere.
 import { useEffect, useState } from "preact/hooks";
-import { betterText } from "../annotate";
-import { bytes, size } from "../format";
+import { settingName } from "../annotate";
+import { size } from "../format";
 import { useAnswer, type Pane } from "../model";
 import { inkOn, siteColor } from "../palette";
 import type { Shown } from "../plot";
-import { shorten, shortenStart } from "../text";
+import { shorten, shortPlace } from "../text";
 import { bucketEvents, BUCKETS, type Columns } from "../tiles";
 import type { Tile } from "../types";
 
@@ -86,7 +86,8 @@ export function Legend({ pane, columns, better }: { pane: Pane; columns: Columns
       )}
       {better && (
         <li class="kind">
-          <span class="swatch dashes" style={{ borderColor: colors.better }} /> {betterText(better)}
+          <span class="swatch dashes" style={{ borderColor: colors.better }} />{" "}
+          {`with ${settingName(better.setting)} (replayed)`}
         </li>
       )}
       {chosen.map(({ site, name, index }) => (
@@ -112,10 +113,10 @@ export function Legend({ pane, columns, better }: { pane: Pane; columns: Columns
               number={pane.site(site)?.label ?? null}
               hatched={site === null && name !== "other"}
             />{" "}
-            <bdi class="name">{shortenStart(name, 42)}</bdi>{" "}
+            <bdi class="name">{name === "other" && site === null ? "other sites" : shortPlace(name, 42)}</bdi>{" "}
             <span
               class="figure"
-              title={`${exact ? "" : "about "}${bytes(values[index] ?? 0)} at ${active.toUpperCase()}`}
+              title={`${exact ? "" : "about "}${size(values[index] ?? 0)} at ${active.toUpperCase()}`}
             >
               {size(values[index] ?? 0)}
             </span>

@@ -1,5 +1,5 @@
 // The figures at both cursors and their difference, and what the axes show.
-import { bytes, count, signed } from "../format";
+import { count, signed, size } from "../format";
 import { type Pane } from "../model";
 import { OTHER_DEVICE, type By } from "../state";
 import { shorten } from "../text";
@@ -27,11 +27,11 @@ export function Readout({ pane }: { pane: Pane }) {
       <b>{name.toUpperCase()}</b> {moment === undefined ? `event ${count(event)}` : placeText(moment)}{" "}
       {moment !== undefined && (
         <>
-          <span class="quiet">live</span> {bytes(moment.live)}
+          <span class="quiet">live</span> {size(moment.live)}
           {device?.has_segments && (
             <>
               {" "}
-              <span class="quiet">reserved</span> {bytes(moment.reserved)}
+              <span class="quiet">reserved</span> {size(moment.reserved)}
             </>
           )}
         </>
@@ -44,10 +44,12 @@ export function Readout({ pane }: { pane: Pane }) {
       {b !== null && one("b", b, momentB)}
       {b !== null && momentA !== undefined && momentB !== undefined && (
         <span class="change">
-          <span class="quiet">A to B: live</span> {signed(momentB.live - momentA.live)}
+          <span class="quiet">A to B</span> {signed(momentB.live - momentA.live)}
         </span>
       )}
-      {b === null && <span class="quiet wide-only">click moves A; Shift-click places B</span>}
+      {b === null && pane.input.devices.length < 2 && (
+        <span class="quiet wide-only">click moves A; Shift-click places B</span>
+      )}
     </div>
   );
 }
@@ -62,12 +64,13 @@ const BYS: [By, string][] = [
 export function AxisChoice({ pane }: { pane: Pane }) {
   const { model } = pane;
   const device = pane.device;
-  const timed = device !== undefined && device.first_time !== null;
+  // Two runs take different times: their axis is the events that both have.
+  const timed = device !== undefined && device.first_time !== null && model.panes.length === 1;
   return (
     <>
       {!model.source.embedded && (
         <label>
-          <span class="quiet">layers by</span>{" "}
+          <span class="quiet">layers</span>{" "}
           <select
             value={model.by.value}
             data-testid="by"
@@ -95,7 +98,7 @@ export function AxisChoice({ pane }: { pane: Pane }) {
               model.remember();
             }}
           >
-            <option value="event">allocator events</option>
+            <option value="event">events</option>
             <option value="time">time</option>
           </select>
         </label>

@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { describe, drawBlocks } from "../blocks";
 import { prepare, useWidth } from "../draw";
-import { bytes, count } from "../format";
+import { counted, size } from "../format";
 import { addressOf, blockAt } from "../memory";
 import { useAnswer, type Pane } from "../model";
 import { LIVE, PENDING, type Moment, type Segment } from "../types";
@@ -11,7 +11,17 @@ import { segmentTitle } from "./AddressSpace";
 
 const HEIGHT = 40;
 
-export function SegmentStrip({ pane, event, segment }: { pane: Pane; event: number; segment: Segment }) {
+export function SegmentStrip({
+  pane,
+  event,
+  segment,
+  found,
+}: {
+  pane: Pane;
+  event: number;
+  segment: Segment;
+  found: number[] | null;
+}) {
   const [box, width] = useWidth();
   const canvas = useRef<HTMLCanvasElement>(null);
   const [view, setView] = useState<[number, number]>([0, 1]);
@@ -28,7 +38,7 @@ export function SegmentStrip({ pane, event, segment }: { pane: Pane; event: numb
     if (canvas.current === null || width <= 0) return;
     const context = prepare(canvas.current, width, HEIGHT);
     if (context === null) return;
-    drawBlocks(context, pane, shown, part, 1, HEIGHT - 2);
+    drawBlocks(context, pane, shown, part, 1, HEIGHT - 2, found);
     context.strokeStyle = pane.model.colors.accent;
     context.strokeRect(0.5, 0.5, width - 1, HEIGHT - 1);
     const block = spot === null ? undefined : shown.blocks[blockAt(shown.blocks, spot)];
@@ -91,8 +101,8 @@ export function SegmentStrip({ pane, event, segment }: { pane: Pane; event: numb
   return (
     <div ref={box} class="strip" data-testid="segment">
       <p class="figures">
-        {segmentTitle(shown)}: {bytes(shown.live)} live, {bytes(shown.free)} unused, the largest hole{" "}
-        {bytes(shown.largest_free)}, {count(shown.rows ?? shown.blocks.length)} blocks{" "}
+        {segmentTitle(shown)}: {size(shown.live)} live, {size(shown.free)} unused, the largest hole{" "}
+        {size(shown.largest_free)}, {counted(shown.rows ?? shown.blocks.length, "block")}{" "}
         <button
           type="button"
           class="plain"

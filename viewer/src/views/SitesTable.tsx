@@ -2,7 +2,7 @@
 // sites by the frames that they call. A row selected here is highlighted everywhere.
 import { useMemo, useState } from "preact/hooks";
 import { order, sitesOfNodes } from "../flame";
-import { bytes, count, share } from "../format";
+import { count, share, size } from "../format";
 import { useAnswer, type Pane } from "../model";
 import { siteColor } from "../palette";
 import type { NamedSite } from "../sites";
@@ -91,16 +91,16 @@ export function SitesTable({ pane }: { pane: Pane }) {
                   in other
                 </span>
               ) : (
-                bytes(atCursor(site))
+                size(atCursor(site))
               )}
             </td>
             <td class="figure" data-testid="site-peak">
-              {bytes(site.live_at_peak)}
+              {size(site.live_at_peak)}
             </td>
             <td class="figure quiet">{share(site.live_at_peak, peak)}</td>
-            <td class="figure">{bytes(site.peak)}</td>
-            <td class="figure">{bytes(site.live_at_end)}</td>
-            <td class="figure">{bytes(site.allocated)}</td>
+            <td class="figure">{size(site.peak)}</td>
+            <td class="figure">{size(site.live_at_end)}</td>
+            <td class="figure">{size(site.allocated)}</td>
             <td class="figure">{count(site.count)}</td>
             <td>
               <button
@@ -121,8 +121,8 @@ export function SitesTable({ pane }: { pane: Pane }) {
           <tr class="sum" data-testid="sites-total">
             <td />
             <th scope="row">{`${count(matching.length)} ${text === "" ? "sites" : "sites match"}`}</th>
-            <td class="figure">{bytes(total(atCursor))}</td>
-            <td class="figure">{bytes(total((site) => site.live_at_peak))}</td>
+            <td class="figure">{size(total(atCursor))}</td>
+            <td class="figure">{size(total((site) => site.live_at_peak))}</td>
             <td class="figure quiet">
               {share(
                 total((site) => site.live_at_peak),
@@ -130,8 +130,8 @@ export function SitesTable({ pane }: { pane: Pane }) {
               )}
             </td>
             <td />
-            <td class="figure">{bytes(total((site) => site.live_at_end))}</td>
-            <td class="figure">{bytes(total((site) => site.allocated))}</td>
+            <td class="figure">{size(total((site) => site.live_at_end))}</td>
+            <td class="figure">{size(total((site) => site.allocated))}</td>
             <td class="figure">{count(total((site) => site.count))}</td>
             <td>
               <CopyTable pane={pane} sites={rows} />

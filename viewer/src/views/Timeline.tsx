@@ -5,8 +5,8 @@ import type uPlot from "uplot";
 import { failureLines } from "../annotate";
 import { axisOf, eventAt, hasTimes, shareOf } from "../axis";
 import { baseAt, baseColumn } from "../capacity";
-import { useWidth, useWindowHeight } from "../draw";
-import { bytes, count, size, time } from "../format";
+import { useWidth, useWindow } from "../draw";
+import { count, size, time } from "../format";
 import { worthwhile } from "../headline";
 import { type Pane } from "../model";
 import { BOTTOM, create, data, LEFT, RIGHT, TOP, type Shown } from "../plot";
@@ -21,8 +21,8 @@ import { Overview } from "./Overview";
 
 /** Height of the chart: what a window has left below the headline and above the panel. */
 function chartHeight(panes: number, windowHeight: number): number {
-  const most = panes > 1 ? 230 : 420;
-  return Math.max(panes > 1 ? 170 : 220, Math.min(most, windowHeight - 620));
+  if (panes > 1) return Math.max(150, Math.min(230, (windowHeight - 560) / panes));
+  return Math.max(220, Math.min(420, windowHeight - 620));
 }
 
 /** The top of the scale: the visible maximum with failed requests, and the capacity if it is not far above, or on request. */
@@ -53,7 +53,7 @@ export function Timeline({ pane }: { pane: Pane }) {
   const device = pane.device;
   const { from, to } = pane.place;
   const model = pane.model;
-  const height = chartHeight(model.panes.length, useWindowHeight());
+  const height = chartHeight(model.panes.length, useWindow()[1]);
   const inner = Math.max(0, width - LEFT - RIGHT);
   const columns = useColumns(pane, from, to, inner);
   useSoon(pane, from, to, inner, columns?.exact ?? false);
@@ -88,6 +88,7 @@ export function Timeline({ pane }: { pane: Pane }) {
       colors,
       better,
       beside,
+      cursors: [pane.place.a, pane.place.b].flatMap((event) => (event === null ? [] : [event])),
     };
 
   // Before the frame is painted, so that loaded data is shown one frame earlier.
@@ -108,6 +109,15 @@ export function Timeline({ pane }: { pane: Pane }) {
     // The times of the same ticks may be more accurate now.
     plot.current.redraw(false, true);
   }, [columns, from, to, shown.current?.top, state.site, pane.sites.value, layers, better, beside, axis.byTime]);
+
+  // Labels move out of the way of a cursor once it rests.
+  const { a, b } = pane.place;
+  useEffect(() => {
+    const timer = setTimeout(() => plot.current?.redraw(false, false), 150);
+    return () => {
+      clearTimeout(timer);
+    };
+  }, [a, b]);
 
   if (device === undefined) return null;
   const left = () => box.current?.getBoundingClientRect().left ?? 0;
@@ -192,7 +202,7 @@ export function Timeline({ pane }: { pane: Pane }) {
     const reserved = columns.reserved[index] ?? 0;
     const lines = [
       `event ${count(columns.event[index] ?? 0)}${when === null || when === undefined ? "" : `, ${time(when)}`}`,
-      `live ${bytes(live)}${device.has_segments ? `, reserved ${bytes(reserved)}, unused ${bytes(reserved - live)}` : ""}`,
+      `live ${size(live)}${device.has_segments ? `, reserved ${size(reserved)}, unused ${size(reserved - live)}` : ""}`,
     ];
     const layer = layerAt(at, event.offsetY);
     const failure = failureAt(event.clientX, event.offsetY);
@@ -200,10 +210,10 @@ export function Timeline({ pane }: { pane: Pane }) {
     else if (layer !== null) {
       const { site, name } = columns.names[layer] ?? { site: null, name: "" };
       lines.push(
-        `${site === null ? "" : `${pane.site(site)?.label ?? ""} `}${shorten(name, 90)}: ${bytes(columns.layers[layer]?.[index] ?? 0)}`,
+        `${site === null ? "" : `${pane.site(site)?.label ?? ""} `}${shorten(name, 90)}: ${size(columns.layers[layer]?.[index] ?? 0)}`,
       );
     } else if (valueAt(event.offsetY) <= (base[index] ?? 0))
-      lines.push(`context, code, driver and other processes: ${bytes(base[index] ?? 0)}`);
+      lines.push(`context, code, driver and other processes: ${size(base[index] ?? 0)}`);
     setHover({ x: at, y: event.offsetY, text: lines.join("\n") });
   };
   const zoomed = isZoomed(pane.place, pane.axis);
@@ -267,7 +277,7 @@ export function Timeline({ pane }: { pane: Pane }) {
           </button>
         )}
       </div>
-      {isLast && <Overview pane={pane} width={width} />}
+      {isLast && zoomed && <Overview pane={pane} width={width} />}
       {isLast && <Legend pane={pane} columns={columns} better={better} />}
       <p class="quiet note" hidden={!isLast}>
         {columns !== null && columns.grain > 1

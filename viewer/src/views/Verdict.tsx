@@ -1,5 +1,5 @@
 // The headline: what failed, or whether a run without a failure wastes memory; and where the request came from.
-import { bytes } from "../format";
+import { rounded, size } from "../format";
 import { headline } from "../headline";
 import type { Pane } from "../model";
 import { Name } from "./Name";
@@ -21,18 +21,18 @@ export function Verdict({ pane }: { pane: Pane }) {
       >
         <span class="pill">{label}</span>{" "}
         <span class="sentence" data-testid={isSummary ? "summary" : "headline"}>
-          <Name model={model} text={sentence} most={2000} />
+          <Name model={model} text={rounded(sentence)} most={2000} />
         </span>
       </h2>
       {!isSummary && (
         <p class="quiet" data-testid="summary">
-          <Name model={model} text={why.verdict.summary} most={2000} />
+          <Name model={model} text={rounded(why.verdict.summary)} most={2000} />
         </p>
       )}
       <div class="below">
         {why.request !== null && (
           <span data-testid="asked">
-            <span class="quiet">requested</span> {bytes(why.request.bytes)}
+            <span class="quiet">requested</span> {size(why.request.bytes)}
             {why.request.site !== null && (
               <>
                 {" "}
@@ -47,13 +47,13 @@ export function Verdict({ pane }: { pane: Pane }) {
             <ul>
               {cause.evidence.map((line, index) => (
                 <li key={index}>
-                  <Name model={model} text={line} most={1000} />
+                  <Name model={model} text={rounded(line)} most={1000} />
                 </li>
               ))}
               {others.map((other) => (
                 <li key={other.cause}>
                   <span class="quiet">{`${other.title.toLowerCase()}, ${other.certainty}: `}</span>
-                  <Name model={model} text={other.summary ?? other.evidence.join("; ")} most={1000} />
+                  <Name model={model} text={rounded(other.summary ?? other.evidence.join("; "))} most={1000} />
                 </li>
               ))}
             </ul>
@@ -74,7 +74,7 @@ export function Verdict({ pane }: { pane: Pane }) {
         <ul class="notes quiet">
           {why.notes.slice(0, 4).map((note, index) => (
             <li key={index}>
-              <Name model={model} text={note} most={300} />
+              <Name model={model} text={rounded(note)} most={300} />
             </li>
           ))}
         </ul>

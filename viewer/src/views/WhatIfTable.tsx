@@ -1,7 +1,7 @@
 // The run under other allocators, computed by the server in the background on request.
 import { useEffect, useState } from "preact/hooks";
 import { baseAt } from "../capacity";
-import { bytes, count, time } from "../format";
+import { count, size, time } from "../format";
 import type { Pane } from "../model";
 import type { WhatIf, WhatIfRow } from "../types";
 import { splitSort, Table, type Column } from "./Table";
@@ -38,7 +38,7 @@ function sorted(rows: WhatIfRow[], sort: string): WhatIfRow[] {
 }
 
 function outcome(row: WhatIfRow, limit: number | null): string {
-  if (row.oom !== null) return `fails: ${bytes(row.oom.bytes)} at event ${count(row.oom.event)}`;
+  if (row.oom !== null) return `fails: ${size(row.oom.bytes)} at event ${count(row.oom.event)}`;
   if (limit === null) return "";
   return row.peak_reserved_bytes <= limit ? "fits" : "does not fit";
 }
@@ -127,10 +127,10 @@ export function WhatIfTable({ pane }: { pane: Pane }) {
               <td class="figure barred">
                 <div class="bar" style={{ width: `${(row.peak_reserved_bytes / most) * 100}%` }} />
                 {limit !== null && <div class="limit" style={{ left: `${(limit / most) * 100}%` }} />}
-                <span>{bytes(row.peak_reserved_bytes)}</span>
+                <span>{size(row.peak_reserved_bytes)}</span>
               </td>
               <td class="figure">{row.reserved_over_live.toFixed(2)}</td>
-              <td class="figure">{row.smallest_memory_bytes === null ? "" : bytes(row.smallest_memory_bytes)}</td>
+              <td class="figure">{row.smallest_memory_bytes === null ? "" : size(row.smallest_memory_bytes)}</td>
               <td class="figure">{count(row.driver_calls)}</td>
               <td class="figure">{time(row.driver_time_us)}</td>
               <td>{outcome(row, limit)}</td>

@@ -264,7 +264,7 @@ fn ledger(facts: &Facts, cause: Cause) -> Option<Ledger> {
     }
     if let Some(cached) = account.cached {
         let mut line = LedgerLine::new(
-            if cause == Cause::Fragmentation { "cached, in pieces" } else { "cached" },
+            if cause == Cause::Fragmentation { "cached, fragmented" } else { "cached" },
             cached,
         );
         if let (Cause::Fragmentation, Some(request)) = (cause, facts.request) {

@@ -35,7 +35,7 @@ impl Account<'_> {
             Room::Limit(limit) => {
                 let (name, whole) = match self.limit_of_run {
                     Some(whole) => (format!("GPU {device} with `--limit`"), whole),
-                    None => (format!("limit on GPU {device}"), limit),
+                    None => (format!("GPU {device} limit"), limit),
                 };
                 if whole > limit {
                     lines.push(LedgerLine::new("contexts", whole - limit));
@@ -88,7 +88,7 @@ impl Account<'_> {
         let free = self.refusal.and_then(|refusal| refusal.event.device_free());
         let Some((overhead, total)) = &self.overhead else {
             lines.extend(free.map(|free| LedgerLine::new("free", free).note("according to the driver")));
-            let name = format!("GPU {device}, as far as recorded");
+            let name = format!("GPU {device}, recorded part");
             return Ledger::new(name, Some(device), None, lines);
         };
         lines.extend(of_driver(overhead));
@@ -162,9 +162,10 @@ fn live(pieces: &Pieces, whole: Bytes, what: &str) -> LedgerLine {
 
 fn unused(pieces: &Pieces, refusal: Option<&Refusal<'_>>) -> LedgerLine {
     let cached = pieces.cached();
-    let note = format!("the largest piece is {}", pieces.largest());
+    let note = format!("largest block {}", pieces.largest());
     let Some(refusal) = refusal else {
-        return LedgerLine::new("unused, cached", cached).note(note);
+        let line = LedgerLine::new("unused, cached", cached);
+        return if cached.is_zero() { line } else { line.note(note) };
     };
     let request = refusal.event.size;
     let usable: Bytes = pieces
@@ -174,7 +175,7 @@ fn unused(pieces: &Pieces, refusal: Option<&Refusal<'_>>) -> LedgerLine {
         .sum();
     if usable.is_zero() {
         let is_one_piece = pieces.largest() >= cached;
-        let name = if is_one_piece { "unused, cached" } else { "unused, in pieces" };
+        let name = if is_one_piece { "unused, cached" } else { "unused, fragmented" };
         let line = LedgerLine::new(name, cached);
         return if is_one_piece { line } else { line.note(note) };
     }
