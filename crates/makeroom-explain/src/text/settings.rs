@@ -6,11 +6,10 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
-
 use super::boundaries;
 use super::figures::pattern;
 use super::searched::{Searched, occurrences};
+use crate::text::pattern::Regex;
 
 /// The options that a text shows.
 #[derive(Clone, Copy, Debug)]
