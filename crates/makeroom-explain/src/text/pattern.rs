@@ -1,10 +1,10 @@
 //! A regular expression that is compiled only for a text that may match it.
 //!
 //! `why` has hundreds of patterns, and a short text matches few of them. Compiling one takes about as long as searching
-//! 100 KiB for a word, so compiling all of them would take nearly all the time of a short answer. A pattern therefore
-//! first looks for the words of which every match contains one ([`words_of`]); while none of them occurs, it does not
-//! match. Once that search has cost as much as compiling, as it does in long logs, the pattern is compiled in any case,
-//! because the compiled one is faster.
+//! 256 KiB for a word, so compiling all of them would take nearly all the time of a short answer. A pattern therefore
+//! first looks for the words that every match contains ([`Words`]); while they do not occur, it does not match. Once that
+//! search has cost as much as compiling, as it does in long logs, the pattern is compiled in any case, because the compiled
+//! one is faster.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -15,12 +15,8 @@ use regex::{CaptureMatches, Captures, Matches, Split};
 use regex_syntax::ast::parse::Parser;
 use regex_syntax::ast::{Ast, Literal, LiteralKind, RepetitionKind, RepetitionRange};
 
-/// Searching for this many bytes costs about as much as compiling the pattern; bytes count once per word.
-const SEARCHED_BEFORE_COMPILING: usize = 128 << 10;
-/// Shorter words are in nearly every text.
-const SHORTEST_WORD: usize = 2;
-/// With more words, the search costs more than it saves.
-const MOST_WORDS: usize = 96;
+/// Searching this many bytes costs about as much as compiling a pattern; bytes count once for each word.
+const SEARCHED_BEFORE_COMPILING: usize = 256 << 10;
 /// Letters outside ASCII that match `s` and `k` if case is ignored.
 const FOLDED: [char; 2] = ['ſ', '\u{212a}'];
 
@@ -142,28 +138,101 @@ impl RegexSet {
 /// Tells texts that cannot match from those that may.
 #[derive(Debug)]
 struct Gate {
-    /// Each match contains one of these, in any case. Empty: not known.
-    words: Vec<Box<[u8]>>,
+    /// `None` if a match need not contain any word.
+    words: Option<Words>,
     searched: AtomicUsize,
 }
 
 impl Gate {
     fn new<'source>(sources: impl IntoIterator<Item = &'source str>) -> Self {
-        let words: Option<Vec<_>> = sources.into_iter().map(words_of).collect();
-        let mut words = words.unwrap_or_default().concat();
-        words.sort_unstable();
-        words.dedup();
-        Self { words, searched: AtomicUsize::new(0) }
+        let words: Option<Vec<Words>> = sources.into_iter().map(Words::of).collect();
+        Self { words: words.map(Words::Any), searched: AtomicUsize::new(0) }
     }
 
     /// Whether the text may match, or the search has cost as much as compiling.
     fn is_open(&self, text: &str) -> bool {
-        let cost = text.len().saturating_mul(self.words.len());
-        let searched = self.searched.fetch_add(cost, Ordering::Relaxed).saturating_add(cost);
-        self.words.is_empty()
-            || searched > SEARCHED_BEFORE_COMPILING
-            || self.words.iter().any(|word| contains(text.as_bytes(), word))
-            || !text.is_ascii() && text.contains(FOLDED)
+        let Some(words) = &self.words else { return true };
+        if self.searched.load(Ordering::Relaxed) > SEARCHED_BEFORE_COMPILING {
+            return true;
+        }
+        let mut searched = 0;
+        let may_match = words.are_in(text.as_bytes(), &mut searched);
+        self.searched.fetch_add(searched, Ordering::Relaxed);
+        may_match || !text.is_ascii() && text.contains(FOLDED)
+    }
+}
+
+/// The words that a match contains, in any case.
+#[derive(Debug, PartialEq, Eq)]
+enum Words {
+    One(Vec<u8>),
+    /// Every one of these.
+    All(Vec<Self>),
+    /// At least one of these.
+    Any(Vec<Self>),
+}
+
+impl Words {
+    /// The words of a pattern; `None` if a match need not contain any.
+    fn of(source: &str) -> Option<Self> {
+        Self::required(&Parser::new().parse(source).ok()?)
+    }
+
+    /// The words of a part of a pattern.
+    fn required(ast: &Ast) -> Option<Self> {
+        match ast {
+            Ast::Literal(literal) => letter(literal).map(Self::One),
+            Ast::Group(group) => Self::required(&group.ast),
+            Ast::Repetition(repetition) => {
+                let least = match &repetition.op.kind {
+                    RepetitionKind::ZeroOrOne | RepetitionKind::ZeroOrMore => 0,
+                    RepetitionKind::OneOrMore => 1,
+                    RepetitionKind::Range(
+                        RepetitionRange::Exactly(least)
+                        | RepetitionRange::AtLeast(least)
+                        | RepetitionRange::Bounded(least, _),
+                    ) => *least,
+                };
+                if least == 0 { None } else { Self::required(&repetition.ast) }
+            }
+            Ast::Alternation(alternation) => {
+                let branches: Option<Vec<Self>> = alternation.asts.iter().map(Self::required).collect();
+                branches.map(Self::Any)
+            }
+            Ast::Concat(concat) => {
+                let mut all = Vec::new();
+                let mut run = Vec::new();
+                for part in &concat.asts {
+                    if let Ast::Literal(literal) = part
+                        && let Some(mut letters) = letter(literal)
+                    {
+                        run.append(&mut letters);
+                        continue;
+                    }
+                    all.push(Self::One(std::mem::take(&mut run)));
+                    all.extend(Self::required(part));
+                }
+                all.push(Self::One(run));
+                // Single letters are in nearly every text.
+                all.retain(|words| !matches!(words, Self::One(word) if word.len() < 2));
+                // The cheapest first: one word that is missing decides.
+                all.sort_by_key(|words| !matches!(words, Self::One(_)));
+                if all.is_empty() { None } else { Some(Self::All(all)) }
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a text contains the words. Adds up the bytes that are searched.
+    fn are_in(&self, text: &[u8], searched: &mut usize) -> bool {
+        match self {
+            Self::One(word) => {
+                *searched += text.len();
+                contains(text, word)
+            }
+            Self::All(all) => all.iter().all(|words| words.are_in(text, searched)),
+            Self::Any(any) => any.iter().any(|words| words.are_in(text, searched)),
+        }
     }
 }
 
@@ -175,59 +244,6 @@ fn contains(text: &[u8], word: &[u8]) -> bool {
         .any(|start| text[start..start + word.len()].eq_ignore_ascii_case(word))
 }
 
-/// Words of which every match of a pattern contains one; `None` if there are none that would help.
-fn words_of(source: &str) -> Option<Vec<Box<[u8]>>> {
-    let ast = Parser::new().parse(source).ok()?;
-    let words = required(&ast)?;
-    let is_useful = words.len() <= MOST_WORDS && shortest(&words) >= SHORTEST_WORD;
-    is_useful.then(|| words.into_iter().map(Vec::into_boxed_slice).collect())
-}
-
-/// Words of which every match of this part contains one.
-fn required(ast: &Ast) -> Option<Vec<Vec<u8>>> {
-    match ast {
-        Ast::Literal(literal) => Some(vec![letter(literal)?]),
-        Ast::Group(group) => required(&group.ast),
-        Ast::Repetition(repetition) => {
-            let least = match &repetition.op.kind {
-                RepetitionKind::ZeroOrOne | RepetitionKind::ZeroOrMore => 0,
-                RepetitionKind::OneOrMore => 1,
-                RepetitionKind::Range(
-                    RepetitionRange::Exactly(least)
-                    | RepetitionRange::AtLeast(least)
-                    | RepetitionRange::Bounded(least, _),
-                ) => *least,
-            };
-            if least == 0 { None } else { required(&repetition.ast) }
-        }
-        Ast::Alternation(alternation) => {
-            let mut words = Vec::new();
-            for branch in &alternation.asts {
-                words.append(&mut required(branch)?);
-            }
-            words.sort_unstable();
-            words.dedup();
-            Some(words)
-        }
-        Ast::Concat(concat) => {
-            let mut best = None;
-            let mut run = Vec::new();
-            for part in &concat.asts {
-                if let Ast::Literal(literal) = part
-                    && let Some(mut letters) = letter(literal)
-                {
-                    run.append(&mut letters);
-                    continue;
-                }
-                best = better(best, Some(vec![std::mem::take(&mut run)]));
-                best = better(best, required(part));
-            }
-            better(best, Some(vec![run]))
-        }
-        _ => None,
-    }
-}
-
 /// A letter that matches only itself and, in ASCII, its other case.
 fn letter(literal: &Literal) -> Option<Vec<u8>> {
     let letter = literal.c;
@@ -236,43 +252,30 @@ fn letter(literal: &Literal) -> Option<Vec<u8>> {
     is_caseless.then(|| letter.to_string().into_bytes())
 }
 
-/// The set of words that occurs in fewer texts: the one whose shortest word is longer.
-fn better(one: Option<Vec<Vec<u8>>>, other: Option<Vec<Vec<u8>>>) -> Option<Vec<Vec<u8>>> {
-    let other = other.filter(|words| shortest(words) > 0);
-    match (one, other) {
-        (Some(one), Some(other)) => {
-            let rank =
-                |words: &[Vec<u8>]| (shortest(words).min(4), std::cmp::Reverse(words.len()), shortest(words));
-            Some(if rank(&other) > rank(&one) { other } else { one })
-        }
-        (one, other) => one.or(other),
-    }
-}
-
-fn shortest(words: &[Vec<u8>]) -> usize {
-    words.iter().map(Vec::len).min().unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn words(source: &str) -> Vec<String> {
-        let words = words_of(source).unwrap_or_default();
-        words.iter().map(|word| String::from_utf8(word.to_vec()).unwrap()).collect()
-    }
-
     #[test]
-    fn every_match_contains_a_word() {
-        assert_eq!(words(r"(?i)\b(?:py)?torch(?: version)?"), ["torch"]);
-        assert_eq!(words(r"(?:mem(?:ory)?|vram)\s*(\d+)"), ["mem", "vram"]);
-        assert_eq!(words(r"(?ix) \b (?: out \s of | 显存 ) "), ["out", "显存"]);
-        assert_eq!(words(r"(?:killed)+"), ["killed"]);
-        assert_eq!(words(r"(?:killed)*|x{0,3}"), [""; 0]);
-        assert_eq!(words(r"[Oo]ut \d+ of"), ["ut "]);
-        assert_eq!(words(r"\d+ Größe"), [" Gr"]);
-        assert_eq!(words(r"a|bcd"), [""; 0]);
-        assert_eq!(words(r"(unbalanced"), [""; 0]);
+    fn a_text_without_the_words_cannot_match() {
+        for (source, possible, impossible) in [
+            (r"(?i)\b(?:py)?torch(?: version)? 2", "a Torch 2", "version py 2"),
+            (r"(?:mem(?:ory)?|vram)\s*(\d+) used", "vram used", "memory of 3"),
+            (r"(?ix) \b (?: out \s of | 显存 ) \b", "OF OUT", "out o"),
+            (r"(?ix) \b (?: out \s of | 显存 ) \b", "显存", "显"),
+            (r"(?:killed)+ by", "killed by", "killed"),
+            (r"(?:killed){2,3} by", "killed by", "kill by"),
+            (r"[Oo]ut \d+ of", "ut of", "out 3 from"),
+            (r"\d+ Größe der", " Gr e der", " Gr"),
+            (r"a|bcd", "a", "bc"),
+        ] {
+            let words = Words::of(source).unwrap();
+            assert!(words.are_in(possible.as_bytes(), &mut 0), "{source}: {possible}");
+            assert!(!words.are_in(impossible.as_bytes(), &mut 0), "{source}: {impossible}");
+        }
+        for source in [r"(?:killed)*|x{0,3}", r"killed|", r"\d+", r"(unbalanced", "ö"] {
+            assert_eq!(Words::of(source), None, "{source}");
+        }
     }
 
     #[test]

@@ -61,8 +61,13 @@ fn log_text(parts: &[(u8, u16)]) -> String {
     text
 }
 
+/// Few cases, because each one is a log of megabytes; `PROPTEST_CASES` sets another number.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(12)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 100, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 100, ..ProptestConfig::default() })]
 
     #[test]
     fn a_condensed_log_has_the_answer_of_the_whole(
