@@ -1,4 +1,4 @@
-"""`makeroom why` on a large training log, compared with `grep` and with Python reading the same file.
+"""`makeroom why` on a large training log, compared with `grep` and with Python reading the same file; and on one line.
 
 The generated log has progress bars, loss lines, eight interleaved ranks, one failure in the middle and one at the end. Each
 program runs several times, from the file and from a pipe that `cat` fills; figures are the lowest CPU time, which depends
@@ -8,9 +8,12 @@ import os
 import sys
 import tempfile
 
-from harness import Figure, build, figure, measure, once
+from harness import Figure, at_most, build, figure, measure, once
 from inputs import logs
 
+# A short text takes the time of starting: patterns are compiled only for texts that may match them.
+LINE = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; 7.00 GiB already " \
+       "allocated; 0 bytes free; 7.50 GiB reserved in total by PyTorch)\n"
 COUNT = "import sys; print(sum('out of memory' in line for line in open(sys.argv[1] if len(sys.argv) > 1 else 0," \
         " errors='replace')))"
 
@@ -66,3 +69,13 @@ def memory(options):
     for name, _, costs in measured(options):
         for peer in peers(costs):
             yield Figure(f"peak memory, {name}", costs["makeroom"].memory / 1e6, "MB", peer, costs[peer].memory / 1e6)
+
+
+@figure
+def one_line(options):
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "error.txt")
+        with open(path, "w") as file:
+            file.write(LINE)
+        cost = measure.best(measure.run([build.makeroom(), "why", "--json", path]) for _ in range(4 * options.runs))
+    yield Figure("CPU time, one line", cost.processor * 1e3, "ms", goal=at_most(15))

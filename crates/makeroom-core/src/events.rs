@@ -274,7 +274,7 @@ fn set(column: &mut Vec<NameId>, index: usize, name: NameId, length: usize) {
 }
 
 /// After this many events of the last pass, the memory of their columns is freed.
-const EVENTS_FREED: usize = 1 << 18;
+const EVENTS_FREED: usize = if cfg!(miri) { 1 << 6 } else { 1 << 18 };
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::identity::JobIdentity;
-use crate::{Address, Bytes, DeviceIndex, Ranges, StackId};
+use crate::{Address, Bytes, DeviceIndex, Event, Ranges, StackId};
 
 /// A recorded process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -324,6 +324,16 @@ pub struct DeviceSample {
     pub free: Bytes,
     /// Its total memory.
     pub total: Bytes,
+    /// How many of the device's events came before it. Times alone do not tell: a program can allocate, be sampled and
+    /// free within one microsecond. `None` if only the times are known.
+    pub events_before: Option<usize>,
+}
+
+impl DeviceSample {
+    /// Whether an event of the device, at its position among them, came before the sample.
+    pub fn is_after(&self, position: usize, event: &Event) -> bool {
+        self.events_before.map_or(event.time_us <= self.time_us, |count| position < count)
+    }
 }
 
 /// Memory that the driver kept beyond live allocations, at the time of a device sample.
@@ -391,6 +401,7 @@ mod tests {
             device: DeviceIndex(device),
             free: Bytes::new(free),
             total: Bytes::gib(1),
+            events_before: None,
         };
         let record = ProcessRecord {
             device_samples: vec![sample(10, 0, 1), sample(100, 0, 3), sample(20, 1, 2)],

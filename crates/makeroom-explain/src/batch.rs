@@ -2,8 +2,7 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
-
+use crate::text::Regex;
 use crate::text::pattern;
 
 static BATCH: LazyLock<Regex> =

@@ -20,7 +20,13 @@ fn event(time_us: u64, action: Action, address: u64, size: Bytes) -> Event {
 fn process(free: &[(u64, Bytes)]) -> ProcessRecord {
     let device_samples = free
         .iter()
-        .map(|&(time_us, free)| DeviceSample { time_us, device: DeviceIndex(0), free, total: CARD })
+        .map(|&(time_us, free)| DeviceSample {
+            time_us,
+            device: DeviceIndex(0),
+            free,
+            total: CARD,
+            events_before: None,
+        })
         .collect();
     let contexts = vec![ContextRecord { created_us: 10, ..ContextRecord::default() }];
     ProcessRecord { device_samples, contexts, sees_tensors: true, ..ProcessRecord::default() }

@@ -59,7 +59,7 @@ impl Guarded {
             if descriptor < 0 {
                 return Err(io::Error::last_os_error());
             }
-            let is_same = |found: &Status| {
+            let is_same = |_: RawFd, found: &Status| {
                 own_table::is_here()
                     || status_of_name(path).is_some_and(|named| named.identity == found.identity)
             };
@@ -70,7 +70,8 @@ impl Guarded {
         Err(io::Error::other("the program keeps closing descriptors"))
     }
 
-    /// A datagram socket for messages to another process.
+    /// A datagram socket for messages to another process. Without a private table the program may take the number over
+    /// right away, so it must be a socket as it was created: unnamed, not connected, and with these flags.
     pub(crate) fn socket() -> io::Result<Self> {
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         for _ in 0..ATTEMPTS {
@@ -79,7 +80,11 @@ impl Guarded {
             if descriptor < 0 {
                 return Err(io::Error::last_os_error());
             }
-            if let Some(socket) = Self::take(descriptor, |found| found.identity.kind == libc::S_IFSOCK) {
+            let is_new = |number: RawFd, found: &Status| {
+                found.identity.kind == libc::S_IFSOCK
+                    && (own_table::is_here() || is_new_datagram_socket(number))
+            };
+            if let Some(socket) = Self::take(descriptor, is_new) {
                 return Ok(socket);
             }
         }
@@ -88,10 +93,13 @@ impl Guarded {
 
     /// Takes over a descriptor that was just created, if it is still the expected file, and moves it to a high number
     /// if the table is shared.
-    fn take(descriptor: RawFd, is_expected: impl Fn(&Status) -> bool) -> Option<Self> {
-        status_of(descriptor).filter(&is_expected)?;
-        let number = if own_table::is_here() { descriptor } else { move_up(descriptor) };
-        let found = status_of(number).filter(&is_expected)?;
+    fn take(descriptor: RawFd, is_expected: impl Fn(RawFd, &Status) -> bool) -> Option<Self> {
+        let created = status_of(descriptor).filter(|found| is_expected(descriptor, found))?;
+        let number = if own_table::is_here() { descriptor } else { move_up(descriptor, created.identity)? };
+        let found = status_of(number).filter(|found| is_expected(number, found))?;
+        if found.identity != created.identity {
+            return None;
+        }
         // SAFETY: the descriptor was just created and is the file that was opened; `ManuallyDrop` keeps `File` from
         // closing it.
         let file = unsafe { File::from_raw_fd(number) };
@@ -137,19 +145,52 @@ impl Drop for Guarded {
     }
 }
 
-/// Moves a descriptor to a high number and closes the low one; returns the low one if no high number is free.
-fn move_up(descriptor: RawFd) -> RawFd {
+/// Whether a descriptor is a UNIX datagram socket that was created for messages and not used yet.
+fn is_new_datagram_socket(descriptor: RawFd) -> bool {
+    let option = |name| {
+        let (mut value, mut length) = (0_i32, size_of::<i32>() as libc::socklen_t);
+        // SAFETY: both places are valid and of this length; the call fails on anything but a socket.
+        let result = unsafe {
+            libc::getsockopt(descriptor, libc::SOL_SOCKET, name, (&raw mut value).cast(), &raw mut length)
+        };
+        (result == 0).then_some(value)
+    };
+    // SAFETY: all zeros are a valid address; the kernel writes at most `length` bytes.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    let place: *mut libc::sockaddr = (&raw mut address).cast();
+    let mut length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    // SAFETY: as above.
+    let is_unnamed = unsafe { libc::getsockname(descriptor, place, &raw mut length) } == 0
+        && length as usize == size_of::<libc::sa_family_t>();
+    let mut length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    // SAFETY: as above.
+    let is_connected = unsafe { libc::getpeername(descriptor, place, &raw mut length) } == 0;
+    // SAFETY: `fcntl` fails on a number that is not open; these commands only read.
+    let flags = unsafe { (libc::fcntl(descriptor, libc::F_GETFL), libc::fcntl(descriptor, libc::F_GETFD)) };
+    option(libc::SO_DOMAIN) == Some(libc::AF_UNIX)
+        && option(libc::SO_TYPE) == Some(libc::SOCK_DGRAM)
+        && is_unnamed
+        && !is_connected
+        && flags.0 & libc::O_NONBLOCK != 0
+        && flags.1 & libc::FD_CLOEXEC != 0
+}
+
+/// Moves the descriptor of a file to a high number and closes the low one; returns the low one if no high number is free.
+/// `None` if the program took the low one over.
+fn move_up(descriptor: RawFd, file: Identity) -> Option<RawFd> {
     // SAFETY: `fcntl` fails on a number that is not open, and `F_DUPFD` changes no existing descriptor.
     let moved = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, LOWEST) };
     if moved < 0 {
-        return descriptor;
+        return Some(descriptor);
     }
-    let same = |number| status_of(number).map(|found| found.identity);
-    if same(descriptor) == same(moved) {
-        // SAFETY: the number was just created, and is still the same file as its duplicate.
-        unsafe { libc::close(descriptor) };
+    let is_ours = identity(moved) == Some(file);
+    // Of a file that the program opened, the duplicate is closed; of ours, the low number, if it is still ours.
+    let superfluous = if is_ours { descriptor } else { moved };
+    if !is_ours || identity(descriptor) == Some(file) {
+        // SAFETY: the number was created here, and was checked just now.
+        unsafe { libc::close(superfluous) };
     }
-    moved
+    is_ours.then_some(moved)
 }
 
 /// Opens a file for reading.
@@ -280,8 +321,59 @@ mod tests {
         apart(|| {
             let other = File::open("/proc/self/maps").unwrap();
             let number = other.as_raw_fd();
-            assert!(Guarded::take(number, |found| found.identity.kind == libc::S_IFSOCK).is_none());
+            assert!(Guarded::take(number, |_, found| found.identity.kind == libc::S_IFSOCK).is_none());
             assert!(identity(number).is_some(), "it is not closed");
+        });
+    }
+
+    #[test]
+    fn a_socket_of_the_program_is_not_taken() {
+        apart(|| {
+            use std::os::unix::net::{UnixDatagram, UnixStream};
+            let own = Guarded::socket().unwrap();
+            assert!(is_new_datagram_socket(own.as_raw_fd()));
+            let (connected, _peer) = UnixDatagram::pair().unwrap();
+            let name = format!("/tmp/makeroom-files-{}", std::process::id());
+            let bound = UnixDatagram::bind(&name).unwrap();
+            std::fs::remove_file(&name).unwrap();
+            let blocking = UnixDatagram::unbound().unwrap();
+            let (stream, _other) = UnixStream::pair().unwrap();
+            let internet = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            connected.set_nonblocking(true).unwrap();
+            bound.set_nonblocking(true).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            internet.set_nonblocking(true).unwrap();
+            let sockets = [
+                connected.as_raw_fd(),
+                bound.as_raw_fd(),
+                blocking.as_raw_fd(),
+                stream.as_raw_fd(),
+                internet.as_raw_fd(),
+            ];
+            for (index, number) in sockets.into_iter().enumerate() {
+                assert!(!is_new_datagram_socket(number), "socket {index}");
+            }
+            blocking.set_nonblocking(true).unwrap();
+            assert!(is_new_datagram_socket(blocking.as_raw_fd()), "it differs in nothing else");
+        });
+    }
+
+    #[test]
+    fn a_number_that_is_taken_over_while_it_moves_is_not_taken() {
+        apart(|| {
+            let (one, other) =
+                (File::open("/proc/self/maps").unwrap(), File::open("/proc/self/exe").unwrap());
+            let number = one.as_raw_fd();
+            // The program opens its own file under the number after the first check.
+            let take_over = |checked: RawFd, _: &Status| {
+                if checked == number {
+                    // SAFETY: both numbers belong to this test.
+                    unsafe { libc::dup2(other.as_raw_fd(), number) };
+                }
+                true
+            };
+            assert!(Guarded::take(number, take_over).is_none());
+            assert_eq!(identity(number), identity(other.as_raw_fd()), "the program's file stays open");
         });
     }
 

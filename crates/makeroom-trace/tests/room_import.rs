@@ -68,6 +68,19 @@ impl Recording {
         self
     }
 
+    /// One thread allocates, is sampled and frees, with this many nanoseconds in between.
+    fn sampled_while_allocated(mut self, time_us: u64, step_ns: u64) -> Self {
+        let mut encoder = Encoder::new(ThreadNumber(7), Vec::new());
+        let time_ns = at(time_us);
+        encoder.event(&Event { time_ns, ..event(EventKind::DeviceAlloc, 0x100, 16) });
+        let device =
+            Some(DeviceSample { device: DeviceIndex(0), free: Bytes::new(84), total: Bytes::new(100) });
+        encoder.sample(&Sample { time_ns: time_ns + step_ns, device, ..Sample::default() });
+        encoder.event(&Event { time_ns: time_ns + 2 * step_ns, ..event(EventKind::DeviceFree, 0x100, 0) });
+        self.batch(encoder);
+        self
+    }
+
     fn read(self) -> Trace {
         read(&self.file)
     }
@@ -99,6 +112,22 @@ fn refused(event: Event) -> Event {
 fn actions(trace: &Trace) -> Vec<(Action, u64, u64)> {
     let [device] = &trace.devices[..] else { panic!("{} devices", trace.devices.len()) };
     device.events.iter().map(|event| (event.action, event.address.0, event.size.get())).collect()
+}
+
+#[test]
+fn a_sample_keeps_its_place_among_events_of_the_same_microsecond() {
+    for step_ns in [1, 300, 5000] {
+        let trace = Recording::new()
+            .free(5, 1)
+            .sampled_while_allocated(10, step_ns)
+            .events(7, 50, &[event(EventKind::DeviceAlloc, 0x200, 3)])
+            .free(50, 2)
+            .read();
+        let samples = &trace.process.unwrap().device_samples;
+        let before: Vec<_> = samples.iter().map(|sample| sample.events_before).collect();
+        // A free is two events: requested and completed. An event at the same nanosecond comes first.
+        assert_eq!(before, [Some(0), Some(1), Some(4)], "{step_ns} ns");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -78,6 +79,9 @@ impl Stage {
     }
 
     fn summary(&self) -> Value {
+        // Like a recording, it contains the command line.
+        let mode = std::fs::metadata(self.0.path("summary.json")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
         let mut all: Value =
             serde_json::from_slice(&std::fs::read(self.0.path("summary.json")).unwrap()).unwrap();
         all[0]["explanation"].take()

@@ -3,7 +3,6 @@
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, Framework};
-use regex::Regex;
 
 use super::context::Context;
 use super::cured;
@@ -28,6 +27,7 @@ use super::situation::Situation;
 use super::told;
 use super::told_sizes;
 use super::undetermined;
+use crate::text::pattern::Regex;
 use crate::thresholds::CONTEXT_CEILING;
 use crate::{
     Cause, Certainty, Explanation, Finding, Fix, InputKind, InputSummary, Ledger, LedgerLine, Request,

@@ -12,10 +12,11 @@
 use std::sync::LazyLock;
 
 use makeroom_core::Bytes;
-use regex::{Captures, Regex};
+use regex::Captures;
 
 use super::figures::{captured_number, captured_size, pattern, size};
 use super::log::clipped;
+use crate::text::pattern::Regex;
 
 /// What one line says about the call that failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,12 +4,12 @@
 use std::sync::LazyLock;
 
 use makeroom_core::Bytes;
-use regex::Regex;
 
 use super::figures::{binary_size, pattern};
 use super::growth;
 use super::lines::is_progress;
 use super::log::{Log, split_prefix};
+use crate::text::pattern::Regex;
 
 /// What surrounds a failure.
 #[derive(Debug, Default)]
@@ -50,7 +50,7 @@ const LEAST_EVEN_FIGURES: usize = 3;
 /// A failure above this line may be the title of a report whose log follows.
 const TITLE_LINES: usize = 4;
 /// How many lines after such a title are searched. Long logs are condensed, and keep more than this after a failure.
-const LINES_BELOW_TITLE: usize = 400;
+pub(super) const LINES_BELOW_TITLE: usize = 400;
 /// Sentences about a failure stand this near to it.
 const REPORT_LINES: usize = 60;
 /// Longer lines were not typed by a person.

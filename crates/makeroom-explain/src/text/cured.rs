@@ -5,13 +5,12 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
-
 use super::environment::System;
 use super::facts::Resource;
 use super::figures::{captured_number, pattern};
 use super::situation::Situation;
 use super::smaller::BATCH;
+use crate::text::pattern::Regex;
 use crate::{Cause, Certainty, Finding, Fix};
 
 /// Sentences of people are in the first lines of a text, and no longer than this.

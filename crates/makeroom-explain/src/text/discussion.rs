@@ -4,10 +4,9 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
-
 use super::figures::pattern;
 use super::log::Log;
+use crate::text::pattern::Regex;
 
 /// A title and the headings of a form stand in the first lines of a text.
 const LINES_SEARCHED: usize = 100;

@@ -7,12 +7,11 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
-
 use super::discussion::is_message_change;
 use super::facts::Facts;
 use super::figures::{mixed_pattern, pattern};
 use super::log::{Log, clipped};
+use crate::text::pattern::Regex;
 
 /// The kind of document that quotes an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,11 +5,10 @@ use std::sync::LazyLock;
 
 use makeroom_core::Framework;
 
-use regex::Regex;
-
 use super::figures::{captured_number, pattern};
 use super::searched::Searched;
 use crate::advice::Maker;
+use crate::text::pattern::Regex;
 
 /// Words of hosted notebooks.
 const HOSTED: [&str; 6] = [

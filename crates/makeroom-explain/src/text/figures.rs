@@ -4,22 +4,13 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, unit_bytes};
-use regex::{Captures, Regex};
+use regex::Captures;
 
-/// A pattern that is part of this program. It cannot be wrong in a build whose tests passed, because a test
-/// compiles every one; a wrong one would match nothing.
+use super::pattern::Regex;
+
+/// A pattern that is part of this program.
 pub(crate) fn pattern(source: &str) -> Regex {
-    pattern_of(&with_ascii_classes(source))
-}
-
-#[allow(clippy::unwrap_used, reason = "the fallback is a constant that is valid")]
-fn pattern_of(source: &str) -> Regex {
-    Regex::new(source)
-        .or_else(|error| {
-            debug_assert!(false, "{error}");
-            Regex::new("$^x")
-        })
-        .unwrap()
+    Regex::new(with_ascii_classes(source).into_owned())
 }
 
 /// Rewrites `\d`, `\w` and `\b` to their ASCII forms, unless the pattern itself contains non-ASCII letters. Compiling the
@@ -34,7 +25,7 @@ pub(super) fn with_ascii_classes(source: &str) -> Cow<'_, str> {
 
 /// A pattern with words of several scripts in which `\d`, `\w` and `\b` stand next to ASCII letters only.
 pub(crate) fn mixed_pattern(source: &str) -> Regex {
-    pattern_of(&ascii_classes(source))
+    Regex::new(ascii_classes(source))
 }
 
 fn ascii_classes(source: &str) -> String {

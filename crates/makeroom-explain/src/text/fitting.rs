@@ -5,13 +5,12 @@ use std::sync::LazyLock;
 
 use makeroom_core::Framework;
 
-use regex::Regex;
-
 use super::environment::{Device, System};
 use super::figures::pattern;
 use super::programs;
 use super::situation::Situation;
 use crate::Fix;
+use crate::text::pattern::Regex;
 
 /// What PyTorch before 1.10 does not have: allocator settings, `autocast`, `inference_mode`; and what needs a later one.
 const LATER_TORCH: [&str; 7] = [

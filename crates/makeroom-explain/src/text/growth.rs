@@ -9,12 +9,11 @@ use std::sync::LazyLock;
 
 use makeroom_core::Framework;
 
-use regex::Regex;
-
 use super::facts::{Facts, Resource};
 use super::figures::pattern;
 use super::find::is_patch;
 use super::log::{Log, split_prefix};
+use crate::text::pattern::Regex;
 use crate::{Cause, Certainty};
 
 /// A report stands in the first lines of a text.

@@ -3,7 +3,6 @@
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, Framework};
-use regex::Regex;
 
 use super::environment::{Device, System};
 use super::figures::{captured_number, pattern};
@@ -12,6 +11,7 @@ use super::judge::Account;
 use super::programs::{self, Work};
 use super::situation::Situation;
 use crate::advice::{self, Maker};
+use crate::text::pattern::Regex;
 use crate::thresholds::CONTEXT_TYPICAL;
 use crate::{Cause, Fix};
 

@@ -8,7 +8,6 @@ use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, Framework};
-use regex::Regex;
 
 use super::environment::System;
 use super::facts::Statement;
@@ -19,6 +18,7 @@ use super::own_code::is_own_code;
 use super::programs::Work;
 use super::situation::Situation;
 use super::smaller;
+use crate::text::pattern::Regex;
 use crate::{Cause, Fix};
 
 /// The steps for a text about host memory.

@@ -6,11 +6,10 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
-
 use super::facts::{Facts, Resource};
 use super::figures::pattern;
 use super::searched::Searched;
+use crate::text::pattern::Regex;
 use crate::{Cause, Certainty};
 
 /// A call that registers host memory, and its failure.

@@ -4,7 +4,6 @@
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, Framework};
-use regex::Regex;
 
 use super::facts::Resource;
 use super::figures::pattern;
@@ -14,6 +13,7 @@ use super::situation::Situation;
 use crate::advice::{self, Maker};
 use crate::library::is_library_file;
 use crate::text::environment::{Device, System};
+use crate::text::pattern::Regex;
 use crate::{Cause, Certainty, Finding, Fix};
 
 /// More hypotheses than this do not help.

@@ -4,9 +4,8 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use regex::Regex;
-
 use super::figures::pattern;
+use crate::text::pattern::Regex;
 
 /// A word with its joints: hyphens, underscores, slashes, dots.
 static TOKEN: LazyLock<Regex> = LazyLock::new(|| {

@@ -9,11 +9,12 @@ mod quantities;
 
 use std::sync::LazyLock;
 
-use regex::{Captures, Regex};
+use regex::Captures;
 
 use self::quantities::{Follows, IN_SIZES, OTHER_WORDS, QUANTITIES};
 use super::boundaries;
 use super::figures::pattern;
+use super::pattern::Regex;
 use super::settings::is_suggested;
 use super::situation::Situation;
 use crate::Fix;

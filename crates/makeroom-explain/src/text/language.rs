@@ -6,10 +6,9 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
-
 use super::figures::pattern;
 use super::searched::Searched;
+use crate::text::pattern::Regex;
 
 /// The languages that programs on GPUs are written in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

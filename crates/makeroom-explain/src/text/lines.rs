@@ -6,11 +6,10 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
-
 use super::figures::pattern;
 use super::identifiers::without_names;
 use super::log::{Log, split_prefix};
+use crate::text::pattern::Regex;
 
 /// Tokens that only programs print.
 static ERROR: LazyLock<Regex> = LazyLock::new(|| {

@@ -7,9 +7,8 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
-
 use super::boundaries;
+use crate::text::pattern::Regex;
 
 /// How many lines before an anchor a family may look at.
 const LINES_BEFORE: usize = 80;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! boundaries.rs     offsets that do not split a character
+//! pattern.rs        regular expressions, compiled when a text may match
 //! log.rs            clean lines, grouped by writer; stream/ condenses logs that are larger than memory
 //! lines.rs          what kind of line: a program's error or a person's sentence, handled or not
 //! document.rs       whether an error is quoted in a guide, a changelog or a message with placeholders
@@ -60,6 +61,7 @@ mod lines;
 mod log;
 mod other_failure;
 mod own_code;
+mod pattern;
 mod phases;
 mod placement;
 mod programs;
@@ -77,4 +79,5 @@ mod undetermined;
 
 pub use answer::explain_text;
 pub(crate) use figures::pattern;
+pub(crate) use pattern::Regex;
 pub use stream::TextReader;

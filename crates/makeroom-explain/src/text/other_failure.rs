@@ -4,12 +4,11 @@
 
 use std::sync::LazyLock;
 
-use regex::{Regex, RegexSet};
-
 use super::figures::{pattern, with_ascii_classes};
 use super::lines::{LineKind, kind, lists_possible_reasons};
 use super::log::{Log, clipped, split_prefix};
 use crate::Fix;
+use crate::text::pattern::{Regex, RegexSet};
 
 /// Another failure in a text.
 #[derive(Clone, Debug)]
@@ -173,8 +172,9 @@ const KNOWN: &[Known] = &[
     },
 ];
 
-static WORDS: LazyLock<Option<RegexSet>> =
-    LazyLock::new(|| RegexSet::new(KNOWN.iter().map(|known| with_ascii_classes(known.words))).ok());
+static WORDS: LazyLock<RegexSet> = LazyLock::new(|| {
+    RegexSet::new(KNOWN.iter().map(|known| with_ascii_classes(known.words).into_owned()).collect())
+});
 /// Any other exception that ends a traceback.
 static EXCEPTION: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"^(?:[A-Za-z_][\w.]*\.)?((?:[A-Z]\w*)(?:Error|Exception|Failure))\b(?:: (.{0,160}))?\s*$")
@@ -191,12 +191,10 @@ pub(crate) fn is_definite(line: &str) -> bool {
     /// Failures that follow from others, or that programs print together with the real one.
     const FOLLOWING: [&str; 3] = ["NCCL", "segmentation", "cuDNN"];
     let line = clipped(line, LONGEST_LINE);
-    let Some(words) = WORDS.as_ref() else { return false };
     let is_memory = MEMORY_ERROR.is_match(line);
     !is_memory
-        && words
+        && WORDS
             .matches(line)
-            .iter()
             .any(|row| !FOLLOWING.iter().any(|following| KNOWN[row].what.contains(following)))
 }
 
@@ -209,12 +207,11 @@ static MEMORY_ERROR: LazyLock<Regex> = LazyLock::new(|| {
 
 /// The first definite other failure of a log.
 pub(crate) fn find(log: &Log) -> Option<OtherFailure> {
-    let words = WORDS.as_ref()?;
     let mut exception = None;
     let mut best: Option<(usize, usize)> = None;
     for index in 0..log.len().min(LINES_SEARCHED) {
         let line = clipped(log.line(index), LONGEST_LINE);
-        if let Some(row) = words.matches(line).iter().next()
+        if let Some(row) = WORDS.matches(line).next()
             && best.is_none_or(|(known, _)| row < known)
             && !lists_possible_reasons(line)
             && (kind(line) == LineKind::Error || is_quoted(line))

@@ -5,13 +5,12 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
-
 use super::facts::{Facts, Resource};
 use super::figures::pattern;
 use super::identifiers::without_names;
 use super::language::Language;
 use super::searched::Searched;
+use crate::text::pattern::Regex;
 
 /// Names of device memory in a line.
 static DEVICE: LazyLock<Regex> = LazyLock::new(|| {

@@ -8,14 +8,15 @@ use super::boundaries;
 /// A text up to this long is searched whole.
 const LONGEST_WHOLE: usize = 2 << 20;
 /// Of a longer one, this much of its beginning …
-const HEAD: usize = 1 << 20;
+pub(super) const HEAD: usize = 1 << 20;
 /// … and this much before and behind the failure.
-const BEFORE: usize = 768 << 10;
-const BEHIND: usize = 256 << 10;
+pub(super) const BEFORE: usize = 768 << 10;
+pub(super) const BEHIND: usize = 256 << 10;
 
 /// The searched parts of a text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Searched<'log> {
+    whole: &'log str,
     head: &'log str,
     around: &'log str,
 }
@@ -23,7 +24,7 @@ pub(crate) struct Searched<'log> {
 impl<'log> From<&'log str> for Searched<'log> {
     /// All of a text.
     fn from(text: &'log str) -> Self {
-        Self { head: text, around: "" }
+        Self { whole: text, head: text, around: "" }
     }
 }
 
@@ -35,7 +36,12 @@ impl<'log> Searched<'log> {
         }
         let from = boundaries::floor(text, failure.saturating_sub(BEFORE).max(HEAD));
         let to = boundaries::floor(text, (failure + BEHIND).max(from));
-        Self { head: &text[..boundaries::floor(text, HEAD)], around: &text[from..to] }
+        Self { whole: text, head: &text[..boundaries::floor(text, HEAD)], around: &text[from..to] }
+    }
+
+    /// All of the text, for a setting that counts wherever it is.
+    pub(crate) fn whole(&self) -> &'log str {
+        self.whole
     }
 
     /// The parts, in order.

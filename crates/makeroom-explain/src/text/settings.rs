@@ -6,11 +6,12 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
+use memchr::memmem;
 
 use super::boundaries;
 use super::figures::pattern;
 use super::searched::{Searched, occurrences};
+use crate::text::pattern::Regex;
 
 /// The options that a text shows.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +34,9 @@ impl Shown<'_> {
         format!("{}{}{}{value}", self.dashes, self.name, self.separator)
     }
 }
+
+/// PyTorch's setting for expandable segments.
+pub(crate) const EXPANDABLE: &str = "expandable_segments:True";
 
 /// Characters that quote a name or a value.
 const QUOTES: [char; 4] = ['"', '\'', '`', ']'];
@@ -102,19 +106,20 @@ impl<'log> Settings<'log> {
     }
 
     /// Whether PyTorch's allocator was configured with a setting: exported, put before a command, or shown as a value.
-    /// Advice to set it, PyTorch's own above all, does not count.
+    /// Advice to set it, PyTorch's own above all, does not count. The whole text is searched: a launcher can print its
+    /// environment anywhere.
     pub(crate) fn configures_allocator(&self, setting: &str) -> bool {
-        self.text.any(|part| {
-            occurrences(part, setting).any(|start| {
-                let before = &part[..start];
-                let line = before.rsplit('\n').next().unwrap_or("");
-                let above = before.trim_end_matches(line).trim_end().rsplit('\n').next().unwrap_or("");
-                let Some(variable) = line.rfind("ALLOC_CONF") else { return false };
-                let variable = line[..variable].rfind("PYTORCH").unwrap_or(variable);
-                // A terminal may have wrapped the advice before the variable.
-                let words = if line[..variable].trim().is_empty() { above } else { &line[..variable] };
-                !is_suggested(words) && !line.contains("try setting")
-            })
+        let text = self.text.whole();
+        let mut read = 0;
+        memmem::find_iter(text.as_bytes(), "ALLOC_CONF").any(|variable| {
+            if variable < read {
+                return false;
+            }
+            let start = text[..variable].rfind('\n').map_or(0, |end| end + 1);
+            let line = text[start..].split('\n').next().unwrap_or("");
+            read = start + line.len();
+            let above = || text[..start].trim_end().rsplit('\n').next().unwrap_or("");
+            occurrences(line, setting).any(|setting| configures(&line[..setting], above))
         })
     }
 
@@ -164,6 +169,15 @@ pub(crate) fn is_suggested(before: &str) -> bool {
     let words = before[from..].trim_end_matches(['`', '\'', '"', '(', '-']);
     let line = words.rsplit('\n').next().unwrap_or("");
     SUGGESTION.is_match(line) && !DONE.is_match(line)
+}
+
+/// Whether the words before a setting of PyTorch's allocator, on its line and above it, set it.
+fn configures<'text>(before: &'text str, above: impl Fn() -> &'text str) -> bool {
+    let Some(variable) = before.rfind("ALLOC_CONF") else { return false };
+    let variable = before[..variable].rfind("PYTORCH").unwrap_or(variable);
+    // A terminal may have wrapped the advice before the variable.
+    let words = if before[..variable].trim().is_empty() { above() } else { &before[..variable] };
+    !is_suggested(words) && !before.contains("try setting")
 }
 
 /// A number, also with the K or M that people write for thousands and millions, or in GB.

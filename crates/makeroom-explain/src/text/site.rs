@@ -10,10 +10,9 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
-
 use super::figures::pattern;
 use crate::library::is_program_source;
+use crate::text::pattern::Regex;
 
 /// Paths may have a drive and spaces' substitutes, not spaces.
 const FILE: &str = r"((?:[A-Za-z]:\\)?[\w./\\+~-]*[\w+-]\.(?:cu|cuh|cpp|cc|cxx|c|hpp|h|hip|rs))";

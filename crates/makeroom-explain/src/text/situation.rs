@@ -13,7 +13,7 @@ use super::language::Language;
 use super::log::Log;
 use super::programs::{self, Program, Work};
 use super::searched::Searched;
-use super::settings::Settings;
+use super::settings::{EXPANDABLE, Settings};
 use super::smaller::BATCH;
 use super::smi_table;
 
@@ -97,7 +97,7 @@ impl<'log> Situation<'log> {
 
     /// Whether PyTorch's expandable segments are on.
     pub(crate) fn is_expandable_on(&self) -> bool {
-        self.settings.configures_allocator("expandable_segments:True")
+        self.settings.configures_allocator(EXPANDABLE)
     }
 
     /// The factor to shrink the program's own memory by so that the request fits with a margin: live memory plus

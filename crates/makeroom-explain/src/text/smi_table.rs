@@ -14,10 +14,10 @@
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, DeviceIndex};
-use regex::Regex;
 
 use super::facts::ListedProcess;
 use super::figures::{captured_number, pattern};
+use crate::text::pattern::Regex;
 
 /// How full one device was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,12 +7,11 @@ use std::sync::LazyLock;
 
 use makeroom_core::Framework;
 
-use regex::Regex;
-
 use super::facts::{Facts, Resource, Statement};
 use super::figures::pattern;
 use super::find::is_patch;
 use super::log::Log;
+use crate::text::pattern::Regex;
 use crate::{Cause, Certainty, Fix};
 
 /// A report stands in the first lines of a text.

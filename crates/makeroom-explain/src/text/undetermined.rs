@@ -3,13 +3,13 @@
 use std::sync::LazyLock;
 
 use makeroom_core::Bytes;
-use regex::Regex;
 
 use super::environment::Device;
 use super::facts::{Facts, Resource};
 use super::figures::pattern;
 use super::situation::Situation;
 use crate::advice::Maker;
+use crate::text::pattern::Regex;
 use crate::{Cause, Certainty, Finding};
 
 /// A request below this fits any GPU that is not full.

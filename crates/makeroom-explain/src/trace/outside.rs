@@ -39,19 +39,19 @@ pub fn device_overhead(trace: &Trace, device: &DeviceTrace) -> Option<DeviceOver
     let process = trace.process.as_ref()?;
     let start = Start::new(device);
     let mut taken = Taken::new(&start);
-    let mut events = device.events.iter().peekable();
+    let mut events = device.events.iter().enumerate().peekable();
     let (mut last_us, mut fallen) = (0, Bytes::ZERO);
     let samples = process.device_samples.iter().filter(|sample| sample.device == device.device);
     let held_outside = samples.map(|sample| {
-        while let Some(event) = events.next_if(|event| event.time_us <= sample.time_us) {
+        while let Some((_, event)) = events.next_if(|(position, event)| sample.is_after(*position, event)) {
             let before = taken.bytes();
             taken.apply(&event);
             (last_us, fallen) = (event.time_us, before - taken.bytes());
         }
         let is_near = |time_us: u64| time_us.abs_diff(sample.time_us) <= LONGEST_CALL_US;
         let given = if is_near(last_us) { fallen } else { Bytes::ZERO };
-        let next = events.peek().filter(|event| is_near(event.time_us));
-        let under_way = given.max(next.map_or(Bytes::ZERO, |event| taken.added_by(event)));
+        let next = events.peek().filter(|(_, event)| is_near(event.time_us));
+        let under_way = given.max(next.map_or(Bytes::ZERO, |(_, event)| taken.added_by(event)));
         let held = sample.total - sample.free - taken.bytes() - under_way;
         DeviceOverhead { total: sample.total, held, is_own: process.limit.is_some() }
     });
@@ -182,6 +182,7 @@ mod tests {
             device: DeviceIndex(0),
             free: total - Bytes::mib(used),
             total,
+            events_before: None,
         };
         let device_samples = samples.iter().map(sample).collect();
         let process = Some(ProcessRecord { device_samples, limit, ..ProcessRecord::default() });

@@ -60,10 +60,12 @@ impl<'trace> Measured<'trace> {
     pub(crate) fn new(process: &'trace ProcessRecord, device: &'trace DeviceTrace, start: &Start) -> Self {
         let samples = process.device_samples.iter().filter(|sample| sample.device == device.device);
         let mut taken = Taken::new(start);
-        let mut events = device.events.iter().peekable();
+        let mut events = device.events.iter().enumerate().peekable();
         let rests = samples
             .map(|sample| {
-                while let Some(event) = events.next_if(|event| event.time_us <= sample.time_us) {
+                while let Some((_, event)) =
+                    events.next_if(|(position, event)| sample.is_after(*position, event))
+                {
                     taken.apply(&event);
                 }
                 (*sample, (sample.total - sample.free).difference(taken.bytes()))
@@ -225,6 +227,7 @@ mod tests {
             device: DeviceIndex(0),
             free: TOTAL - Bytes::mib(used),
             total: TOTAL,
+            events_before: None,
         }));
         process.contexts.extend(
             contexts.iter().map(|&created_us| ContextRecord { created_us, ..ContextRecord::default() }),
@@ -271,6 +274,16 @@ mod tests {
         let overhead = at(60, &recording(&[(11, 527), (21, 927), (60, 927 + 1024)], &[10, 20]));
         assert_eq!((overhead.contexts, overhead.context_count), (Bytes::mib(927), 2));
         assert_eq!(overhead.further_contexts, Bytes::mib(400));
+    }
+
+    #[test]
+    fn a_block_of_the_same_microsecond_is_not_taken_from_a_context() {
+        // The second context is measured at 50 µs, before the block of the same microsecond; and after it.
+        for (events_before, used) in [(0, 927), (1, 927 + 1024)] {
+            let mut recording = recording(&[(11, 527), (50, used), (60, 927 + 1024)], &[10, 20]);
+            recording.0.device_samples[1].events_before = Some(events_before);
+            assert_eq!(at(60, &recording).further_contexts, Bytes::mib(400), "{events_before}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The memory of one device at chosen moments of its recording.
 
-use makeroom_core::{Action, Bytes, DeviceTrace, FastMap, StackId};
+use makeroom_core::{Action, Bytes, DeviceTrace, FastMap, StackId, Start};
 
 use super::history::History;
 use super::segments::{HeldSegment, SegmentsHeld};
@@ -38,13 +38,13 @@ impl State {
 
 /// The states after each of `moments`, which ascend. A moment of `None` is before the first event.
 pub(crate) fn states_at(device: &DeviceTrace, history: &History, moments: &[Option<usize>]) -> Vec<State> {
-    let mut running = Running::start(device, history);
+    let mut running = Running::start(device, &history.start);
     let mut states = Vec::with_capacity(moments.len());
     let mut next_event = 0;
     for moment in moments {
         let until = moment.map_or(0, |index| index + 1);
         while next_event < until {
-            running.apply(device, next_event);
+            running.apply(next_event);
             next_event += 1;
         }
         states.push(running.state());
@@ -52,62 +52,89 @@ pub(crate) fn states_at(device: &DeviceTrace, history: &History, moments: &[Opti
     states
 }
 
-struct Running {
-    blocks: FastMap<u64, LiveBlock>,
+struct Running<'trace> {
+    device: &'trace DeviceTrace,
+    start: &'trace Start,
+    /// Live blocks by address. A recording can have as many as events, so the rest of a block is looked up for the
+    /// moments that are asked for.
+    blocks: FastMap<u64, Held>,
     segments: SegmentsHeld,
 }
 
-impl Running {
-    fn start(device: &DeviceTrace, history: &History) -> Self {
-        let blocks = history.start.blocks.iter().map(|block| {
-            (
-                block.address.0,
-                LiveBlock {
-                    address: block.address.0,
-                    requested: block.requested,
-                    stack: block.stack,
-                    born: None,
-                    is_pending: block.is_pending,
-                },
-            )
-        });
-        Self { blocks: blocks.collect(), segments: SegmentsHeld::at_start(device, &history.start) }
+/// A live block: the event that allocated it, or its position among the blocks that are older than the recording.
+#[derive(Clone, Copy)]
+struct Held(u64);
+
+impl Held {
+    const PENDING: u64 = 1;
+    const OLDER: u64 = 2;
+
+    fn allocated(event: usize) -> Self {
+        Self((event as u64) << 2)
     }
 
-    fn apply(&mut self, device: &DeviceTrace, index: usize) {
-        let Some(event) = device.events.get(index) else { return };
+    fn older(position: usize, is_pending: bool) -> Self {
+        Self((position as u64) << 2 | Self::OLDER | if is_pending { Self::PENDING } else { 0 })
+    }
+
+    fn has(self, flag: u64) -> bool {
+        self.0 & flag != 0
+    }
+
+    fn position(self) -> usize {
+        (self.0 >> 2) as usize
+    }
+}
+
+impl<'trace> Running<'trace> {
+    fn start(device: &'trace DeviceTrace, start: &'trace Start) -> Self {
+        let older = start.blocks.iter().enumerate();
+        let blocks =
+            older.map(|(position, block)| (block.address.0, Held::older(position, block.is_pending)));
+        Self { device, start, blocks: blocks.collect(), segments: SegmentsHeld::at_start(device, start) }
+    }
+
+    fn apply(&mut self, index: usize) {
+        let Some(event) = self.device.events.get(index) else { return };
         let address = event.address.0;
         match event.action {
             Action::Alloc => {
-                self.blocks.insert(
-                    address,
-                    LiveBlock {
-                        address,
-                        requested: event.size,
-                        stack: event.stack,
-                        born: Some(index),
-                        is_pending: false,
-                    },
-                );
+                self.blocks.insert(address, Held::allocated(index));
             }
             Action::FreeRequested => {
                 if let Some(block) = self.blocks.get_mut(&address) {
-                    block.is_pending = true;
+                    block.0 |= Held::PENDING;
                 }
             }
             Action::FreeCompleted => {
                 self.blocks.remove(&address);
             }
             Action::SegmentAlloc | Action::SegmentFree | Action::SegmentMap | Action::SegmentUnmap => {
-                self.segments.apply(device, index);
+                self.segments.apply(self.device, index);
             }
             Action::Snapshot | Action::OutOfMemory => {}
         }
     }
 
+    fn block(&self, address: u64, held: Held) -> Option<LiveBlock> {
+        let position = held.position();
+        let is_older = held.has(Held::OLDER);
+        let (requested, stack) = if is_older {
+            let block = self.start.blocks.get(position)?;
+            (block.requested, block.stack)
+        } else {
+            let event = self.device.events.get(position)?;
+            (event.size, event.stack)
+        };
+        let born = (!is_older).then_some(position);
+        Some(LiveBlock { address, requested, stack, born, is_pending: held.has(Held::PENDING) })
+    }
+
     fn state(&self) -> State {
-        let mut blocks: Vec<LiveBlock> = self.blocks.values().copied().collect();
-        blocks.sort_unstable_by_key(|block| block.address);
+        // `filter_map` does not know that it keeps every block.
+        let mut blocks = Vec::with_capacity(self.blocks.len());
+        blocks.extend(self.blocks.iter().filter_map(|(&address, &held)| self.block(address, held)));
+        blocks.sort_unstable_by_key(|block: &LiveBlock| block.address);
         State { blocks, segments: self.segments.list() }
     }
 }

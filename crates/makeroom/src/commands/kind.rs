@@ -58,6 +58,15 @@ impl Kind {
         }
     }
 
+    /// The permissions of a new file, which the umask restricts further. Recordings and summaries contain command lines, so
+    /// only their user reads them.
+    pub(crate) fn mode(self) -> u32 {
+        match self {
+            Self::Recording | Self::Summary => 0o600,
+            _ => 0o666,
+        }
+    }
+
     /// Returns an error if there is a file of another kind at this path. For a recording, which must be a file, anything
     /// else, such as a device, is an error too.
     pub(crate) fn check(self, path: &Path) -> Result<(), Failure> {

@@ -12,12 +12,12 @@
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, Framework};
-use regex::Regex;
 
 use crate::text::facts::{Facts, Resource};
 use crate::text::family::Family;
 use crate::text::figures::{binary_size, pattern};
 use crate::text::log::Passage;
+use crate::text::pattern::Regex;
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family =

@@ -16,13 +16,12 @@ use std::sync::LazyLock;
 
 use makeroom_core::Framework;
 
-use regex::Regex;
-
 use crate::text::call::Call;
 use crate::text::facts::{Facts, Resource};
 use crate::text::family::Family;
 use crate::text::figures::pattern;
 use crate::text::log::Passage;
+use crate::text::pattern::Regex;
 use crate::text::site::source_line;
 use crate::text::smi_table::{self, DeviceUse};
 use crate::{Cause, Certainty};

@@ -13,12 +13,11 @@ use std::sync::LazyLock;
 
 use makeroom_core::Framework;
 
-use regex::Regex;
-
 use crate::text::facts::{Facts, Resource, Statement};
 use crate::text::family::Family;
 use crate::text::figures::{binary_size, find_size, pattern};
 use crate::text::log::Passage;
+use crate::text::pattern::Regex;
 use crate::{Cause, Certainty, Fix};
 
 pub(crate) const FAMILY: Family = Family {

@@ -13,13 +13,13 @@
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, Framework};
-use regex::Regex;
 
 use super::cuda_driver::{empty_device, empty_in_table};
 use crate::text::facts::{Facts, Resource, Statement};
 use crate::text::family::Family;
 use crate::text::figures::{captured_size, pattern};
 use crate::text::log::Passage;
+use crate::text::pattern::Regex;
 use crate::{Cause, Certainty, Fix};
 
 pub(crate) const FAMILY: Family = Family {

@@ -5,8 +5,6 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
-
 use super::phrases::is_in_patch;
 use crate::text::call::Call;
 use crate::text::facts::{Facts, Severity};
@@ -14,6 +12,7 @@ use crate::text::family::Family;
 use crate::text::figures::{find_size, pattern};
 use crate::text::identifiers::without_names;
 use crate::text::log::Passage;
+use crate::text::pattern::Regex;
 use crate::text::placement;
 use crate::text::site::source_line;
 

@@ -8,14 +8,13 @@ use std::sync::LazyLock;
 
 use makeroom_core::Framework;
 
-use regex::Regex;
-
 use super::generic::is_error;
 use super::phrases::is_in_patch;
 use crate::text::facts::{Facts, Resource};
 use crate::text::family::Family;
 use crate::text::figures::pattern;
 use crate::text::log::Passage;
+use crate::text::pattern::Regex;
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {

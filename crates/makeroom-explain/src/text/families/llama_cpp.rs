@@ -22,13 +22,13 @@
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, DeviceIndex, Framework};
-use regex::Regex;
 
 use super::llama_cpp_account::{read_account, state_buffer};
 use crate::text::facts::{Facts, Resource, Severity, Statement};
 use crate::text::family::Family;
 use crate::text::figures::{binary_size, captured_number, captured_size, pattern};
 use crate::text::log::Passage;
+use crate::text::pattern::Regex;
 use crate::text::searched::contains_ignoring_case;
 use crate::{Cause, Certainty, Fix};
 

@@ -10,11 +10,11 @@
 use std::sync::LazyLock;
 
 use makeroom_core::Bytes;
-use regex::Regex;
 
 use crate::text::facts::Facts;
 use crate::text::figures::{captured_number, captured_size, pattern};
 use crate::text::log::Passage;
+use crate::text::pattern::Regex;
 use crate::thresholds::LARGEST_GPU;
 use crate::{Cause, Certainty};
 

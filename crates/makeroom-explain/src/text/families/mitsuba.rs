@@ -9,12 +9,12 @@
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, Framework};
-use regex::Regex;
 
 use crate::text::facts::{Facts, Resource};
 use crate::text::family::Family;
 use crate::text::figures::{find_size, pattern};
 use crate::text::log::Passage;
+use crate::text::pattern::Regex;
 use crate::text::smi_table;
 use crate::{Cause, Certainty};
 

@@ -12,12 +12,12 @@
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, DeviceIndex, Framework};
-use regex::Regex;
 
 use crate::text::facts::{Allocator, Facts, ListedProcess, Resource};
 use crate::text::family::Family;
 use crate::text::figures::{binary_size, captured_number, captured_size, find_size, pattern};
 use crate::text::log::Passage;
+use crate::text::pattern::Regex;
 use crate::text::searched::contains_ignoring_case;
 use crate::{Cause, Certainty};
 

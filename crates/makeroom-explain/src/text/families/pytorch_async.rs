@@ -3,12 +3,12 @@
 use std::sync::LazyLock;
 
 use makeroom_core::{DeviceIndex, Framework};
-use regex::Regex;
 
 use crate::text::facts::{Allocator, Facts, Resource};
 use crate::text::family::Family;
 use crate::text::figures::{captured_number, find_size, pattern};
 use crate::text::log::Passage;
+use crate::text::pattern::Regex;
 use crate::thresholds::ABSURD;
 
 pub(crate) const FAMILY: Family = Family { anchors: &["would exceed allowed memory"], read };

@@ -20,7 +20,6 @@
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, Framework};
-use regex::Regex;
 
 use crate::text::facts::{Facts, Resource, Severity, Statement};
 use crate::text::family::Family;
@@ -28,6 +27,7 @@ use crate::text::figures::{
     binary_size, captured_number, captured_size, find_size, mixed_pattern, pattern, size,
 };
 use crate::text::log::Passage;
+use crate::text::pattern::Regex;
 use crate::text::searched::contains_ignoring_case;
 use crate::{Cause, Certainty, Fix};
 

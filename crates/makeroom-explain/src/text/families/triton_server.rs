@@ -10,12 +10,12 @@
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, DeviceIndex, Framework};
-use regex::Regex;
 
 use crate::text::facts::{Facts, Resource, Severity};
 use crate::text::family::Family;
 use crate::text::figures::{captured_number, pattern};
 use crate::text::log::Passage;
+use crate::text::pattern::Regex;
 use crate::text::searched::contains_ignoring_case;
 use crate::{Cause, Certainty};
 

@@ -19,7 +19,6 @@
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, DeviceIndex, Framework};
-use regex::Regex;
 
 use super::vllm_budget::{Budget, is_worth_a_share};
 use super::vllm_running::{read_filled_budget, read_profiling, read_sleep_mode, read_swap, read_warm_up};
@@ -28,6 +27,7 @@ use crate::text::facts::{Facts, Resource, Severity, Statement};
 use crate::text::family::Family;
 use crate::text::figures::{captured_number, captured_size, pattern};
 use crate::text::log::{Passage, clipped};
+use crate::text::pattern::Regex;
 use crate::text::searched::contains_ignoring_case;
 use crate::thresholds::{CONTEXT_CEILING, CONTEXT_TYPICAL};
 use crate::{Cause, Certainty, Fix};

@@ -10,10 +10,10 @@
 use std::sync::LazyLock;
 
 use makeroom_core::Bytes;
-use regex::Regex;
 
 use crate::text::figures::{captured_number, pattern};
 use crate::text::log::Passage;
+use crate::text::pattern::Regex;
 use crate::text::settings::Settings;
 
 /// The largest share that leaves room for the context and for libraries.

@@ -3,12 +3,12 @@
 use std::sync::LazyLock;
 
 use makeroom_core::DeviceIndex;
-use regex::Regex;
 
 use super::vllm_budget::Budget;
 use crate::text::facts::{Facts, Resource};
 use crate::text::figures::{captured_number, captured_size, find_size, pattern};
 use crate::text::log::Passage;
+use crate::text::pattern::Regex;
 use crate::{Cause, Certainty};
 
 static SAMPLER: LazyLock<Regex> =

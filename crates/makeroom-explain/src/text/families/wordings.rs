@@ -9,7 +9,6 @@
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, Framework};
-use regex::Regex;
 
 use super::generic::{is_error, is_no_failure};
 use super::phrases::is_in_patch;
@@ -18,6 +17,7 @@ use crate::text::facts::{Facts, Resource};
 use crate::text::family::Family;
 use crate::text::figures::{captured_size, pattern};
 use crate::text::log::Passage;
+use crate::text::pattern::Regex;
 use crate::text::placement;
 use crate::text::site::source_line;
 use crate::{Cause, Certainty};

@@ -3,11 +3,11 @@
 use std::sync::LazyLock;
 
 use makeroom_core::Bytes;
-use regex::Regex;
 
 use super::{gigabytes, needed};
 use crate::Fix;
 use crate::text::figures::{binary_size, captured_number, pattern};
+use crate::text::pattern::Regex;
 use crate::text::situation::Situation;
 
 /// A limit as command lines, manifests and schedulers write it.

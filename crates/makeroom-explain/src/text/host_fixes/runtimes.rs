@@ -3,11 +3,11 @@
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, Framework};
-use regex::Regex;
 
 use super::gigabytes;
 use crate::Fix;
 use crate::text::figures::{binary_size, captured_number, pattern};
+use crate::text::pattern::Regex;
 use crate::text::situation::Situation;
 
 static HEAP: LazyLock<Regex> = LazyLock::new(|| pattern(r"-Xmx(\d+)([kmgKMG])"));

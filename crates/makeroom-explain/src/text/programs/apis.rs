@@ -5,13 +5,12 @@ use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, Framework};
 
-use regex::Regex;
-
 use super::graphics;
 use super::lever::{self, Lever};
 use super::{Program, Work};
 use crate::text::environment::System;
 use crate::text::figures::{captured_number, pattern};
+use crate::text::pattern::Regex;
 use crate::text::situation::Situation;
 use crate::text::{knobs, smaller};
 use crate::{Cause, Fix};

@@ -43,9 +43,9 @@ fn smaller_image(situation: &Situation<'_>) -> Option<Fix> {
 fn image_size(text: &str) -> Option<(u64, u64)> {
     use std::sync::LazyLock;
 
-    use regex::Regex;
-
     use crate::text::figures::pattern;
+    use crate::text::pattern::Regex;
+
     static SIZE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b(\d{3,4}) ?[x×*] ?(\d{3,4})\b"));
     SIZE.captures_iter(text).find_map(|found| {
         let side = |group: usize| {

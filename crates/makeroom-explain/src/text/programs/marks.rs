@@ -8,11 +8,11 @@
 use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
-use regex::Regex;
 
 use super::{APPLICATIONS, BEFORE_TRAINERS, all, listed};
 use crate::text::boundaries;
 use crate::text::figures::pattern;
+use crate::text::pattern::Regex;
 use crate::text::searched::Searched;
 
 /// This much of a line on either side of a name decides what it is.

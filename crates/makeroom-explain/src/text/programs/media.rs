@@ -3,13 +3,13 @@
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, Framework};
-use regex::Regex;
 
 use super::lever::{self, Lever};
 use super::{Program, Work};
 use crate::text::environment::System;
 use crate::text::figures::{captured_number, pattern};
 use crate::text::host_fixes;
+use crate::text::pattern::Regex;
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 

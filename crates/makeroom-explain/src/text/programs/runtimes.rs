@@ -3,10 +3,10 @@
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, Framework};
-use regex::Regex;
 
 use super::{Program, Work};
 use crate::text::figures::pattern;
+use crate::text::pattern::Regex;
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 

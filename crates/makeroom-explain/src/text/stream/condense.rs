@@ -9,8 +9,11 @@ use std::ops::Range;
 use memchr::memmem;
 
 use super::super::answer::explain_condensed;
+use super::super::context::LINES_BELOW_TITLE;
 use super::super::find::SAME_FAILURE_LINES;
 use super::super::log::Log;
+use super::super::searched::Searched;
+use super::super::settings::{EXPANDABLE, Settings};
 use super::Limits;
 use super::block::{Block, Cutter, count_lines};
 use super::probe::Probe;
@@ -31,9 +34,11 @@ const FULL_WINDOWS: usize = 16;
 const LINES_NEAR: usize = 96;
 /// Bytes kept on one side of a failure at most.
 const MOST_BYTES: usize = 24 << 20;
-/// Lines that switch a setting on are kept, up to this many.
-const MOST_SETTINGS: usize = 64;
-const SETTING: &[u8] = b"expandable_segments:True";
+/// Every line that configures PyTorch's allocator contains this.
+const ALLOCATOR_VARIABLE: &[u8] = b"ALLOC_CONF";
+
+// A title's log is read from the lines after the failure.
+const _: () = assert!(LINES_BELOW_TITLE <= LINES_AFTER);
 
 /// Keeps the parts of a log that decide.
 #[derive(Debug)]
@@ -80,7 +85,10 @@ struct Sorter {
     kept: Vec<Block>,
     kept_bytes: usize,
     windows: usize,
-    settings: usize,
+    /// Whether a line that turns expandable segments on was found. It counts wherever it is, so the first one is kept.
+    is_expandable: bool,
+    /// The end of the text behind the first failure that is searched for settings.
+    searched_until: usize,
     seen: Seen,
     /// How many failures the dropped blocks hold, and the line of the last one.
     left_out: usize,
@@ -148,7 +156,8 @@ impl Sorter {
             kept: Vec::new(),
             kept_bytes: 0,
             windows: 0,
-            settings: 0,
+            is_expandable: false,
+            searched_until: 0,
             seen: Seen::default(),
             left_out: 0,
             last_left_out: None,
@@ -160,15 +169,12 @@ impl Sorter {
         let has_anchor = self.scanner.find(&without_controls(&block.bytes), 0).is_some();
         let is_head = block.offset < self.limits.head;
         let prose = if self.waiting.is_empty() { block.lines } else { prose_lines(&block) };
-        let has_setting = !self.seen.failure
-            && self.settings < MOST_SETTINGS
-            && memmem::find(&block.bytes, SETTING).is_some();
+        let is_searched = block.offset < self.searched_until;
+        let may_configure = !self.is_expandable && memmem::find(&block.bytes, ALLOCATOR_VARIABLE).is_some();
         let anchors = if has_anchor { Anchors::Unread } else { Anchors::None };
-        self.recent.push_back(Recent { block, is_kept: is_head, prose, anchors });
-        if has_setting {
-            // Advice to switch it on is recognized by the line above.
-            self.settings += 1;
-            self.keep(self.recent.len().saturating_sub(2)..self.recent.len());
+        self.recent.push_back(Recent { block, is_kept: is_head || is_searched, prose, anchors });
+        if may_configure {
+            self.keep_setting();
         }
         if has_anchor && !self.probe.is_done() {
             self.waiting.push_back(number);
@@ -199,6 +205,17 @@ impl Sorter {
         explain_condensed(&log, lines, self.left_out)
     }
 
+    /// Keeps the last block if it turns expandable segments on, and the block before it: the line above tells a setting
+    /// from the advice to use it.
+    fn keep_setting(&mut self) {
+        let blocks = self.recent.len().saturating_sub(2)..self.recent.len();
+        let text: String = self.recent.range(blocks.clone()).map(|recent| recent.block.text()).collect();
+        if Settings::new(Searched::from(&text[..])).configures_allocator(EXPANDABLE) {
+            self.is_expandable = true;
+            self.keep(blocks);
+        }
+    }
+
     /// Reads a block with an anchor and keeps the lines around a failure.
     fn read(&mut self, at: usize) {
         if self.probe.is_done() {
@@ -226,6 +243,7 @@ impl Sorter {
         self.recent[at].anchors = Anchors::Read(reading.failures);
         if self.seen.gain(&has) {
             self.keep(self.lines_before(at, LINES_BEFORE_FIRST)..after);
+            self.keep_searched(at);
         } else if has.any() {
             if self.windows < FULL_WINDOWS {
                 self.keep(self.lines_before(at, LINES_BEFORE)..after);
@@ -240,6 +258,18 @@ impl Sorter {
             self.exhausted = exhausted;
             self.scanner = Scanner::new(&self.probe.anchors(), &self.frequencies);
         }
+    }
+
+    /// Keeps the text around a failure that is searched for settings.
+    fn keep_searched(&mut self, at: usize) {
+        let block = &self.recent[at].block;
+        let from = block.offset.saturating_sub(self.limits.before);
+        let until = block.offset + block.bytes.len() + self.limits.behind;
+        let is_outside = |recent: &Recent| recent.block.offset + recent.block.bytes.len() <= from;
+        let first = self.recent.iter().take_while(|recent| is_outside(recent)).count();
+        let end = self.recent.iter().take_while(|recent| recent.block.offset < until).count();
+        self.keep(first..end);
+        self.searched_until = until;
     }
 
     fn keep(&mut self, blocks: Range<usize>) {
@@ -286,8 +316,9 @@ impl Sorter {
             let next = &self.recent[1].block;
             let until = self.waiting.front().map_or(self.recent.len() - 1, |first| first - self.gone);
             let (until, last) = (&self.recent[until].block, &self.recent[self.recent.len() - 1].block);
-            let is_old =
-                until.first_line - next.first_line >= lines && last.offset - next.offset >= self.limits.tail;
+            let is_old = until.first_line - next.first_line >= lines
+                && until.offset - next.offset >= self.limits.before
+                && last.offset - next.offset >= self.limits.tail;
             if !is_old && until.offset - next.offset < MOST_BYTES {
                 return;
             }

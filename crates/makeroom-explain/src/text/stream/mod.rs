@@ -20,6 +20,7 @@ mod scan;
 use condense::Condenser;
 
 use super::answer::explain_text;
+use super::searched;
 use crate::Explanation;
 
 /// How much of a log is kept.
@@ -31,11 +32,21 @@ struct Limits {
     head: usize,
     /// Bytes kept from its end.
     tail: usize,
+    /// Bytes kept before and behind the first failure: the text that is searched for settings.
+    before: usize,
+    behind: usize,
     /// Bytes kept around failures after the first one.
     windows: usize,
 }
 
-const LIMITS: Limits = Limits { whole: 16 << 20, head: 1 << 20, tail: 1 << 20, windows: 16 << 20 };
+const LIMITS: Limits = Limits {
+    whole: 16 << 20,
+    head: searched::HEAD,
+    tail: 1 << 20,
+    before: searched::BEFORE,
+    behind: searched::BEHIND,
+    windows: 16 << 20,
+};
 
 /// Explains an error text that arrives in pieces. The pieces can be cut anywhere, and the text can have any length.
 ///

@@ -7,7 +7,8 @@ use super::super::log::Log;
 use super::*;
 
 /// Limits that condense any log.
-const SMALL: Limits = Limits { whole: 0, head: 8 << 10, tail: 8 << 10, windows: 8 << 20 };
+const SMALL: Limits =
+    Limits { whole: 0, head: 8 << 10, tail: 8 << 10, before: 8 << 10, behind: 8 << 10, windows: 8 << 20 };
 
 fn error(request: u64, device: u32) -> String {
     format!(
@@ -60,8 +61,13 @@ fn log_text(parts: &[(u8, u16)]) -> String {
     text
 }
 
+/// Few cases, because each one is a log of megabytes; `PROPTEST_CASES` sets another number.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(12)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 100, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 100, ..ProptestConfig::default() })]
 
     #[test]
     fn a_condensed_log_has_the_answer_of_the_whole(
@@ -95,6 +101,30 @@ fn a_short_text_is_explained_as_it_is() {
     let text = "RuntimeError: CUDA out of mem\nory. Tried to allocate 2.00 G\niB (GPU 0)";
     let answers = (condensed(text.as_bytes(), LIMITS, 7), explain_text(text));
     assert_eq!(format!("{:?}", answers.0), format!("{:?}", answers.1));
+}
+
+/// A log whose first failure is its first line, with a setting 2,000 lines below.
+#[test]
+fn a_setting_far_behind_the_failure_counts() {
+    let parts = log_text(&[(0, 0), (5, 523), (5, 1413), (5, 56), (3, 0), (2, 612)]);
+    let text = parts.clone() + &"epoch 3 loss 0.25\n".repeat(153) + &parts;
+    let answers = (condensed(text.as_bytes(), SMALL, 4096), whole(text.as_bytes()));
+    assert_eq!(format!("{:#?}", answers.0), format!("{:#?}", answers.1));
+}
+
+/// PyTorch prints the advice with every failure; the setting must be found behind any number of them.
+#[test]
+fn a_setting_is_found_behind_the_advice_to_use_it() {
+    let advice = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB of which 1.00 GiB is free. Of the allocated memory 2.00 GiB is allocated by PyTorch, and 5.00 GiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.\n";
+    let calm = "training\n".repeat(3000);
+    let setting = "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n";
+    for count in [1, 200] {
+        let advised = (calm.clone() + advice).repeat(count);
+        let answer = |text: String| format!("{:?}", condensed(text.as_bytes(), SMALL, 1 << 16).wont_help);
+        let (without, with) = (answer(advised.clone() + &calm), answer(advised + &calm + setting + &calm));
+        assert!(!without.contains("already on"), "{without}");
+        assert!(with.contains("already on"), "{with}");
+    }
 }
 
 #[test]

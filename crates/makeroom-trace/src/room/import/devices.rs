@@ -1,6 +1,8 @@
 //! Converts rows, in order of time, to the events of each device.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::iter::Peekable;
+use std::slice;
 
 use makeroom_core::{
     Action, Address, Bytes, DeviceIndex, DeviceTrace, Event, FastHasher, FastMap, PoolUse, ProcessRecord,
@@ -39,13 +41,17 @@ pub(super) fn assemble(
     }
     let mut queues = Queues::new(process.contexts.len() <= 1);
     let mut contexts = EndingContexts::new(ended);
-    let mut ended = ended.iter().peekable();
+    let samples = std::mem::take(&mut collected.device_samples);
+    let mut samples = samples.iter().peekable();
+    let mut events_before: FastMap<DeviceIndex, VecDeque<usize>> = FastMap::default();
     for index in 0..rows.len() {
         rows.forget_before(index);
         let row = &rows.get(index);
-        while let Some(context) = ended.next_if(|context| context.since_ns <= row.since_ns) {
-            contexts.end(context, &mut devices);
+        while let Some(&(since_ns, sample)) = samples.next_if(|(since_ns, _)| *since_ns < row.since_ns) {
+            contexts.end_until(since_ns, &mut devices);
+            events_before.entry(sample.device).or_default().push_back(event_count(&devices, sample.device));
         }
+        contexts.end_until(row.since_ns, &mut devices);
         if matches!(row.role, Role::Wait | Role::EndStream) {
             for (since_ns, device, address) in queues.wait(row) {
                 if let Some(device) = devices.get_mut(&device) {
@@ -67,9 +73,11 @@ pub(super) fn assemble(
             device.refuse(row, attempts.is_unasked(index, row));
         }
     }
-    for context in ended {
-        contexts.end(context, &mut devices);
+    for &(since_ns, sample) in samples {
+        contexts.end_until(since_ns, &mut devices);
+        events_before.entry(sample.device).or_default().push_back(event_count(&devices, sample.device));
     }
+    contexts.end_until(i64::MAX, &mut devices);
     let mut freed_with_contexts = Bytes::ZERO;
     let mut stream_frees = Vec::new();
     let (mut refused_to_others, mut refused_unasked) = (Vec::new(), Vec::new());
@@ -92,7 +100,16 @@ pub(super) fn assemble(
     process.refused_to_others = refused_to_others;
     process.refused_unasked = refused_unasked;
     process.stream_frees = stream_frees;
+    // Both are in order of time within each device.
+    for sample in &mut process.device_samples {
+        sample.events_before = events_before.get_mut(&sample.device).and_then(VecDeque::pop_front);
+    }
     process.freed_with_contexts = freed_with_contexts;
+}
+
+/// How many events a device has so far.
+fn event_count(devices: &FastMap<DeviceIndex, Device<'_>>, device: DeviceIndex) -> usize {
+    devices.get(&device).map_or(0, |device| device.trace.events.len())
 }
 
 /// The stream-ordered frees whose completion is recorded.
@@ -122,14 +139,26 @@ fn frees_completed_later(rows: &Rows) -> RowSet {
 ///
 /// A recording can have as many contexts as events, so the end of one context must not examine the memory of all
 /// others.
-struct EndingContexts {
+struct EndingContexts<'import> {
     taken: FastMap<u64, BTreeSet<(DeviceIndex, u64)>>,
+    /// The contexts that have not ended yet, in order of time.
+    left: Peekable<slice::Iter<'import, EndedContext>>,
 }
 
-impl EndingContexts {
-    fn new(ended: &[EndedContext]) -> Self {
+impl<'import> EndingContexts<'import> {
+    fn new(ended: &'import [EndedContext]) -> Self {
         let handles = ended.iter().map(|context| context.handle).filter(|&handle| handle != 0);
-        Self { taken: handles.map(|handle| (handle, BTreeSet::new())).collect() }
+        Self {
+            taken: handles.map(|handle| (handle, BTreeSet::new())).collect(),
+            left: ended.iter().peekable(),
+        }
+    }
+
+    /// Ends the contexts that are destroyed up to this time.
+    fn end_until(&mut self, since_ns: i64, devices: &mut FastMap<DeviceIndex, Device<'_>>) {
+        while let Some(context) = self.left.next_if(|context| context.since_ns <= since_ns) {
+            self.end(context, devices);
+        }
     }
 
     fn see(&mut self, row: &MemoryEventRow) {

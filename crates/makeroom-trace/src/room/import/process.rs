@@ -47,9 +47,9 @@ pub(super) fn assemble(
         }
     }
     let (mut record, pinned, ended) = assembly.finish();
-    let measured = std::mem::take(&mut collected.device_samples).into_iter();
+    let measured = collected.device_samples.iter();
     record.device_samples =
-        measured.map(|(since_ns, sample)| device_sample(clock, since_ns, sample)).collect();
+        measured.map(|&(since_ns, sample)| device_sample(clock, since_ns, sample)).collect();
     // They are in order of time, which is preserved within each device.
     record.device_samples.sort_by_key(|sample| sample.device);
     let measured = std::mem::take(&mut collected.host_samples).into_iter();
@@ -122,7 +122,7 @@ fn device(device: &DeviceDefinition) -> DeviceIdentity {
 
 fn device_sample(clock: Clock, since_ns: i64, measured: room::DeviceSample) -> DeviceSample {
     let room::DeviceSample { device, free, total } = measured;
-    DeviceSample { time_us: clock.date_us(since_ns), device, free, total }
+    DeviceSample { time_us: clock.date_us(since_ns), device, free, total, events_before: None }
 }
 
 /// The record under construction.

@@ -18,11 +18,12 @@ pub(in crate::text) mod statuses;
 use std::sync::{LazyLock, OnceLock};
 
 use makeroom_core::{Bytes, DeviceIndex, Framework};
-use regex::{Captures, Regex};
+use regex::Captures;
 
 use crate::text::facts::{Facts, Resource, Severity, Statement};
 use crate::text::figures::{binary_size, pattern, size};
 use crate::text::log::Passage;
+use crate::text::pattern::Regex;
 use crate::text::site::source_line;
 use crate::thresholds::ABSURD;
 use crate::{Cause, Certainty};
@@ -356,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_summary_without_its_figures_is_not_stated() {
-        let found = Regex::new(r"(?P<name>\w+) holds(?: (?P<held>\d+)(?P<held_unit>kB))?").unwrap();
+        let found = pattern(r"(?P<name>\w+) holds(?: (?P<held>\d+)(?P<held_unit>kB))?");
         let fill = |text: &'static str| {
             let figures = Figures { found: found.captures(text).unwrap(), near: None, is_decimal: false };
             figures.fill("{name} held {held}.")

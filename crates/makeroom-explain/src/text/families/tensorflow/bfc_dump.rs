@@ -18,7 +18,6 @@
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, DeviceIndex, Framework};
-use regex::Regex;
 
 use super::device::Attempts;
 use super::start::Start;
@@ -27,6 +26,7 @@ use crate::text::facts::{Allocator, Facts, Resource, Severity};
 use crate::text::family::Family;
 use crate::text::figures::{captured_number, captured_size, find_size, pattern};
 use crate::text::log::Passage;
+use crate::text::pattern::Regex;
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {

@@ -13,7 +13,6 @@
 use std::sync::LazyLock;
 
 use makeroom_core::Bytes;
-use regex::Regex;
 
 use super::bfc_dump::framework;
 use super::handles::is_handle_failure;
@@ -22,6 +21,7 @@ use crate::text::facts::{Allocator, Facts, Resource, Severity};
 use crate::text::family::Family;
 use crate::text::figures::{captured_number, pattern};
 use crate::text::log::Passage;
+use crate::text::pattern::Regex;
 use crate::thresholds::ABSURD;
 use crate::{Cause, Certainty};
 

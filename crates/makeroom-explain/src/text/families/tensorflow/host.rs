@@ -11,13 +11,13 @@
 use std::sync::LazyLock;
 
 use makeroom_core::Bytes;
-use regex::Regex;
 
 use super::bfc_dump::framework;
 use crate::text::facts::{Facts, Resource};
 use crate::text::family::Family;
 use crate::text::figures::{captured_number, pattern};
 use crate::text::log::Passage;
+use crate::text::pattern::Regex;
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family =

@@ -13,11 +13,11 @@
 use std::sync::LazyLock;
 
 use makeroom_core::Bytes;
-use regex::Regex;
 
 use crate::text::facts::Facts;
 use crate::text::figures::{binary_size, find_size, pattern};
 use crate::text::log::Passage;
+use crate::text::pattern::Regex;
 use crate::{Cause, Certainty};
 
 static TOTAL: LazyLock<Regex> =

@@ -11,7 +11,6 @@
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, DeviceIndex, Framework};
-use regex::Regex;
 
 use super::bfc_dump::{Dump, is_host};
 use super::start::Start;
@@ -19,6 +18,7 @@ use crate::text::facts::{Allocator, Facts, Resource};
 use crate::text::family::Family;
 use crate::text::figures::{captured_number, pattern};
 use crate::text::log::Passage;
+use crate::text::pattern::Regex;
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {

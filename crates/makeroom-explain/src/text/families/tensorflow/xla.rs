@@ -19,13 +19,13 @@
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, DeviceIndex, Framework};
-use regex::Regex;
 
 use super::xla_plan::Plan;
 use crate::text::facts::{Allocator, Facts, Resource, Severity};
 use crate::text::family::Family;
 use crate::text::figures::{captured_number, captured_size, find_size, pattern};
 use crate::text::log::Passage;
+use crate::text::pattern::Regex;
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {

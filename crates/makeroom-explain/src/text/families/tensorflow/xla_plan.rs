@@ -16,11 +16,11 @@
 use std::sync::LazyLock;
 
 use makeroom_core::Bytes;
-use regex::Regex;
 
 use crate::text::facts::{Facts, Statement};
 use crate::text::figures::{captured_size, pattern};
 use crate::text::log::Passage;
+use crate::text::pattern::Regex;
 use crate::{Cause, Certainty, Fix};
 
 /// A plan below this fits any device.

@@ -3,10 +3,10 @@
 use std::sync::LazyLock;
 
 use makeroom_core::Bytes;
-use regex::Regex;
 
 use super::half;
 use crate::text::figures::{captured_number, pattern};
+use crate::text::pattern::Regex;
 use crate::text::programs::lever::{self, Lever};
 use crate::text::programs::{Program, Work};
 use crate::text::situation::Situation;

@@ -1,0 +1,320 @@
+//! A regular expression that is compiled only for a text that may match it.
+//!
+//! `why` has hundreds of patterns, and a short text matches few of them. Compiling one takes about as long as searching
+//! 256 KiB for a word, so compiling all of them would take nearly all the time of a short answer. A pattern therefore
+//! first looks for the words that every match contains ([`Words`]); while they do not occur, it does not match. Once that
+//! search has cost as much as compiling, as it does in long logs, the pattern is compiled in any case, because the compiled
+//! one is faster.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use memchr::memchr2_iter;
+use regex::{CaptureMatches, Captures, Matches, Split};
+use regex_syntax::ast::parse::Parser;
+use regex_syntax::ast::{Ast, Literal, LiteralKind, RepetitionKind, RepetitionRange};
+
+/// Searching this many bytes costs about as much as compiling a pattern; bytes count once for each word.
+const SEARCHED_BEFORE_COMPILING: usize = 256 << 10;
+/// Letters outside ASCII that match `s` and `k` if case is ignored.
+const FOLDED: [char; 2] = ['ſ', '\u{212a}'];
+
+/// A regular expression, with the interface of `regex::Regex` as far as it is used here.
+#[derive(Debug)]
+pub(crate) struct Regex {
+    source: String,
+    compiled: OnceLock<regex::Regex>,
+    gate: Gate,
+}
+
+impl Regex {
+    /// A pattern that is part of this program. It cannot be wrong in a build whose tests passed, because debug builds
+    /// check each one; a wrong one matches nothing.
+    pub(crate) fn new(source: String) -> Self {
+        debug_assert!(regex_syntax::parse(&source).is_ok(), "{source}");
+        Self { gate: Gate::new([&source[..]]), source, compiled: OnceLock::new() }
+    }
+
+    #[allow(clippy::unwrap_used, reason = "the fallback is a constant that is valid")]
+    fn compiled(&self) -> &regex::Regex {
+        self.compiled.get_or_init(|| {
+            regex::Regex::new(&self.source)
+                .or_else(|error| {
+                    debug_assert!(false, "{error}");
+                    regex::Regex::new("$^x")
+                })
+                .unwrap()
+        })
+    }
+
+    /// The compiled pattern, if the text may match it.
+    fn for_text(&self, text: &str) -> Option<&regex::Regex> {
+        let is_needed = self.compiled.get().is_some() || self.gate.is_open(text);
+        is_needed.then(|| self.compiled())
+    }
+
+    pub(crate) fn is_match(&self, text: &str) -> bool {
+        self.for_text(text).is_some_and(|regex| regex.is_match(text))
+    }
+
+    pub(crate) fn captures<'text>(&self, text: &'text str) -> Option<Captures<'text>> {
+        self.for_text(text)?.captures(text)
+    }
+
+    pub(crate) fn captures_at<'text>(&self, text: &'text str, start: usize) -> Option<Captures<'text>> {
+        self.for_text(text)?.captures_at(text, start)
+    }
+
+    pub(crate) fn find<'text>(&self, text: &'text str) -> Option<regex::Match<'text>> {
+        self.for_text(text)?.find(text)
+    }
+
+    pub(crate) fn find_iter<'me, 'text: 'me>(
+        &'me self,
+        text: &'text str,
+    ) -> impl Iterator<Item = regex::Match<'text>> + 'me {
+        self.for_text(text)
+            .map(|regex| -> Matches<'me, 'text> { regex.find_iter(text) })
+            .into_iter()
+            .flatten()
+    }
+
+    pub(crate) fn captures_iter<'me, 'text: 'me>(
+        &'me self,
+        text: &'text str,
+    ) -> impl Iterator<Item = Captures<'text>> + 'me {
+        self.for_text(text)
+            .map(|regex| -> CaptureMatches<'me, 'text> { regex.captures_iter(text) })
+            .into_iter()
+            .flatten()
+    }
+
+    pub(crate) fn split<'me, 'text: 'me>(
+        &'me self,
+        text: &'text str,
+    ) -> impl Iterator<Item = &'text str> + 'me {
+        let regex = self.for_text(text);
+        let whole = regex.is_none().then_some(text);
+        regex.map(|regex| -> Split<'me, 'text> { regex.split(text) }).into_iter().flatten().chain(whole)
+    }
+
+    pub(crate) fn replace_all<'text>(
+        &self,
+        text: &'text str,
+        replacement: impl regex::Replacer,
+    ) -> Cow<'text, str> {
+        match self.for_text(text) {
+            Some(regex) => regex.replace_all(text, replacement),
+            None => Cow::Borrowed(text),
+        }
+    }
+}
+
+/// Several patterns that are searched together.
+#[derive(Debug)]
+pub(crate) struct RegexSet {
+    sources: Vec<String>,
+    compiled: OnceLock<Option<regex::RegexSet>>,
+    gate: Gate,
+}
+
+impl RegexSet {
+    /// Patterns that are part of this program.
+    pub(crate) fn new(sources: Vec<String>) -> Self {
+        debug_assert!(sources.iter().all(|source| regex_syntax::parse(source).is_ok()), "{sources:?}");
+        Self { gate: Gate::new(sources.iter().map(|source| &source[..])), sources, compiled: OnceLock::new() }
+    }
+
+    /// The patterns that match a text, in order.
+    pub(crate) fn matches(&self, text: &str) -> impl Iterator<Item = usize> {
+        let is_needed = self.compiled.get().is_some() || self.gate.is_open(text);
+        let compile = || regex::RegexSet::new(&self.sources).ok();
+        let compiled = if is_needed { self.compiled.get_or_init(compile).as_ref() } else { None };
+        compiled.map(|set| set.matches(text)).into_iter().flatten()
+    }
+}
+
+/// Tells texts that cannot match from those that may.
+#[derive(Debug)]
+struct Gate {
+    /// `None` if a match need not contain any word.
+    words: Option<Words>,
+    searched: AtomicUsize,
+}
+
+impl Gate {
+    fn new<'source>(sources: impl IntoIterator<Item = &'source str>) -> Self {
+        let words: Option<Vec<Words>> = sources.into_iter().map(Words::of).collect();
+        Self { words: words.map(Words::Any), searched: AtomicUsize::new(0) }
+    }
+
+    /// Whether the text may match, or the search has cost as much as compiling.
+    fn is_open(&self, text: &str) -> bool {
+        let Some(words) = &self.words else { return true };
+        if self.searched.load(Ordering::Relaxed) > SEARCHED_BEFORE_COMPILING {
+            return true;
+        }
+        let mut searched = 0;
+        let may_match = words.are_in(text.as_bytes(), &mut searched);
+        self.searched.fetch_add(searched, Ordering::Relaxed);
+        may_match || !text.is_ascii() && text.contains(FOLDED)
+    }
+}
+
+/// The words that a match contains, in any case.
+#[derive(Debug, PartialEq, Eq)]
+enum Words {
+    One(Vec<u8>),
+    /// Every one of these.
+    All(Vec<Self>),
+    /// At least one of these.
+    Any(Vec<Self>),
+}
+
+impl Words {
+    /// The words of a pattern; `None` if a match need not contain any.
+    fn of(source: &str) -> Option<Self> {
+        Self::required(&Parser::new().parse(source).ok()?)
+    }
+
+    /// The words of a part of a pattern.
+    fn required(ast: &Ast) -> Option<Self> {
+        match ast {
+            Ast::Literal(literal) => letter(literal).map(Self::One),
+            Ast::Group(group) => Self::required(&group.ast),
+            Ast::Repetition(repetition) => {
+                let least = match &repetition.op.kind {
+                    RepetitionKind::ZeroOrOne | RepetitionKind::ZeroOrMore => 0,
+                    RepetitionKind::OneOrMore => 1,
+                    RepetitionKind::Range(
+                        RepetitionRange::Exactly(least)
+                        | RepetitionRange::AtLeast(least)
+                        | RepetitionRange::Bounded(least, _),
+                    ) => *least,
+                };
+                if least == 0 { None } else { Self::required(&repetition.ast) }
+            }
+            Ast::Alternation(alternation) => {
+                let branches: Option<Vec<Self>> = alternation.asts.iter().map(Self::required).collect();
+                branches.map(Self::Any)
+            }
+            Ast::Concat(concat) => {
+                let mut all = Vec::new();
+                let mut run = Vec::new();
+                for part in &concat.asts {
+                    if let Ast::Literal(literal) = part
+                        && let Some(mut letters) = letter(literal)
+                    {
+                        run.append(&mut letters);
+                        continue;
+                    }
+                    all.push(Self::One(std::mem::take(&mut run)));
+                    all.extend(Self::required(part));
+                }
+                all.push(Self::One(run));
+                // Single letters are in nearly every text.
+                all.retain(|words| !matches!(words, Self::One(word) if word.len() < 2));
+                // The cheapest first: one word that is missing decides.
+                all.sort_by_key(|words| !matches!(words, Self::One(_)));
+                if all.is_empty() { None } else { Some(Self::All(all)) }
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a text contains the words. Adds up the bytes that are searched.
+    fn are_in(&self, text: &[u8], searched: &mut usize) -> bool {
+        match self {
+            Self::One(word) => {
+                *searched += text.len();
+                contains(text, word)
+            }
+            Self::All(all) => all.iter().all(|words| words.are_in(text, searched)),
+            Self::Any(any) => any.iter().any(|words| words.are_in(text, searched)),
+        }
+    }
+}
+
+/// Whether a text contains a word, in any case.
+fn contains(text: &[u8], word: &[u8]) -> bool {
+    let Some(&first) = word.first() else { return true };
+    let Some(last) = text.len().checked_sub(word.len()) else { return false };
+    memchr2_iter(first.to_ascii_lowercase(), first.to_ascii_uppercase(), &text[..=last])
+        .any(|start| text[start..start + word.len()].eq_ignore_ascii_case(word))
+}
+
+/// A letter that matches only itself and, in ASCII, its other case.
+fn letter(literal: &Literal) -> Option<Vec<u8>> {
+    let letter = literal.c;
+    let is_caseless = letter.is_ascii()
+        || literal.kind == LiteralKind::Verbatim && !letter.is_lowercase() && !letter.is_uppercase();
+    is_caseless.then(|| letter.to_string().into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_without_the_words_cannot_match() {
+        for (source, possible, impossible) in [
+            (r"(?i)\b(?:py)?torch(?: version)? 2", "a Torch 2", "version py 2"),
+            (r"(?:mem(?:ory)?|vram)\s*(\d+) used", "vram used", "memory of 3"),
+            (r"(?ix) \b (?: out \s of | 显存 ) \b", "OF OUT", "out o"),
+            (r"(?ix) \b (?: out \s of | 显存 ) \b", "显存", "显"),
+            (r"(?:killed)+ by", "killed by", "killed"),
+            (r"(?:killed){2,3} by", "killed by", "kill by"),
+            (r"[Oo]ut \d+ of", "ut of", "out 3 from"),
+            (r"\d+ Größe der", " Gr e der", " Gr"),
+            (r"a|bcd", "a", "bc"),
+        ] {
+            let words = Words::of(source).unwrap();
+            assert!(words.are_in(possible.as_bytes(), &mut 0), "{source}: {possible}");
+            assert!(!words.are_in(impossible.as_bytes(), &mut 0), "{source}: {impossible}");
+        }
+        for source in [r"(?:killed)*|x{0,3}", r"killed|", r"\d+", r"(unbalanced", "ö"] {
+            assert_eq!(Words::of(source), None, "{source}");
+        }
+    }
+
+    #[test]
+    fn a_text_without_the_words_does_not_compile_the_pattern() {
+        let regex = Regex::new(r"(?i)\bask(\d)".to_owned());
+        assert!(!regex.is_match("as 3") && regex.captures("as3").is_none());
+        assert_eq!(regex.replace_all("nothing", "x"), "nothing");
+        assert_eq!(regex.split("a whole").collect::<Vec<_>>(), ["a whole"]);
+        assert_eq!(regex.find_iter("none").count() + regex.captures_iter("none").count(), 0);
+        assert!(regex.compiled.get().is_none());
+        assert!(!regex.is_match("task3") && regex.compiled.get().is_some());
+        assert!(regex.is_match("ASK3"));
+        assert_eq!(regex.split("one ask1 two").collect::<Vec<_>>(), ["one ", " two"]);
+    }
+
+    #[test]
+    fn a_set_is_compiled_for_a_text_with_a_word_of_any_pattern() {
+        let set = RegexSet::new(vec![r"\bone \d".to_owned(), r"\btwo \d".to_owned()]);
+        assert_eq!(set.matches("three 3").count(), 0);
+        assert!(set.compiled.get().is_none());
+        assert_eq!(set.matches("two 2, one 1").collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(set.matches("two 2").collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
+    fn letters_that_fold_to_ascii_match() {
+        for text in ["a\u{17f}k", "as\u{212a}"] {
+            assert!(Regex::new("(?i)ask".to_owned()).is_match(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_long_log_compiles_the_pattern() {
+        let regex = Regex::new("never in the log".to_owned());
+        let line = "step 12 loss 0.25";
+        assert!(!regex.is_match(line) && regex.compiled.get().is_none());
+        for _ in 0..=SEARCHED_BEFORE_COMPILING / line.len() {
+            assert!(!regex.is_match(line));
+        }
+        assert!(regex.compiled.get().is_some());
+    }
+}
