@@ -375,10 +375,12 @@ fn preallocation(situation: &Situation<'_>) -> Vec<Fix> {
             Fix::new("let JAX allocate memory as it needs it")
                 .command(environment.export("XLA_PYTHON_CLIENT_PREALLOCATE=false")),
         );
-        fixes.push(
-            Fix::new("or let it reserve a smaller share of GPU memory (default .75)")
-                .command(environment.export("XLA_PYTHON_CLIENT_MEM_FRACTION=.50")),
-        );
+        if situation.settings.number(&["XLA_PYTHON_CLIENT_MEM_FRACTION"]).is_none_or(|share| share > 0.5) {
+            fixes.push(
+                Fix::new("or let it reserve a smaller share of GPU memory (default .75)")
+                    .command(environment.export("XLA_PYTHON_CLIENT_MEM_FRACTION=.50")),
+            );
+        }
     }
     if situation.facts.framework == Framework::TensorFlow || says("tensorflow") || says("keras") {
         fixes.push(
