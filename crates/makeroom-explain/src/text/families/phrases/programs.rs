@@ -21,6 +21,20 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .unless(r"\b(?:no longer|fix(?:es|ed|ing)?|would|could|might|may|if|without|avoid\w*|prevent\w*|never)\b|n['’]t\b")
     .leads(LiveDataFillsDevice, "The log says that the GPU's memory fills up until the program crashes."),
+    Phrase::device(
+        Framework::Cuda,
+        &["PxgCudaDeviceMemoryAllocator"],
+        r"PxgCudaDeviceMemoryAllocator fail\w* to allocate memory (?P<request>\d+) bytes",
+    ),
+    Phrase::device(
+        Framework::Jax,
+        &["has not been initialized"],
+        r"XlaRuntimeError.{0,80}\bcu(?:Solver|BLAS|DNN|FFT|SPARSE) has not been initialized",
+    )
+    .leads(
+        Preallocation,
+        "A CUDA library could not start. It allocates outside JAX's pool, and every JAX process reserves 75 % of the GPU's memory at startup.",
+    ),
     Phrase::device(Framework::PyTorch, &["OOM during optimization"], r"OOM during optimization, irrecoverable"),
     Phrase::device(Framework::TensorFlow, &["Dst tensor is not initialized"], r"Dst tensor is not initialized"),
     Phrase::device(Framework::Cuda, &["NvMapMem"], r"NvMapMem\w*: .{0,40}error 12\b"),
@@ -234,6 +248,18 @@ mod tests {
         ] {
             assert!(facts_in(text).is_none(), "{text}");
         }
+    }
+
+    #[test]
+    fn libraries_and_engines_without_room() {
+        let physx = "PxgCudaDeviceMemoryAllocator fail to allocate memory 268435456 bytes!! Result = 2\nPxgCudaMemoryAllocator.cpp (59) : warning : Failed to allocate pinned memory.";
+        let facts = facts_in(physx).unwrap();
+        assert_eq!((facts.resource, facts.request), (Resource::Device, Some(Bytes::mib(256))));
+        let jax = "jaxlib.xla_extension.XlaRuntimeError: INTERNAL: cuBLAS has not been initialized";
+        assert_eq!(facts_in(jax).unwrap().statements[0].cause, Cause::Preallocation);
+        let ram =
+            "After an hour the RAM usage climbs to 100% and the job is killed, the GPU is not the problem";
+        assert_eq!(facts_in(ram).unwrap().statements[0].cause, Cause::HostMemory);
     }
 
     #[test]
