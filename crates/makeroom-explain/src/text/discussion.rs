@@ -90,6 +90,7 @@ static HANDLING: LazyLock<Regex> = LazyLock::new(|| {
       | \bI (?:['’]ve|\s have)? \s implemented \b [^.]{0,60} \b(?:in \s case|whenever|when|if) \b [^.]{0,60} (?:\boom\b | out[\s-]of[\s-]memory)
       | \b(?:we|it|the \s \w+) \s (?:should|could|must|needs? \s to) \s (?:also \s | then \s | just \s)? (?:catch|handle|survive|recover \s from|react \s to|deal \s with) \s (?:\w+ \s){0,3} (?:\booms?\b | out[\s-]of[\s-]memory | OutOfMemory)
       | \b(?:need|needs|want|have) \s to \s think \s about \b [^.]{0,40} (?:\booms?\b | out[\s-]of[\s-]memory)
+      | ^\W{0,4} (?:this \s (?:pr \s)?)? (?:fix(?:es|ed)?|close[sd]?|resolve[sd]?) :? \s \#\d+ \W*$ | ^\s*differential \s revision: \s D\d
       | \bit \s would \s be \s (?:helpful|nice|useful|great|good) \s (?:to \s (?:include|add|show|support|allow|mention|print|report|log|document)|if \s (?:the \s (?:error|message|tool|library)|makeroom))\b
       | ^\W{0,6} (?:new|added) \s (?:env(?:ironment)? \s (?:var\w*)|flag|option|parameter|setting|log \s blocks?)\b
       | (?:\booms? | out[\s-]of[\s-]memory) (?:\s (?:errors?|kills?|events?))? \s (?:is|are) \s not \s (?:\w+ly \s)? (?:reported|shown|handled|propagated|detected|surfaced|logged)\b
@@ -193,6 +194,8 @@ mod tests {
             "smaller batches\nWith this change the loop prints each CUDA OOM it survives.",
             "Detect pods that run out\nAlerts should fire when a pod shows:\nReason: OOMKilled\nStarted: 10:11:12",
             "# Resume the epoch\nI implemented a loop which drops the sample in case it causes an OOM error.",
+            "# interpret OOM errors of the scheduler\nThis fixes #12",
+            "GPU OOM optimizations\nSummary: evaluate without gradients.\nDifferential Revision: D123",
             "# Find a way to survive CUDA OOM\nA pop-up would do.",
             "# Nicer errors\nWe should catch CUDA OOM errors and name the batch size.",
             "# Errors in the viewer\nWe need to think about what a CUDA OOM error leaves behind.",
