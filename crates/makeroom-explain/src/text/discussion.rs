@@ -41,7 +41,7 @@ static ASKED: LazyLock<Regex> =
 /// The title of a request, a question or a document.
 static TALK: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?ix) ^\W{0,6} (?:\[[^\]]*\]\W*)* (?:feature \s (?:request|proposal|idea)|enhancement\b|suggestion\b|proposal\b|rfc\b|questions?:|discussion\b|documentation\b|docs?:|psa\b|please \s (?:add|support|implement|provide|allow|consider)\b|q:|notes?:|known \s issues\b|what \s (?:to \s do|are|is \s the)\b|how \s (?:to|do|does|can|much|many|should)\b|is \s (?:it|there)\b|can \s (?:i|we|you)\b|does\b|should\b|would\b|change \s? log\b|(?:v?\d+(?:\.\d+)+\W{1,3})?release \s notes\b|what['’]?s \s (?:new|changed)\b|troubleshooting\b|faq\b|tips?\b)
+        r"(?ix) ^\W{0,6} (?:\[[^\]]*\]\W*)* (?:feature \s (?:request|proposal|idea)|enhancement\b|suggestion\b|proposal\b|rfc\b|questions?:|discussion\b|documentation\b|docs?:|psa\b|please \s (?:add|support|implement|provide|allow|consider)\b|q:|notes?:|known \s issues\b|what \s (?:to \s do|are|is \s the)\b|how \s (?:to|do|does|can|much|many|should)\b|(?:think \s about|figure \s out|find \s (?:out|a \s way)|look \s into) \s (?:how|a|to|the)\b|is \s (?:it|there)\b|can \s (?:i|we|you)\b|does\b|should\b|would\b|change \s? log\b|(?:v?\d+(?:\.\d+)+\W{1,3})?release \s notes\b|what['’]?s \s (?:new|changed)\b|troubleshooting\b|faq\b|tips?\b)
       | ^\W{0,6} (?:\w+ \s){1,4} should \s (?:detect|be|not|handle|report|show|allow|support|warn|fail|fall|raise|have|print)\b | \bfeature \s request\b
       | ^\W{0,6} \[ (?:fea|feat|feature|rfc|proposal|enhancement|question|discussion|docs?|suggestion|idea)\b [^\]]* \]
       | \b(?:warning|message|error \s message|wording) \s (?:is|are) \s (?:incorrect|misleading|wrong|confusing|unclear)\b
@@ -52,6 +52,18 @@ static TALK: LazyLock<Regex> = LazyLock::new(|| {
 static FORM: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)^(?:#{1,4}\s|\*\*)\W{0,4}(?:feature\b|suggestion|motivation|alternatives|describe the (?:solution|feature)|is your feature request|what would your feature|proposed (?:workflow|solution|change)|proposal|PR (?:APIs|types|changes)|what does this PR do)",
+    )
+});
+/// A person tells that the system ended the process: a question above it is about this failure.
+static KILLED: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\b(?:being|was|were|is|gets?|got|been) (?:then |just |always |finally )?(?:oom[- ]?)?killed\b|\bexit(?:ed)? (?:with )?(?:code|status) (?:137|-9)\b",
+    )
+});
+/// A title that asks for an amount.
+static AMOUNT: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)^\W{0,6}(?:how (?:much|many|large|big)|what (?:is|are) the (?:\w+ )?(?:memory|ram|hardware|system))\b",
     )
 });
 /// Output of a program below the title.
@@ -76,6 +88,9 @@ static HANDLING: LazyLock<Regex> = LazyLock::new(|| {
       | (?:\bon | \bupon | \bhits | \bcatch(?:es)? | \bafter) \s (?:an? \s | each \s | every \s)? (?:[\w.]*OutOfMemory\w* | (?:cuda \s | gpu \s)? (?:oom | out[\s-]of[\s-]memory)) \b [^.]{0,60} \b(?:now \s \w+s | halves | retries | repeats | is \s (?:destroyed|reduced|restarted|halved) | are \s (?:freed|reduced) | resubmits | restarts \s with)\b
       | \b(?:to|in|of) \s my \s (?:pull \s request|pr|patch|fork|branch)\b
       | \bI (?:['’]ve|\s have)? \s implemented \b [^.]{0,60} \b(?:in \s case|whenever|when|if) \b [^.]{0,60} (?:\boom\b | out[\s-]of[\s-]memory)
+      | \b(?:we|it|the \s \w+) \s (?:should|could|must|needs? \s to) \s (?:also \s | then \s | just \s)? (?:catch|handle|survive|recover \s from|react \s to|deal \s with) \s (?:\w+ \s){0,3} (?:\booms?\b | out[\s-]of[\s-]memory | OutOfMemory)
+      | \b(?:need|needs|want|have) \s to \s think \s about \b [^.]{0,40} (?:\booms?\b | out[\s-]of[\s-]memory)
+      | ^\W{0,4} (?:this \s (?:pr \s)?)? (?:fix(?:es|ed)?|close[sd]?|resolve[sd]?) :? \s \#\d+ \W*$ | ^\s*differential \s revision: \s D\d
       | \bit \s would \s be \s (?:helpful|nice|useful|great|good) \s (?:to \s (?:include|add|show|support|allow|mention|print|report|log|document)|if \s (?:the \s (?:error|message|tool|library)|makeroom))\b
       | ^\W{0,6} (?:new|added) \s (?:env(?:ironment)? \s (?:var\w*)|flag|option|parameter|setting|log \s blocks?)\b
       | (?:\booms? | out[\s-]of[\s-]memory) (?:\s (?:errors?|kills?|events?))? \s (?:is|are) \s not \s (?:\w+ly \s)? (?:reported|shown|handled|propagated|detected|surfaced|logged)\b
@@ -150,8 +165,9 @@ pub(crate) fn is_discussion(log: &Log) -> bool {
         || is_advice()
         || HANDLING.is_match(log.line(title))
         || lines().any(|line| FORM.is_match(line) || HANDLING.is_match(line) || is_corrected(line));
+    let is_told = || AMOUNT.is_match(log.line(title)) && lines().any(|line| KILLED.is_match(line));
     let is_wish = || is_request(log.line(title)) && lines().any(|line| WISH.is_match(line));
-    (is_discussed && !lines().any(|line| OUTPUT.is_match(line))) || is_wish()
+    (is_discussed && !lines().any(|line| OUTPUT.is_match(line)) && !is_told()) || is_wish()
 }
 
 /// The rest of the sentence behind what a pattern matched.
@@ -178,6 +194,11 @@ mod tests {
             "smaller batches\nWith this change the loop prints each CUDA OOM it survives.",
             "Detect pods that run out\nAlerts should fire when a pod shows:\nReason: OOMKilled\nStarted: 10:11:12",
             "# Resume the epoch\nI implemented a loop which drops the sample in case it causes an OOM error.",
+            "# interpret OOM errors of the scheduler\nThis fixes #12",
+            "GPU OOM optimizations\nSummary: evaluate without gradients.\nDifferential Revision: D123",
+            "# Find a way to survive CUDA OOM\nA pop-up would do.",
+            "# Nicer errors\nWe should catch CUDA OOM errors and name the batch size.",
+            "# Errors in the viewer\nWe need to think about what a CUDA OOM error leaves behind.",
             "New option `retry_limit`: how often a step that got CUDA out of memory is repeated.",
         ] {
             assert!(is_discussion(&Log::new(text)), "{text}");
@@ -189,6 +210,7 @@ mod tests {
             "# Crash while loading\nI get CUDA out of memory",
             "valueerror: free memory on device (10.00/24.00 gib) on startup is less than desired gpu memory utilization (0.9, 21.60 gib)",
             "fatal: release build ran out of memory",
+            "# How much RAM does the converter need?\nIt used up all my RAM and was killed by the kernel.",
             "Describe the bug\nWorker exceeded 95% memory budget. Restarting",
             "I applied this patch and still get CUDA out of memory",
             "training gets OOM on the second GPU, after this change too",

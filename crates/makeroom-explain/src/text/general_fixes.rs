@@ -113,10 +113,33 @@ fn other_cache(situation: &Situation<'_>) -> Vec<Fix> {
     fixes
 }
 
+/// The arguments of a kernel.
+fn parameters(is_julia: bool) -> Vec<Fix> {
+    let newer = Fix::new(
+        "or compile with CUDA 12.1 or later for compute capability 7.0 or higher, where the limit is 32,764 bytes",
+    );
+    if is_julia {
+        vec![
+            Fix::new("put the largest argument into an array on the GPU, and pass the array")
+                .command("kernel(CuArray([argument]), …)"),
+            newer.command("CUDA.set_runtime_version!(v\"12.4\")"),
+        ]
+    } else {
+        vec![
+            Fix::new("copy the largest argument to constant memory, and read it from there")
+                .command("__constant__ Params params; cudaMemcpyToSymbol(params, &host, sizeof host);"),
+            newer.command("nvcc -arch=sm_70 …"),
+        ]
+    }
+}
+
 /// Registers, shared memory or the heap inside a kernel.
 fn kernel(situation: &Situation<'_>) -> Vec<Fix> {
     let facts = situation.facts;
     let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
+    if says(&["parameter memory", "parameter space overflowed"]) {
+        return parameters(says(&[".jl", "julia", "PTX v"]));
+    }
     if facts.framework == Framework::Triton || says(&["triton"]) {
         return triton(situation);
     }
@@ -352,10 +375,12 @@ fn preallocation(situation: &Situation<'_>) -> Vec<Fix> {
             Fix::new("let JAX allocate memory as it needs it")
                 .command(environment.export("XLA_PYTHON_CLIENT_PREALLOCATE=false")),
         );
-        fixes.push(
-            Fix::new("or let it reserve a smaller share of GPU memory (default .75)")
-                .command(environment.export("XLA_PYTHON_CLIENT_MEM_FRACTION=.50")),
-        );
+        if situation.settings.number(&["XLA_PYTHON_CLIENT_MEM_FRACTION"]).is_none_or(|share| share > 0.5) {
+            fixes.push(
+                Fix::new("or let it reserve a smaller share of GPU memory (default .75)")
+                    .command(environment.export("XLA_PYTHON_CLIENT_MEM_FRACTION=.50")),
+            );
+        }
     }
     if situation.facts.framework == Framework::TensorFlow || says("tensorflow") || says("keras") {
         fixes.push(
@@ -458,6 +483,8 @@ mod tests {
 
     #[test]
     fn kernels_get_the_settings_of_who_wrote_them() {
+        let arguments = "Kernel invocation uses too much parameter memory.\n6.000 KiB exceeds the 4.000 KiB limit imposed by sm_75 / PTX v7.6.";
+        assert!(commands(arguments, Cause::SharedMemoryOrKernelResource).contains("CuArray([argument])"));
         let launch = "CUDA error: too many resources requested for launch";
         assert!(commands(launch, Cause::SharedMemoryOrKernelResource).contains("-maxrregcount=64"));
         let pallas = format!("jax/_src/pallas/kernel.py\n{launch}");

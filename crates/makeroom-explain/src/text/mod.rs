@@ -78,6 +78,6 @@ mod torch_fixes;
 mod undetermined;
 
 pub use answer::explain_text;
-pub(crate) use figures::pattern;
+pub(crate) use figures::{mixed_pattern, pattern};
 pub(crate) use pattern::Regex;
 pub use stream::TextReader;

@@ -4,8 +4,9 @@
 //! | wording | where |
 //! |---|---|
 //! | `too many resources requested for launch`, `cudaErrorLaunchOutOfResources`, `CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES` | registers × threads, or shared memory, at a launch |
+//! | `uses too much parameter memory. 5.102 KiB exceeds the 4.000 KiB limit`, `Formal parameter space overflowed (5224 bytes required, max 4096 bytes allowed)` | the arguments of a kernel: CUDA.jl, ptxas |
 //! | `too many blocks in cooperative launch` | blocks that do not fit the device at once |
-//! | `uses too much shared data (0xc400 bytes, 0xc000 max)`, `… local memory`, `… parameter memory` | ptxas, CUDA.jl |
+//! | `uses too much shared data (0xc400 bytes, 0xc000 max)`, `… local memory` | ptxas, CUDA.jl |
 //! | `local memory (100352) exceeds limit (49152) in function` | LLVM for AMD |
 //! | `Amount of dynamic shared memory exceeds device limit (100352 > 49152 bytes)` | CUDA.jl |
 //! | `Shared memory size limit exceeded: requested 262144, available: 232448` | XLA |
@@ -20,7 +21,7 @@ use makeroom_core::{Bytes, Framework};
 
 use crate::text::facts::{Facts, Resource};
 use crate::text::family::Family;
-use crate::text::figures::pattern;
+use crate::text::figures::{pattern, size};
 use crate::text::log::Passage;
 use crate::text::pattern::Regex;
 use crate::{Cause, Certainty};
@@ -44,6 +45,7 @@ pub(crate) const FAMILY: Family = Family {
         "device heap",
         "in-kernel heap",
         "Register allocation failed",
+        "parameter space overflowed",
     ],
     read,
 };
@@ -55,10 +57,18 @@ static BOTH_SIZES: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)limit exceeded: requested (\d+), available:? (\d+)|local memory \((\d+)\) exceeds limit \((\d+)\)|\((\d+) > (\d+) bytes\)|memory size of (\d+)(?: bytes)? larger than allowed size of (\d+)|memory size \((\d+)\) exceeds the maximum \D+\((\d+)\)",
     )
 });
+/// Arguments of a kernel beyond their limit, in the words of CUDA.jl and of ptxas.
+static PARAMETERS: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)too much parameter memory|parameter space overflowed"));
+static PARAMETER_SIZES: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)(\d+(?:\.\d+)?) (KiB|bytes) (?:exceeds the|required, max) (\d+(?:\.\d+)?) (KiB|bytes) (?:limit|allowed)",
+    )
+});
 /// Words that say that there is not enough, for anchors that are also said of what is.
 static TOO_LITTLE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)resources requested|out_?of_?resources|cooperative launch|uses too much (?:shared|local|parameter|constant)|register allocation failed|exceed|larger than allowed|more dynamic shared memory than",
+        r"(?i)resources requested|out_?of_?resources|cooperative launch|uses too much (?:shared|local|parameter|constant)|register allocation failed|space overflowed|exceed|larger than allowed|more dynamic shared memory than",
     )
 });
 static FULL_HEAP: LazyLock<Regex> =
@@ -82,6 +92,10 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if !TOO_LITTLE.is_match(line) {
         return None;
     }
+    if PARAMETERS.is_match(line) {
+        facts.state(Cause::SharedMemoryOrKernelResource, Certainty::Certain, parameters(text));
+        return Some(facts);
+    }
     let summary = match amounts(text) {
         Some((needed, limit)) => format!("A kernel needs {needed} of shared memory; the limit is {limit}."),
         None if line.contains("cooperative") => {
@@ -93,6 +107,17 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     };
     facts.state(Cause::SharedMemoryOrKernelResource, Certainty::Certain, summary);
     Some(facts)
+}
+
+/// The sentence about arguments that a launch cannot pass.
+fn parameters(text: &str) -> String {
+    let sizes = PARAMETER_SIZES.captures(text);
+    let sizes = sizes.and_then(|found| Some((size(&found[1], &found[2])?, size(&found[3], &found[4])?)));
+    let amount = match sizes {
+        Some((needed, limit)) => format!("The arguments of a kernel take {needed}; the limit is {limit}."),
+        None => "The arguments of a kernel take more than a launch can pass.".to_owned(),
+    };
+    format!("{amount} The GPU's memory is not involved.")
 }
 
 /// The static shared memory that ptxas rejects, and its limit.
@@ -152,6 +177,20 @@ mod tests {
         ] {
             let summary = &facts_in(text).unwrap().statements[0].summary;
             assert!(summary.contains("98.00 KiB") && summary.contains("48.00 KiB"), "{summary}");
+        }
+    }
+
+    #[test]
+    fn arguments_have_a_limit_of_their_own() {
+        for text in [
+            "ERROR: Kernel invocation uses too much parameter memory.\n6.000 KiB exceeds the 4.000 KiB limit imposed by sm_75 / PTX v7.6.",
+            "ptxas error   : Formal parameter space overflowed (6144 bytes required, max 4096 bytes allowed) in function 'step'",
+        ] {
+            let summary = &facts_in(text).unwrap().statements[0].summary;
+            assert!(
+                summary.contains("arguments of a kernel take 6.00 KiB; the limit is 4.00 KiB"),
+                "{summary}"
+            );
         }
     }
 

@@ -1,10 +1,12 @@
 //! Programs of which a few settings are all there is to say: a list of marks and levers each.
 
+mod agents;
 mod generation;
 mod science;
 
 use super::Program;
 
+pub(super) use agents::PROGRAMS as AGENTS;
 pub(super) use generation::PROGRAMS as GENERATION;
 pub(super) use science::PROGRAMS as SCIENCE;
 

@@ -44,9 +44,14 @@ fn share(situation: &Situation<'_>) -> u64 {
     }
 }
 
+/// The share of the GPU that the text shows to be set.
+fn present_share(situation: &Situation<'_>) -> Option<f64> {
+    situation.settings.number(&["XLA_PYTHON_CLIENT_MEM_FRACTION"])
+}
+
 /// A larger share for a program that needs nearly all of the GPU.
 fn larger_share(situation: &Situation<'_>) -> Option<Fix> {
-    let present = situation.settings.number(&["XLA_PYTHON_CLIENT_MEM_FRACTION"]).unwrap_or(0.75);
+    let present = present_share(situation).unwrap_or(0.75);
     (present < 0.9).then(|| {
         Fix::new(format!("let XLA use a larger share of GPU memory (now {present:.2})"))
             .command(situation.environment.export("XLA_PYTHON_CLIENT_MEM_FRACTION=.95"))
@@ -57,10 +62,14 @@ fn jax(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     let environment = situation.environment;
     match cause {
         Cause::OtherProcesses | Cause::HiddenHolder | Cause::Preallocation | Cause::NonFrameworkOverhead => {
-            let mut fixes =
-                vec![Fix::new("reserve a smaller share of GPU memory at startup (default .75)").command(
-                    environment.export(&format!("XLA_PYTHON_CLIENT_MEM_FRACTION=.{:02}", share(situation))),
-                )];
+            let share = share(situation);
+            let mut fixes = Vec::new();
+            if present_share(situation).is_none_or(|present| (present * 100.0) as u64 > share) {
+                fixes.push(
+                    Fix::new("reserve a smaller share of GPU memory at startup (default .75)")
+                        .command(environment.export(&format!("XLA_PYTHON_CLIENT_MEM_FRACTION=.{share:02}"))),
+                );
+            }
             if situation.settings.mentions("FAILED tests/") {
                 fixes.insert(
                     0,
@@ -86,9 +95,16 @@ fn jax(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         ],
         _ => {
             let mut fixes = lever::steps(situation, cause, JAX_LEVERS);
-            if !fixes.is_empty() {
-                fixes.extend(larger_share(situation));
+            if fixes.is_empty() {
+                return fixes;
             }
+            // A share below the default was set by the user, and limits the program more than anything else.
+            let is_lowered = present_share(situation).is_some_and(|share| share < 0.7);
+            let larger = larger_share(situation);
+            if is_lowered {
+                return larger.into_iter().chain(fixes).collect();
+            }
+            fixes.extend(larger);
             fixes
         }
     }
@@ -340,6 +356,18 @@ mod tests {
     use super::*;
 
     const OOM: &str = "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9663676416 bytes.";
+
+    #[test]
+    fn a_share_that_is_small_already_is_raised() {
+        let text = format!("os.environ[\"XLA_PYTHON_CLIENT_MEM_FRACTION\"] = \".20\"\n{OOM}");
+        let commands = |cause| -> Vec<String> {
+            advice(&text, cause).1.into_iter().filter_map(|fix| fix.command).collect()
+        };
+        let live = commands(Cause::LiveDataFillsDevice);
+        assert!(live.first().is_some_and(|first| first.contains("MEM_FRACTION=.95")), "{live:?}");
+        let shared = commands(Cause::OtherProcesses);
+        assert!(shared.iter().all(|command| !command.contains("MEM_FRACTION")), "{shared:?}");
+    }
 
     #[test]
     fn each_program_is_found_and_names_its_own_options() {

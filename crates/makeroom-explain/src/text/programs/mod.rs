@@ -124,6 +124,7 @@ const APPLICATIONS: &[&[&Program]] = &[
     serving::PROGRAMS,
     catalog::GENERATION,
     catalog::SCIENCE,
+    catalog::AGENTS,
     llama_cpp::PROGRAMS,
     video::PROGRAMS,
     image_training::PROGRAMS,

@@ -1,11 +1,21 @@
-//! Speech and sequence toolkits: whisper, fairseq, `ESPnet`, `NeMo`, `SpeechBrain`, RETURNN. Their batches are counted in
+//! Speech and sequence toolkits: whisper, fairseq, `ESPnet`, `NeMo`, `SpeechBrain`, RETURNN, icefall. Their batches are counted in
 //! tokens, frames or seconds.
 
 use super::lever::{self, Lever};
 use super::{Program, Work};
 
-pub(super) const PROGRAMS: &[&Program] =
-    &[&BUZZ, &WHISPER_X, &FAST_WHISPER, &WHISPER, &FAIRSEQ, &ESPNET, &NEMO, &SPEECH_BRAIN, &RETURNN];
+pub(super) const PROGRAMS: &[&Program] = &[
+    &BUZZ,
+    &WHISPER_X,
+    &FAST_WHISPER,
+    &WHISPER,
+    &FAIRSEQ,
+    &ESPNET,
+    &NEMO,
+    &SPEECH_BRAIN,
+    &RETURNN,
+    &ICEFALL,
+];
 
 const BUZZ: Program = Program {
     name: "Buzz",
@@ -255,6 +265,24 @@ const RETURNN_LEVERS: &[Lever] = &[
         .only(|situation| situation.settings.mentions("nccl")),
 ];
 
+const ICEFALL: Program = Program {
+    name: "icefall",
+    frameworks: &[],
+    marks: &["icefall/", "current max_duration setting", "decreasing max_duration"],
+    work: Work::Training,
+    advise: |situation, cause| lever::steps(situation, cause, ICEFALL_LEVERS),
+};
+
+const ICEFALL_LEVERS: &[Lever] = &[
+    Lever::lower(
+        "put fewer seconds of speech into a batch{from| (default 200)}",
+        "--max-duration {to}",
+        &["--max-duration", "max_duration"],
+        100,
+    ),
+    Lever::new("train in 16-bit precision", "--use-fp16 1").unless_said(&["use-fp16 1", "use_fp16': true"]),
+];
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{check, torch};
@@ -303,6 +331,12 @@ mod tests {
                 r#"  File "/x/returnn/torch/engine.py", line 3"#,
                 "batch_size = 1200000",
                 ("max_seqs = 1", "max_seqs"),
+            ),
+            (
+                "icefall",
+                r#"  File "/x/icefall/egs/librispeech/ASR/zipformer/train.py", line 3"#,
+                "--max-duration 100",
+                ("--use-fp16 1", "use-fp16"),
             ),
         ] {
             check(name, &torch(line), first, set);

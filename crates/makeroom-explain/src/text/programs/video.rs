@@ -121,7 +121,7 @@ const HUNYUAN_LEVERS: &[Lever] = &[
 const LTX: Program = Program {
     name: "LTX-Video",
     frameworks: &[],
-    marks: &["ltx_video", "LTX-Video", "ltx_core", "ltx_pipelines"],
+    marks: &["ltx_video", "LTX-Video", "LTX Video", "ltx_core", "ltx_pipelines"],
     work: Work::Inference,
     advise: |situation, cause| lever::steps(situation, cause, LTX_LEVERS),
 };

@@ -359,14 +359,14 @@ pub(super) const ROWS: &[Phrase] = &[
         r"\b(?:error|fail\w*|unable|could not|couldn't|cannot|can't)\b.{0,40}\b(?:pin|pinning|page-lock(?:ing)?|allocat\w+ (?:\w+ ){0,2}pinned)\b.{0,24}\bmemory\b",
     )
     .unless(r"invalid argument|not (?:supported|permitted)|no CUDA|driver|falling back|\b(?:out of memory|OUT_OF_MEMORY)")
-    .not_near(r"\ballocate 0\.00 MB\b|illegal memory access")
+    .not_near(r"\ballocate 0\.00 MB\b|illegal memory access|PxgCudaDeviceMemoryAllocator fail")
     .leads(HostMemory, "Pinned host memory could not be allocated: RAM is low, or the driver's or the system's limit on locked pages was reached."),
     Phrase::host(
         Framework::Host,
         &["ram is", "ram gets", "ram usage", "ram consumption", "ram fills", "cpu ram", "system ram"],
-        r"\bram\b (?:\w+ ){0,3}(?:(?:is|was|gets?) (?:\w+ ){0,2}(?:consumed|used|filled|full|exhausted)\b|fills up|grows)\b.{0,60}\b(?:kill\w*|deplet\w*|crash\w*|dies|freez\w*)|\bram\b.{0,40}\buntil (?:it )?(?:deplet\w+|(?:is|gets) (?:full|exhausted|depleted)|runs? out)",
+        r"\bram\b (?:\w+ ){0,3}(?:(?:is|was|gets?) (?:\w+ ){0,2}(?:consumed|used|filled|full|exhausted)\b|fills up|grows|(?:increases|climbs|rises|goes up) to (?:9\d|100) ?%|(?:increases|climbs|rises|goes up) until)\W.{0,60}\b(?:kill\w*|deplet\w*|crash\w*|dies|freez\w*)|\bram\b.{0,40}\buntil (?:it )?(?:deplet\w+|(?:is|gets) (?:full|exhausted|depleted)|runs? out)",
     )
-    .unless(r"cuda|\bgpu|vram|video ram|\bno longer\b|\bfix")
+    .unless(r"cuda (?:error|out)|\bgpu['’]?s? (?:ram|memory|mem)\b|\b(?:of|on|in) (?:the |my |each |one )?gpu|vram|video ram|\bno longer\b|\bfix")
     .leads(HostMemory, "The log says that the machine's memory (RAM) fills up until the process dies."),
     Phrase::host(
         Framework::Host,

@@ -14,6 +14,27 @@ pub(super) const ROWS: &[Phrase] = &[
         &["valid cuDNN algorithm", "unable to find an engine"],
         r"Unable to find a valid cuDNN algorithm|\b(?:FIND|GET) was unable to find an engine to execute",
     ),
+    Phrase::device(
+        Framework::Unknown,
+        &["maxing out", "maxes out", "maxed out", "vram and", "gpu memory and", "card memory", "video memory and", "vram until", "gpu memory until"],
+        r"\b(?:max(?:es|ed|ing)? out|fill(?:s|ed|ing)?(?: up)?|exhaust(?:s|ed|ing)?|eat(?:s|ing)?(?: up)?|us(?:es|ed|ing) (?:up )?all(?: of)?|consum(?:es|ed|ing) all(?: of)?)\b.{0,40}\b(?:vram|(?:gpu|video|graphics?(?: card)?)(?:['’]s)? memory|gpu ram)\b.{0,40}\b(?:crash\w*|dies|died|kill(?:s|ed|ing)?|abort\w*|freez\w*)",
+    )
+    .unless(r"\b(?:no longer|fix(?:es|ed|ing)?|would|could|might|may|if|without|avoid\w*|prevent\w*|never)\b|n['’]t\b")
+    .leads(LiveDataFillsDevice, "The log says that the GPU's memory fills up until the program crashes."),
+    Phrase::device(
+        Framework::Cuda,
+        &["PxgCudaDeviceMemoryAllocator"],
+        r"PxgCudaDeviceMemoryAllocator fail\w* to allocate memory (?P<request>\d+) bytes",
+    ),
+    Phrase::device(
+        Framework::Jax,
+        &["has not been initialized"],
+        r"XlaRuntimeError.{0,80}\bcu(?:Solver|BLAS|DNN|FFT|SPARSE) has not been initialized",
+    )
+    .leads(
+        Preallocation,
+        "A CUDA library could not start. It allocates outside JAX's pool, and every JAX process reserves 75 % of the GPU's memory at startup.",
+    ),
     Phrase::device(Framework::PyTorch, &["OOM during optimization"], r"OOM during optimization, irrecoverable"),
     Phrase::device(Framework::TensorFlow, &["Dst tensor is not initialized"], r"Dst tensor is not initialized"),
     Phrase::device(Framework::Cuda, &["NvMapMem"], r"NvMapMem\w*: .{0,40}error 12\b"),
@@ -211,6 +232,35 @@ mod tests {
     use crate::text::find::facts_in;
     use crate::{Cause, Certainty};
     use makeroom_core::{Bytes, DeviceIndex};
+
+    #[test]
+    fn memory_that_fills_up_in_a_persons_words() {
+        for text in [
+            "After a few songs it fills up my GPU memory and the server crashes",
+            "long chapters are maxing out the card's 8GB VRAM and crashing the run",
+        ] {
+            let stated = facts_in(text).unwrap().statements;
+            assert_eq!(stated[0].cause, Cause::LiveDataFillsDevice, "{text}");
+        }
+        for text in [
+            "it no longer fills up my GPU memory and crashes",
+            "This could fill up the GPU memory and crash the server",
+        ] {
+            assert!(facts_in(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn libraries_and_engines_without_room() {
+        let physx = "PxgCudaDeviceMemoryAllocator fail to allocate memory 268435456 bytes!! Result = 2\nPxgCudaMemoryAllocator.cpp (59) : warning : Failed to allocate pinned memory.";
+        let facts = facts_in(physx).unwrap();
+        assert_eq!((facts.resource, facts.request), (Resource::Device, Some(Bytes::mib(256))));
+        let jax = "jaxlib.xla_extension.XlaRuntimeError: INTERNAL: cuBLAS has not been initialized";
+        assert_eq!(facts_in(jax).unwrap().statements[0].cause, Cause::Preallocation);
+        let ram =
+            "After an hour the RAM usage climbs to 100% and the job is killed, the GPU is not the problem";
+        assert_eq!(facts_in(ram).unwrap().statements[0].cause, Cause::HostMemory);
+    }
 
     #[test]
     fn programs_that_give_no_figures() {
