@@ -12,7 +12,7 @@ use crate::text::{DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::clip;
 
 /// Maximum length of a bar.
-const BAR_COLUMNS: usize = 24;
+const BAR_COLUMNS: usize = 12;
 /// Groups that are shown without `--verbose`.
 const MOST_GROUPS: usize = 15;
 /// Widest name of a group.
@@ -77,7 +77,7 @@ fn rule_words(rule: Rule) -> String {
         Rule::CacheStack => "allocated by the cache of a framework",
         Rule::GrowsPerToken => "grows by the same amount again and again",
         Rule::EqualBlocks => "equal blocks, allocated before the first token",
-        Rule::CublasWorkspace => "the size of PyTorch's cuBLAS workspace, never freed",
+        Rule::CublasWorkspace => "of the size of PyTorch's cuBLAS workspace, never freed",
         Rule::WithinConvolution => "allocated and freed within a convolution (cuDNN)",
         Rule::PrivatePool => "in the private pool of a CUDA graph",
         Rule::FreedInForward => "freed before the backward pass",
