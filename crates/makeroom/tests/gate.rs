@@ -1,4 +1,4 @@
-//! `diff`, `gate` and `why --by` as programs and CI use them: exit statuses, files, annotations, the GitHub Action.
+//! `diff` and `gate` as programs and CI use them: exit statuses, files, annotations, the GitHub Action.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::fs;
@@ -126,23 +126,6 @@ fn a_directory_stands_for_its_fullest_recording() {
     let directory = scratch.0.display().to_string();
     let same = json(&["diff", "--json", &directory, &trace("adamw-batch")]);
     assert_eq!(same["verdict"]["id"], "same");
-}
-
-#[test]
-fn memory_is_grouped_in_every_way() {
-    for by in ["kind", "line", "module", "stage", "thread", "stream", "process"] {
-        let grouped = json(&["why", "--by", by, "--json", &trace("adamw")]);
-        let groups = grouped["groups"].as_array().unwrap();
-        let sum: u64 = groups.iter().map(|group| group["bytes"].as_u64().unwrap()).sum();
-        assert_eq!(grouped["live_bytes"].as_u64().unwrap(), sum, "{by}");
-        assert_eq!(grouped["by"], by);
-    }
-    let kinds = json(&["why", "--by", "kind", "--json", &trace("adamw")]);
-    assert_eq!(kinds["groups"][0]["name"], "parameters");
-    assert_eq!(kinds["groups"][0]["bytes"], 20_844_160);
-    let recording = root().join("traces/fit/gpt_27.room.gz").display().to_string();
-    let threads = json(&["why", "--by", "thread", "--json", &recording]);
-    assert!(threads["groups"].as_array().unwrap().len() > 1, "{threads}");
 }
 
 #[test]
