@@ -207,7 +207,8 @@ fn tables_have_a_row_for_each_event_and_each_allocation() {
 
 #[test]
 fn groups_add_up_to_what_is_live() {
-    for (path, trace) in recordings() {
+    // The files of longer recordings take minutes to parse without optimizations.
+    for (path, trace) in recordings().into_iter().filter(|(_, trace)| trace.event_count() < 20_000) {
         for by in [By::Kind, By::Stage, By::Line] {
             let file: Value = serde_json::from_slice(&written(&trace, Form::Perfetto(Some(by)))).unwrap();
             let named = |name: &str| {
