@@ -27,6 +27,74 @@ def write(events, path):
         pickle.dump({"segments": [], "device_traces": [entries], "allocator_settings": {}}, file)
 
 
+def write_training(events, path, batch):
+    """A snapshot of about `events` events of training steps with AdamW: the forward pass has stacks, the backward pass has none."""
+    torch, layers = "site-packages/torch", 48
+    call = {"name": "_call_impl", "filename": f"{torch}/nn/modules/module.py", "line": 1790}
+    main = {"name": "<module>", "filename": "train.py", "line": 90}
+
+    def stack(*frames):
+        return [*({"name": name, "filename": file, "line": line} for name, file, line in frames), main]
+
+    to = stack(("convert", f"{torch}/nn/modules/module.py", 1336), ("to", f"{torch}/nn/modules/module.py", 1369))
+    forward = [[{"name": "linear", "filename": f"{torch}/nn/functional.py", "line": 50 + k}, call,
+                {"name": "forward", "filename": "model.py", "line": 10 + k}, call, main] for k in range(12)]
+    state = stack(("_init_group", f"{torch}/optim/adam.py", 180), ("step", f"{torch}/optim/adam.py", 220))
+    entries, free, top, tick = [], {}, 139_000_000_000_000, 1_700_000_000_000_000
+
+    def add(action, address, size, frames):
+        nonlocal tick
+        tick += 9
+        entries.append({"action": action, "addr": address, "size": size, "stream": 0, "time_us": tick, "frames": frames})
+
+    def allocate(size, frames):
+        nonlocal top
+        if not free.get(size):
+            free[size] = [top]
+            top += -(-size // 512) * 512
+        address = free[size].pop()
+        add("alloc", address, size, frames)
+        return address, size
+
+    def release(block, frames=()):
+        add("free_requested", *block, list(frames))
+        add("free_completed", *block, list(frames))
+        free[block[1]].append(block[0])
+
+    sizes = [4096 * (3 + layer % 7) for layer in range(layers)]
+    parameters = [allocate(size, to) for size in sizes]
+    is_first = True
+    while len(entries) < events:
+        inputs = allocate(1024 * batch, stack(("batches", "train.py", 20)))
+        saved = []
+        for layer in range(layers):
+            for k in range(12):
+                block = allocate(512 * batch * (1 + (layer + k) % 9), forward[k])
+                saved.append(block) if k % 3 else release(block, forward[k])
+        gradients = []
+        for index, block in enumerate(reversed(saved)):
+            temporary = allocate(512 * batch, [])
+            release(block)
+            release(temporary)
+            if index % 8 == 0 and len(gradients) < layers:
+                gradients.append(allocate(sizes[-1 - len(gradients)], []))
+        if is_first:
+            is_first = False
+            for size in sizes * 2:
+                allocate(size, state)
+        for block in gradients:
+            release(block, stack(("zero_grad", f"{torch}/optim/optimizer.py", 1000)))
+        release(inputs, [main])
+    with open(path, "wb") as file:
+        pickle.dump({"segments": [], "device_traces": [entries], "allocator_settings": {}}, file)
+
+
+def training(events, directory, batch=8):
+    target = os.path.join(directory, f"training-{events}-{batch}.pickle")
+    measure.in_own_process(write_training, events, target, batch)
+    return target
+
+
 def decompress(path, plain):
     with gzip.open(path) as source, open(plain, "wb") as target:
         shutil.copyfileobj(source, target)

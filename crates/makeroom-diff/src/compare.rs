@@ -126,7 +126,12 @@ fn verdict(difference: &Difference, noise: u64) -> Verdict {
     };
     let kinds = difference.kinds.iter().filter(|kind| is_cause(kind.growth(), KIND_SHARE));
     let kind = kinds.max_by_key(|kind| kind.growth().unsigned_abs());
-    let line = difference.lines.iter().find(|line| is_cause(line.growth(), LINE_SHARE));
+    // A line of a kind that did not grow took the place of another: it moved to another function or file.
+    let of_kind = |line: &LineChange| {
+        let kind = difference.kinds.iter().find(|kind| kind.kind.id() == line.kind);
+        kind.is_some_and(|kind| is_cause(kind.growth(), KIND_SHARE))
+    };
+    let line = difference.lines.iter().find(|line| is_cause(line.growth(), LINE_SHARE) && of_kind(line));
     match (line, kind) {
         (Some(line), _) if line.place.is_some() => Verdict::Line(Box::new(line.clone())),
         (_, Some(kind)) => Verdict::OneKind(kind.kind),
@@ -184,6 +189,21 @@ mod tests {
             (Kind::OptimizerState, "train.py:3 h", 40 * MIB),
         ]);
         assert_eq!(compare(&base, &state).verdict, Verdict::OneKind(Kind::OptimizerState));
+    }
+
+    #[test]
+    fn a_line_that_only_moved_is_not_the_cause() {
+        let lines = |parameters: &'static str, more: u64| {
+            profile(&[
+                (Kind::Parameters, parameters, 500 * MIB),
+                (Kind::Activations, "model.py:8 forward", 100 * MIB),
+                (Kind::Activations, "model.py:9 forward", (100 + more) * MIB),
+                (Kind::Activations, "model.py:10 forward", (10 + more) * MIB),
+            ])
+        };
+        let difference = compare(&lines("train.py:1 load", 0), &lines("setup.py:7 build", 4));
+        assert_eq!(difference.lines[0].growth().unsigned_abs(), 500 * MIB);
+        assert_eq!(difference.verdict, Verdict::OneKind(Kind::Activations));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Which line of one run is which line of the other.
 //!
 //! Lines are the same if kind and place are. An edit above a line moves it: lines of the same kind, file and function
-//! that have no counterpart are paired in order of their numbers if they hold as many blocks.
+//! that have no counterpart are paired if they hold the same, or if there is only one on each side.
 
 use std::collections::BTreeMap;
 
@@ -74,8 +74,10 @@ pub(crate) fn changes(before: &Profile, after: &Profile, noise: u64) -> Vec<Line
     for (mut old, mut new) in by_function.into_values() {
         old.sort_by_key(|line| number(line));
         new.sort_by_key(|line| number(line));
+        let is_only = old.len() == 1 && new.len() == 1;
         for line in new {
-            let counterpart = old.iter().position(|old| old.blocks == line.blocks);
+            let is_same = |old: &&Line| old.blocks == line.blocks && old.bytes.abs_diff(line.bytes) <= noise;
+            let counterpart = old.iter().position(|old| is_only || is_same(old));
             pairs.push((counterpart.map(|position| old.remove(position)), Some(line)));
         }
         pairs.extend(old.into_iter().map(|line| (Some(line), None)));

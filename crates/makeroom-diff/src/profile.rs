@@ -47,7 +47,11 @@ pub struct Line {
 impl Profile {
     /// Reduces the recording of a device; `place` names the line of a stack.
     pub fn new(trace: &Trace, device: &DeviceTrace, place: impl Fn(StackId) -> Option<String>) -> Self {
-        let kinds = Kinds::new(trace, device);
+        Self::of_kinds(device, &Kinds::new(trace, device), place)
+    }
+
+    /// Reduces the recording of a device whose kinds are known.
+    pub fn of_kinds(device: &DeviceTrace, kinds: &Kinds, place: impl Fn(StackId) -> Option<String>) -> Self {
         let (peak, live) = kinds.peak();
         let mut by_stack: FastMap<(StackId, Kind), (u64, u64)> = FastMap::default();
         for allocation in kinds.live_at(peak) {

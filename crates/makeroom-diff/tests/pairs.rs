@@ -76,10 +76,33 @@ fn checkpointing_saves_activations() {
 }
 
 #[test]
+fn other_programs_are_told_by_what_they_need() {
+    // LoRA trains few parameters, so it has little state; FSDP keeps its gathered parameters longer.
+    let lora = difference("adamw", "lora");
+    assert_eq!(lora.verdict, Verdict::OneKind(Kind::OptimizerState));
+    assert!(growth(&lora, Kind::Gradients) < 0);
+    // The same state, allocated on another line.
+    let fsdp = difference("adamw", "fsdp");
+    assert_eq!(growth(&fsdp, Kind::OptimizerState), 0);
+    if let Verdict::Line(line) = &fsdp.verdict {
+        assert_ne!(line.kind, "optimizer_state");
+    }
+    assert_eq!(difference("adamw", "compiled").verdict, Verdict::OneKind(Kind::Temporaries));
+    // Recorded from the second step on, and with C++ frames: the same run.
+    for same in ["adamw-late", "adamw-all"] {
+        assert_eq!(difference("adamw", same).verdict, Verdict::Same, "{same}");
+    }
+    let Verdict::OtherBatch(batch) = difference("adamw-batch", "adamw").verdict else { panic!() };
+    assert!((batch.ratio - 0.5).abs() < 0.01, "{batch:?}");
+}
+
+#[test]
 fn batches_of_recordings_are_recognized() {
-    let [small, large] = ["fit/gpt_27.room.gz", "fit/gpt_54.room.gz"].map(profile);
-    let Verdict::OtherBatch(batch) = compare(&small, &large).verdict else { panic!() };
-    assert!((batch.ratio - 2.0).abs() < 0.02, "{batch:?}");
+    for (small, large, ratio) in [("gpt_27", "gpt_54", 2.0), ("gpt_27", "gpt_61", 61.0 / 27.0)] {
+        let [small, large] = [small, large].map(|name| profile(&format!("fit/{name}.room.gz")));
+        let Verdict::OtherBatch(batch) = compare(&small, &large).verdict else { panic!() };
+        assert!((batch.ratio - ratio).abs() < 0.02, "{batch:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The answer to "why", as data. Nothing here prints; `makeroom-report` renders it.
 
 use makeroom_core::{Bytes, DeviceIndex, Framework};
+use makeroom_kind::{Kind, Rule};
 
 use crate::{Cause, Certainty, Ledger, RunSummary};
 
@@ -224,6 +225,8 @@ pub struct Growth {
     pub is_in_steps: bool,
     /// The places whose live bytes rise with the steps, fastest first.
     pub leaking: Vec<Site>,
+    /// What that memory is, and the rule that shows why it is kept, largest first. Empty if no rule is likely.
+    pub kinds: Vec<(Kind, Rule, Bytes)>,
 }
 
 impl Growth {

@@ -38,9 +38,9 @@ pub use run::{
 };
 pub use text::{TextReader, explain_text};
 pub use trace::{
-    Allocation, Allocations, BlockEnds, BlockSizes, By, DeviceOverhead, Group, Grouped, HeldSegment,
-    LiveBlock, LiveLine, Part, Places, Room, SegmentsHeld, SizesAtEnd, TraceQuestion, context_bytes, cut,
-    device_overhead, grouped, held_over_time, is_small, line_of, live_lines, overhead_over_time, place_of,
-    step_starts,
+    Across, AcrossGroup, Allocation, Allocations, BlockEnds, BlockSizes, By, DeviceOverhead, Group,
+    GroupNames, Grouped, HeldSegment, LiveBlock, LiveLine, Part, Places, Room, SegmentsHeld, SizesAtEnd,
+    TraceQuestion, across, context_bytes, cut, device_overhead, grouped, grouped_at, held_over_time,
+    is_small, line_of, live_lines, overhead_over_time, place_of, step_starts,
 };
 pub use watch::{Moments, Watched, WatchedStep, watch};

@@ -32,9 +32,9 @@ impl<'trace> History<'trace> {
         self.allocations.get(number, self.device, &self.start)
     }
 
-    /// The allocations that are live after this many events.
-    pub(crate) fn live_at(&self, position: usize) -> impl Iterator<Item = Allocation> {
-        self.allocations.live_at(position).into_iter().filter_map(|number| self.get(number))
+    /// The allocations that are live after this many events, with their numbers.
+    pub(crate) fn live_at(&self, position: usize) -> impl Iterator<Item = (u32, Allocation)> {
+        self.allocations.live_at(position).into_iter().filter_map(|number| Some((number, self.get(number)?)))
     }
 
     /// Whether reserved memory is known: the allocations are in segments.

@@ -1,7 +1,7 @@
 //! Converts recordings to files for other programs. `docs/export.md` documents their content.
 //!
 //! ```text
-//! history.rs      shared by all formats: allocations, times, names of sites
+//! history.rs      shared by all formats: allocations, times, names of sites;  groups.rs  their groups
 //! perfetto.rs     counters and slices, as a trace-event file
 //! speedscope.rs   live memory by stack at the most relevant moments
 //! snapshot.rs     PyTorch's memory snapshot
@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod csv;
+mod groups;
 mod history;
 mod parquet;
 mod perfetto;
@@ -22,6 +23,7 @@ mod table;
 use std::io::{self, Write};
 
 use makeroom_core::Trace;
+use makeroom_explain::By;
 
 pub use recognize::is_export;
 pub use table::TableKind;
@@ -29,10 +31,10 @@ pub use table::TableKind;
 /// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A trace-event file for Perfetto.
-    Perfetto,
-    /// A profile for speedscope.
-    Speedscope,
+    /// A trace-event file for Perfetto, with a counter for each group.
+    Perfetto(Option<By>),
+    /// A profile for speedscope, with the groups as outermost frames.
+    Speedscope(Option<By>),
     /// PyTorch's memory snapshot.
     Snapshot,
     /// A table as Parquet.
@@ -84,8 +86,8 @@ impl ExportError {
 /// Writes a recording in a format. Returns a note about what was left out, if anything.
 pub fn export(trace: &Trace, form: Form, to: impl Write + Send) -> Result<Option<String>, ExportError> {
     match form {
-        Form::Perfetto => perfetto::write(trace, to),
-        Form::Speedscope => speedscope::write(trace, to).map(|()| None),
+        Form::Perfetto(by) => perfetto::write(trace, by, to),
+        Form::Speedscope(by) => speedscope::write(trace, by, to).map(|()| None),
         Form::Snapshot => Ok(snapshot::write(trace, to).map(|()| None)?),
         Form::Parquet(kind) => parquet::write(trace, kind, to).map(|()| None),
         Form::Csv(kind) => csv::write(trace, kind, to).map(|()| None),

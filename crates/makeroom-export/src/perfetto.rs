@@ -1,5 +1,5 @@
 //! A trace-event file for Perfetto: live and reserved bytes as counters, allocations as slices, failed allocations as
-//! instants.
+//! instants; with groups, also the live bytes of each.
 //!
 //! Allocations overlap, but slices of one track must not, so each goes to the first free track. Programs have
 //! thousands of small blocks, so slices are limited to the largest allocations, as many as stay readable. The
@@ -10,10 +10,11 @@ use std::collections::BinaryHeap;
 use std::io::Write;
 
 use makeroom_core::{Action, Trace};
-use makeroom_explain::Allocation;
+use makeroom_explain::{Allocation, By};
 use serde_json::{Value, json};
 
 use crate::ExportError;
+use crate::groups::{Groups, Live};
 use crate::history::{History, Names, Totals};
 
 /// Maximum number of slices per device.
@@ -26,7 +27,7 @@ const MOST_POINTS: usize = 500_000;
 /// The beginning of every file.
 pub(crate) const START: &[u8] = b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
 
-pub(crate) fn write(trace: &Trace, to: impl Write) -> Result<Option<String>, ExportError> {
+pub(crate) fn write(trace: &Trace, by: Option<By>, to: impl Write) -> Result<Option<String>, ExportError> {
     let mut file = File { to, is_first: true };
     let mut names = Names::new(trace);
     let mut left_out = 0;
@@ -37,6 +38,9 @@ pub(crate) fn write(trace: &Trace, to: impl Write) -> Result<Option<String>, Exp
         file.add(&json!({ "ph": "M", "name": "process_name", "pid": process,
             "args": { "name": format!("GPU {}", device.device) } }))?;
         counters(&mut file, &history, process)?;
+        if let Some(by) = by {
+            of_groups(&mut file, &history, &Groups::new(trace, &history, by), (process, by))?;
+        }
         left_out += slices(&mut file, &history, &mut names, process)?;
     }
     let exporter = concat!("makeroom ", env!("CARGO_PKG_VERSION"));
@@ -91,6 +95,33 @@ fn counters<W: Write>(file: &mut File<W>, history: &History<'_>, process: usize)
                 file.add(&json!({ "ph": "C", "name": "reserved", "pid": process, "ts": at,
                     "args": { "bytes": totals.reserved } }))?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// Writes the live bytes of each group. Each point is the moment with the most live memory among its events.
+fn of_groups<W: Write>(
+    file: &mut File<W>,
+    history: &History<'_>,
+    groups: &Groups,
+    (process, by): (usize, By),
+) -> Result<(), ExportError> {
+    let events = history.device.events.len();
+    let every = events.saturating_mul(groups.names.len()).div_ceil(MOST_POINTS).max(1);
+    let mut live = Live::new(groups, history);
+    let mut highest: Option<(u64, usize, Vec<u64>)> = None;
+    for (index, event, totals) in history.events() {
+        live.follow(groups, history, index, &event);
+        if highest.as_ref().is_none_or(|(before, _, _)| totals.live >= *before) {
+            highest = Some((totals.live, index, live.bytes.clone()));
+        }
+        if (index + 1).is_multiple_of(every) || index + 1 == events {
+            let Some((_, event, bytes)) = highest.take() else { continue };
+            let args: serde_json::Map<String, Value> =
+                groups.names.iter().cloned().zip(bytes.into_iter().map(Value::from)).collect();
+            file.add(&json!({ "ph": "C", "name": format!("live by {}", by.id()), "pid": process,
+                "ts": time(history, event), "args": args }))?;
         }
     }
     Ok(())

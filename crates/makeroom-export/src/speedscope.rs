@@ -1,32 +1,32 @@
 //! Live memory by stack for speedscope: one profile for each failed allocation, for the peak and for the end of each
-//! device. Weights are bytes and add up to the live memory.
+//! device. Weights are bytes and add up to the live memory. Groups are outermost frames.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 
 use makeroom_core::{Action, FastMap, FrameId, StackId, Trace};
+use makeroom_explain::By;
 use serde_json::{Value, json};
 
 use crate::ExportError;
+use crate::groups::Groups;
 use crate::history::{History, Names};
 
 /// Maximum number of failed allocations with a profile, per device.
 const MOST_REFUSALS: usize = 8;
 pub(crate) const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
-pub(crate) fn write(trace: &Trace, mut to: impl Write) -> Result<(), ExportError> {
+pub(crate) fn write(trace: &Trace, by: Option<By>, mut to: impl Write) -> Result<(), ExportError> {
     let names = Names::new(trace);
-    let mut frames = Frames { names, numbers: FastMap::default(), list: Vec::new() };
+    let mut frames =
+        Frames { names, numbers: FastMap::default(), groups: FastMap::default(), list: Vec::new() };
     let mut profiles = Vec::new();
     for device in &trace.devices {
         let history = History::new(device);
+        let groups = by.map(|by| Groups::new(trace, &history, by));
         for (name, position) in moments(&history) {
-            profiles.push(profile(
-                &history,
-                &mut frames,
-                &format!("GPU {}, {name}", device.device),
-                position,
-            ));
+            let name = format!("GPU {}, {name}", device.device);
+            profiles.push(profile(&history, groups.as_ref(), &mut frames, &name, position));
         }
     }
     let file = json!({
@@ -52,13 +52,21 @@ fn moments(history: &History<'_>) -> Vec<(String, usize)> {
     moments
 }
 
-fn profile(history: &History<'_>, frames: &mut Frames<'_>, name: &str, position: usize) -> Value {
-    let mut by_stack: BTreeMap<StackId, u64> = BTreeMap::new();
-    for allocation in history.live_at(position) {
-        let held = by_stack.entry(allocation.stack).or_default();
+fn profile(
+    history: &History<'_>,
+    groups: Option<&Groups>,
+    frames: &mut Frames<'_>,
+    name: &str,
+    position: usize,
+) -> Value {
+    let mut by_stack: BTreeMap<(Option<&str>, StackId), u64> = BTreeMap::new();
+    for (number, allocation) in history.live_at(position) {
+        let group = groups.and_then(|groups| groups.names.get(groups.of(number))).map(String::as_str);
+        let held = by_stack.entry((group, allocation.stack)).or_default();
         *held = held.saturating_add(allocation.requested);
     }
-    let samples: Vec<Vec<usize>> = by_stack.keys().map(|&stack| frames.indices(stack)).collect();
+    let samples: Vec<Vec<usize>> =
+        by_stack.keys().map(|&(group, stack)| frames.indices(group, stack)).collect();
     let weights: Vec<u64> = by_stack.values().copied().collect();
     json!({
         "type": "sampled",
@@ -74,17 +82,29 @@ fn profile(history: &History<'_>, frames: &mut Frames<'_>, name: &str, position:
 struct Frames<'trace> {
     names: Names<'trace>,
     numbers: FastMap<Option<FrameId>, usize>,
+    groups: FastMap<String, usize>,
     list: Vec<Value>,
 }
 
 impl Frames<'_> {
-    /// The indices of a stack's frames, outermost first. An empty stack gets a frame of its own.
-    fn indices(&mut self, stack: StackId) -> Vec<usize> {
+    /// The indices of a group and of a stack's frames, outermost first. An empty stack gets a frame of its own.
+    fn indices(&mut self, group: Option<&str>, stack: StackId) -> Vec<usize> {
+        let mut indices: Vec<usize> = group.map(|group| self.of_group(group)).into_iter().collect();
         let frames: Vec<FrameId> = self.names.frames(stack).collect();
         if frames.is_empty() {
-            return vec![self.number(None)];
+            indices.push(self.number(None));
         }
-        frames.into_iter().map(|frame| self.number(Some(frame))).collect()
+        indices.extend(frames.into_iter().map(|frame| self.number(Some(frame))));
+        indices
+    }
+
+    fn of_group(&mut self, group: &str) -> usize {
+        if let Some(&number) = self.groups.get(group) {
+            return number;
+        }
+        self.list.push(json!({ "name": group }));
+        self.groups.insert(group.to_owned(), self.list.len() - 1);
+        self.list.len() - 1
     }
 
     fn number(&mut self, frame: Option<FrameId>) -> usize {

@@ -2,6 +2,8 @@
 //! are only ever added.
 
 use makeroom_core::{Action, Trace};
+use makeroom_explain::{By, GroupNames};
+use makeroom_kind::Kinds;
 
 use crate::ExportError;
 use crate::history::{History, Names, name};
@@ -60,7 +62,7 @@ const EVENTS: [Column; 12] = [
     optional("stack", Kind::Text),
 ];
 
-const ALLOCATIONS: [Column; 13] = [
+const ALLOCATIONS: [Column; 18] = [
     column("device", Kind::Number),
     column("allocation", Kind::Number),
     column("address", Kind::Number),
@@ -74,6 +76,11 @@ const ALLOCATIONS: [Column; 13] = [
     column("live_at_peak", Kind::Truth),
     optional("site", Kind::Text),
     optional("stack", Kind::Text),
+    column("kind", Kind::Text),
+    column("kind_rule", Kind::Text),
+    optional("module", Kind::Text),
+    optional("stage", Kind::Text),
+    optional("thread", Kind::Text),
 ];
 
 /// One cell.
@@ -115,7 +122,7 @@ impl TableKind {
             let history = History::new(device);
             match self {
                 Self::Events => events(&history, &mut names, &mut pieces)?,
-                Self::Allocations => allocations(&history, &mut names, &mut pieces)?,
+                Self::Allocations => allocations(trace, &history, &mut names, &mut pieces)?,
             }
         }
         pieces.flush()
@@ -172,12 +179,20 @@ fn events<Tell: FnMut(&Piece) -> Result<(), ExportError>>(
 }
 
 fn allocations<Tell: FnMut(&Piece) -> Result<(), ExportError>>(
+    trace: &Trace,
     history: &History<'_>,
     names: &mut Names<'_>,
     pieces: &mut Pieces<Tell>,
 ) -> Result<(), ExportError> {
     let peak = history.allocations.peak.0;
-    for (number, one) in history.all() {
+    let kinds = Kinds::new(trace, history.device);
+    let of = |by| GroupNames::new(trace, history.device, by);
+    let [mut modules, mut stages, mut threads] = [By::Module, By::Stage, By::Thread].map(of);
+    let group = |names: &mut GroupNames<'_>, of: &makeroom_kind::Allocation| {
+        names.find(of).map_or(Cell::Empty, Cell::Text)
+    };
+    // Both number allocations the same way.
+    for ((number, one), of) in history.all().zip(kinds.allocations()) {
         let time = |event: Option<usize>| event.and_then(|event| history.time(event));
         let event = |event: Option<usize>| Cell::from(event.map(|event| event as u64));
         pieces.add([
@@ -194,6 +209,11 @@ fn allocations<Tell: FnMut(&Piece) -> Result<(), ExportError>>(
             Cell::Truth(one.born.is_none_or(|born| born < peak) && one.died.is_none_or(|died| died >= peak)),
             text(names.site(one.stack)),
             text(names.stack(one.stack)),
+            Cell::Text(of.kind.id().to_owned()),
+            Cell::Text(of.rule.id().to_owned()),
+            group(&mut modules, of),
+            group(&mut stages, of),
+            group(&mut threads, of),
         ])?;
     }
     Ok(())

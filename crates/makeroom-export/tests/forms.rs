@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use makeroom_core::{
     Action, Address, Bytes, DeviceIndex, DeviceTrace, Event, Frame, StreamId, Trace, TraceKind,
 };
-use makeroom_explain::{TraceQuestion, explain_trace};
+use makeroom_explain::{By, TraceQuestion, explain_trace, grouped};
 use makeroom_export::{Form, TableKind, export, is_export};
 use makeroom_trace::Input;
 use serde_json::Value;
@@ -40,8 +40,8 @@ fn written(trace: &Trace, form: Form) -> Vec<u8> {
 #[test]
 fn an_export_is_recognized_and_its_input_is_not() {
     let forms = [
-        Form::Perfetto,
-        Form::Speedscope,
+        Form::Perfetto(None),
+        Form::Speedscope(None),
         Form::Snapshot,
         Form::Parquet(TableKind::Allocations),
         Form::Parquet(TableKind::Events),
@@ -135,7 +135,7 @@ fn a_snapshot_of_a_compiled_program_names_its_own_lines() {
 #[test]
 fn profiles_add_up_to_what_is_live() {
     for (path, trace) in recordings() {
-        let file: Value = serde_json::from_slice(&written(&trace, Form::Speedscope)).unwrap();
+        let file: Value = serde_json::from_slice(&written(&trace, Form::Speedscope(None))).unwrap();
         let frames = file["shared"]["frames"].as_array().unwrap().len() as u64;
         for profile in file["profiles"].as_array().unwrap() {
             let weights = profile["weights"].as_array().unwrap();
@@ -152,7 +152,7 @@ fn profiles_add_up_to_what_is_live() {
 #[test]
 fn slices_of_a_track_do_not_overlap_and_counters_reach_the_peak() {
     for (path, trace) in recordings() {
-        let file: Value = serde_json::from_slice(&written(&trace, Form::Perfetto)).unwrap();
+        let file: Value = serde_json::from_slice(&written(&trace, Form::Perfetto(None))).unwrap();
         let events = file["traceEvents"].as_array().unwrap();
         let number = |event: &Value, what: &str| event[what].as_u64().unwrap();
         let mut until = std::collections::HashMap::new();
@@ -206,11 +206,63 @@ fn tables_have_a_row_for_each_event_and_each_allocation() {
 }
 
 #[test]
+fn groups_add_up_to_what_is_live() {
+    // The files of longer recordings take minutes to parse without optimizations.
+    for (path, trace) in recordings().into_iter().filter(|(_, trace)| trace.event_count() < 20_000) {
+        for by in [By::Kind, By::Stage, By::Line] {
+            let file: Value = serde_json::from_slice(&written(&trace, Form::Perfetto(Some(by)))).unwrap();
+            let named = |name: &str| {
+                let events = file["traceEvents"].as_array().unwrap().iter();
+                events.filter(|event| event["ph"] == "C" && event["name"] == name).collect::<Vec<_>>()
+            };
+            let sum = |event: &&Value| -> u64 {
+                event["args"].as_object().unwrap().values().map(|bytes| bytes.as_u64().unwrap()).sum()
+            };
+            let live: Vec<u64> = named("live").iter().map(sum).collect();
+            let groups: Vec<u64> = named(&format!("live by {}", by.id())).iter().map(sum).collect();
+            assert_eq!(groups.iter().max(), live.iter().max(), "{} {by:?}", path.display());
+        }
+        let file: Value = serde_json::from_slice(&written(&trace, Form::Speedscope(Some(By::Kind)))).unwrap();
+        let frames = file["shared"]["frames"].as_array().unwrap();
+        for sample in
+            file["profiles"].as_array().unwrap().iter().flat_map(|one| one["samples"].as_array().unwrap())
+        {
+            let outermost = sample[0].as_u64().unwrap() as usize;
+            let name = frames[outermost]["name"].as_str().unwrap();
+            assert!(makeroom_kind::Kind::from_id(name).is_some(), "{} {name}", path.display());
+        }
+    }
+}
+
+#[test]
+fn allocations_have_the_kind_that_their_groups_have() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/kinds/adamw.pickle.gz");
+    let Input::Trace(trace) = makeroom_trace::open(&path).unwrap() else { panic!() };
+    let table = written(&trace, Form::Csv(TableKind::Allocations));
+    let mut reader = csv::Reader::from_reader(&table[..]);
+    let headers = reader.headers().unwrap().clone();
+    let column = |name: &str| headers.iter().position(|header| header == name).unwrap();
+    let mut sums = std::collections::BTreeMap::new();
+    for row in reader.records().map(Result::unwrap) {
+        if &row[column("live_at_peak")] == "true" {
+            *sums.entry(row[column("kind")].to_owned()).or_insert(0) +=
+                row[column("bytes")].parse::<u64>().unwrap();
+        }
+        // A snapshot has no threads, and every allocation of a training run has a stage.
+        assert_eq!(&row[column("thread")], "");
+        assert_ne!(&row[column("stage")], "");
+    }
+    for group in grouped(&trace, None, By::Kind).unwrap().groups {
+        assert_eq!(sums.get(&group.name), Some(&group.bytes.get()), "{}", group.name);
+    }
+}
+
+#[test]
 fn what_was_reserved_is_told_though_nothing_is_at_the_end() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/seed004.pickle.gz");
     let Input::Trace(mut trace) = makeroom_trace::open(&path).unwrap() else { panic!("it is a recording") };
     let most = |trace: &Trace| {
-        let file: Value = serde_json::from_slice(&written(trace, Form::Perfetto)).unwrap();
+        let file: Value = serde_json::from_slice(&written(trace, Form::Perfetto(None))).unwrap();
         let events = file["traceEvents"].as_array().unwrap().clone();
         let reserved = events.iter().filter(|event| event["name"] == "reserved");
         reserved.map(|event| event["args"]["bytes"].as_u64().unwrap()).max()
@@ -253,7 +305,7 @@ fn a_device_with_an_absurd_number_does_not_make_a_snapshot_large() {
 #[test]
 fn a_deep_stack_is_cut_where_rows_repeat_it() {
     let trace = crowded(0, 10_000, 100);
-    for form in [Form::Csv(TableKind::Events), Form::Csv(TableKind::Allocations), Form::Perfetto] {
+    for form in [Form::Csv(TableKind::Events), Form::Csv(TableKind::Allocations), Form::Perfetto(None)] {
         let bytes = written(&trace, form);
         assert!(bytes.len() < 100 * (9 << 10), "{form:?}: {}", bytes.len());
         assert!(String::from_utf8_lossy(&bytes).contains("…;"), "{form:?}");

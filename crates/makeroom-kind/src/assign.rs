@@ -279,10 +279,10 @@ fn without_pass(row: &mut Allocation, evidence: &Evidence<'_>, is_immediate: boo
             row.set(Kind::Temporaries, Rule::FreedInForward);
         }
         () if is_forward => row.set(Kind::Activations, Rule::ForwardStack),
-        () if !row.is_kept() => row.set(Kind::Temporaries, Rule::FreedAgain),
-        () if is_training && evidence.phase(row) == Phase::Between => {
+        () if is_training && !is_freed && evidence.phase(row) == Phase::Between => {
             row.set(Kind::Inputs, Rule::BetweenSteps);
         }
+        () if !row.is_kept() => row.set(Kind::Temporaries, Rule::FreedAgain),
         () => {}
     }
 }

@@ -147,6 +147,7 @@ fn a_step_that_fails_has_its_activations() {
     let device = &trace.devices[0];
     let totals = Kinds::new(&trace, device).at(Kinds::new(&trace, device).peak().0);
     assert!(totals.bytes(Kind::Activations) > Bytes::gib(6));
+    assert_eq!(totals.get(Kind::Inputs).unwrap().main_rule(), Some(Rule::BetweenSteps));
     let parameters = totals.bytes(Kind::Parameters).get();
     assert_eq!(totals.bytes(Kind::OptimizerState).get(), 2 * parameters);
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, Trace, TraceKind};
-use makeroom_explain::{Moments, Room, TraceQuestion, explain_running, explain_trace, watch};
+use makeroom_explain::{By, Moments, Room, TraceQuestion, explain_running, explain_trace, grouped, watch};
 use makeroom_report::watched_json;
 use makeroom_sim::{AllocatorSpec, Comparing, Memory, Settings, Workload, candidates, require_pytorch, tune};
 use makeroom_view::{Opened, OpenedInput};
@@ -146,6 +146,21 @@ impl Recording {
         let asked = question.asked();
         let explain = if running { explain_running } else { explain_trace };
         Ok(py.detach(|| Answer::explanation(explain(&self.trace, &asked))))
+    }
+
+    /// Groups the live memory at the failure or the peak.
+    #[pyo3(signature = (by, device = None))]
+    fn grouped(&self, py: Python<'_>, by: &str, device: Option<u32>) -> PyResult<Answer> {
+        let by = By::from_id(by).ok_or_else(|| {
+            let names: Vec<&str> = By::ALL.iter().map(|by| by.id()).collect();
+            usage(format!("no group {by}"), Some(&format!("use {}", names.join(", "))))
+        })?;
+        let question = Question::new(None, None, device)?;
+        self.device(question)?;
+        let found = py.detach(|| grouped(&self.trace, question.device, by));
+        found
+            .map(Answer::grouped)
+            .ok_or_else(|| usage(format!("{}: the recording is empty", self.name), None))
     }
 
     /// Replays the recording under other allocators.

@@ -68,11 +68,19 @@ fn line_sentence(line: &LineChange) -> String {
     let kind = kind_words(&line.kind);
     let (place, before, after) = (place(line), size(line.before), size(line.after));
     match line.status {
-        LineStatus::New => format!("{kind} at {place} are new, {after}"),
-        LineStatus::Gone => format!("{kind} at {place} are gone, {before}"),
+        LineStatus::New => format!("{kind} at {place} {} new, {after}", is_or_are(&line.kind)),
+        LineStatus::Gone => format!("{kind} at {place} {} gone, {before}", is_or_are(&line.kind)),
         LineStatus::Grown | LineStatus::Shrunk | LineStatus::Same => {
             format!("{kind} at {place} went from {before} to {after}")
         }
+    }
+}
+
+/// The verb after the name of a kind.
+fn is_or_are(kind: &str) -> &'static str {
+    match Kind::from_id(kind) {
+        Some(Kind::OptimizerState | Kind::KvCache | Kind::FrameworkCache | Kind::Unknown) | None => "is",
+        Some(_) => "are",
     }
 }
 
@@ -242,6 +250,21 @@ mod tests {
         assert!(text.contains("PEAK GREW BY 58.2 %"), "{text}");
         assert!(text.contains("+64.00 MiB  grown   activations     model.py:88 f"), "{text}");
         assert_eq!(diff_json(&difference)["verdict"]["id"], "line");
+    }
+
+    #[test]
+    fn kinds_are_singular_or_plural() {
+        let line = |kind: Kind| LineChange {
+            status: LineStatus::New,
+            kind: kind.id().to_owned(),
+            place: Some("model.py:7 f".to_owned()),
+            moved_from: None,
+            before: 0,
+            after: 1 << 20,
+            blocks: (0, 1),
+        };
+        assert_eq!(line_sentence(&line(Kind::KvCache)), "KV cache at model.py:7 f is new, 1.00 MiB");
+        assert_eq!(line_sentence(&line(Kind::Gradients)), "gradients at model.py:7 f are new, 1.00 MiB");
     }
 
     #[test]

@@ -103,5 +103,8 @@ fn growth(growth: &Growth) -> Value {
         "per_step_bytes": growth.per_step.get(),
         "in_steps": growth.is_in_steps,
         "leaking": growth.leaking.iter().map(site).collect::<Vec<_>>(),
+        "kinds": growth.kinds.iter().map(|(kind, rule, bytes)| json!({
+            "kind": kind.id(), "rule": rule.id(), "bytes": bytes.get()
+        })).collect::<Vec<_>>(),
     })
 }

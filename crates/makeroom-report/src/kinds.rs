@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, TraceKind};
 use makeroom_explain::{By, Group, Grouped};
 use makeroom_kind::{Certainty, Kind, Rule};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::text::{DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::clip;
 
 /// Maximum length of a bar.
-const BAR_COLUMNS: usize = 24;
+const BAR_COLUMNS: usize = 12;
 /// Groups that are shown without `--verbose`.
 const MOST_GROUPS: usize = 15;
 /// Widest name of a group.
@@ -52,7 +52,7 @@ fn certainty(certainty: Certainty) -> &'static str {
 }
 
 /// Why memory has its kind.
-fn rule_words(rule: Rule) -> String {
+pub(crate) fn rule_words(rule: Rule) -> String {
     let words = match rule {
         Rule::ModuleStack => "allocated while a module was built, moved or loaded",
         Rule::GatheredParameters => "gathered from the shards of FSDP",
@@ -77,7 +77,7 @@ fn rule_words(rule: Rule) -> String {
         Rule::CacheStack => "allocated by the cache of a framework",
         Rule::GrowsPerToken => "grows by the same amount again and again",
         Rule::EqualBlocks => "equal blocks, allocated before the first token",
-        Rule::CublasWorkspace => "the size of PyTorch's cuBLAS workspace, never freed",
+        Rule::CublasWorkspace => "of the size of PyTorch's cuBLAS workspace, never freed",
         Rule::WithinConvolution => "allocated and freed within a convolution (cuDNN)",
         Rule::PrivatePool => "in the private pool of a CUDA graph",
         Rule::FreedInForward => "freed before the backward pass",
@@ -100,7 +100,7 @@ pub fn grouped_text(grouped: &Grouped, columns: usize, is_verbose: bool) -> Stri
     let _ = writeln!(
         out,
         "\n{MARGIN}{TITLE}Live memory by {}, {moment}: {} on GPU {}{TITLE:#}",
-        by_id(grouped.by),
+        grouped.by.id(),
         grouped.live,
         grouped.device
     );
@@ -127,6 +127,9 @@ pub fn grouped_text(grouped: &Grouped, columns: usize, is_verbose: bool) -> Stri
         let bytes: Bytes = hidden.iter().map(|group| group.bytes).sum();
         let _ = writeln!(out, "{MARGIN}{MARGIN}{DIM}{bytes} in {} more (--verbose){DIM:#}", hidden.len());
     }
+    if !grouped.is_recorded {
+        let _ = writeln!(out, "\n{MARGIN}hint: {}", grouped_hint(grouped.by, grouped.source));
+    }
     out
 }
 
@@ -140,15 +143,26 @@ fn remark(by: By, group: &Group) -> String {
     kinds.collect::<Vec<_>>().join(", ")
 }
 
-fn by_id(by: By) -> &'static str {
-    match by {
-        By::Kind => "kind",
-        By::Line => "line",
-        By::Module => "module",
-        By::Stage => "stage",
-        By::Thread => "thread",
-        By::Stream => "stream",
-        By::Process => "process",
+/// What to do if the recording lacks what the groups need.
+pub(crate) fn grouped_hint(by: By, source: TraceKind) -> &'static str {
+    match (by, source) {
+        (By::Kind, TraceKind::RmmLog) => {
+            "an RMM log has only sizes and addresses; record the program with `makeroom run`"
+        }
+        (By::Kind, _) => "no rule applies to this memory; record whole training steps, with stacks",
+        (By::Line | By::Module, TraceKind::TorchSnapshot) => {
+            "the snapshot has no stacks; torch.cuda.memory._record_memory_history() records them"
+        }
+        (By::Line | By::Module, TraceKind::Room) => {
+            "the recording has no stacks; run `makeroom run` without --no-stacks"
+        }
+        (By::Line | By::Module, _) => "this format has no stacks; `makeroom run` records them",
+        (By::Stage, _) => {
+            "the recording has no labels, scopes or training steps; torch.profiler.record_function marks a scope"
+        }
+        (By::Thread, _) => "this format does not record threads; `makeroom run` does",
+        (By::Stream, _) => "this format does not record streams; `makeroom run` does",
+        (By::Process, _) => "this format does not name its process; `makeroom run` records it",
     }
 }
 
@@ -170,11 +184,13 @@ pub fn grouped_json(grouped: &Grouped) -> Value {
         })
     };
     json!({
-        "by": by_id(grouped.by),
+        "by": grouped.by.id(),
         "device": grouped.device.0,
         "moment": if grouped.is_failure { "failure" } else { "peak" },
         "events": grouped.events,
         "live_bytes": grouped.live.get(),
+        "recorded": grouped.is_recorded,
+        "hint": (!grouped.is_recorded).then(|| grouped_hint(grouped.by, grouped.source)),
         "groups": grouped.groups.iter().map(group).collect::<Vec<_>>(),
     })
 }

@@ -15,6 +15,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod across;
 mod bars;
 mod diff;
 #[cfg(target_os = "linux")]
@@ -47,6 +48,7 @@ mod tune;
 mod watch;
 mod wrap;
 
+pub use across::{across_json, across_text};
 pub use diff::{diff_json, diff_text};
 #[cfg(target_os = "linux")]
 pub use doctor::{doctor_json, doctor_text};

@@ -7,6 +7,7 @@ use makeroom_core::Bytes;
 use makeroom_explain::{Cause, Certainty, Explanation, Finding, Fix, Growth, InputKind, Ledger, LedgerLine};
 
 use crate::bars::bar;
+use crate::kinds::{kind_name, rule_words};
 use crate::run::section;
 use crate::tree::tree;
 use crate::wrap::{clip, wrap};
@@ -20,6 +21,8 @@ const WHOLE: Detail =
     Detail { sites: 12, fixes: usize::MAX, hypothesis_fixes: 3, leaks: 4, alternatives: true, next: true };
 /// Lines of the tree and fixes that are shown where not everything fits on the screen, most first.
 const SHORTER: [(usize, usize); 9] = [(8, 5), (6, 4), (5, 4), (5, 3), (4, 3), (3, 3), (3, 2), (2, 2), (1, 1)];
+/// Kinds of growing memory that are shown.
+const MOST_KINDS: usize = 2;
 /// Minimum width.
 pub(crate) const LEAST_COLUMNS: usize = 60;
 
@@ -201,6 +204,10 @@ fn steps(out: &mut String, growth: &Growth, columns: usize, lines: usize) {
         if growth.parts.is_some() { String::new() } else { format!(" (step: {})", growth.measured_by) }
     );
     tree(out, &growth.leaking, columns, lines);
+    for (kind, rule, bytes) in growth.kinds.iter().take(MOST_KINDS) {
+        let row = format!("{MARGIN}{:>12}  {}: {}", bytes.to_string(), kind_name(*kind), rule_words(*rule));
+        let _ = writeln!(out, "{DIM}{}{DIM:#}", clip(&row, columns));
+    }
 }
 
 fn what_fits(out: &mut String, explanation: &Explanation) {

@@ -2,7 +2,7 @@
 
 mod support;
 
-use makeroom_core::{Action, Address, Bytes, Trace};
+use makeroom_core::{Action, Address, Bytes, PoolId, Trace};
 use support::{Data, Writer, dict, int, list, pickle, read_trace, text};
 
 fn read(data: &Data) -> Trace {
@@ -96,6 +96,45 @@ fn pinned_memory_is_a_trace_of_its_own() {
         assert_eq!(trace.devices.len(), 1);
         assert_eq!(trace.devices[0].events.len(), 1);
     }
+}
+
+#[test]
+fn pools_of_several_devices_stay_apart() {
+    // Memory of a `MemPool`, which another allocator may have provided, is in segments of that pool.
+    let segment = |device: i32, pool: i32| {
+        let block = dict([
+            ("address", int(4096)),
+            ("size", int(512)),
+            ("state", text("active_allocated")),
+            ("frames", list([])),
+        ]);
+        dict([
+            ("device", int(device)),
+            ("address", int(4096)),
+            ("total_size", int(2048)),
+            ("segment_type", text("small")),
+            ("segment_pool_id", Data::Tuple(vec![int(0), int(pool)])),
+            ("blocks", list([block])),
+        ])
+    };
+    let data = dict([
+        ("segments", list([segment(1, 3), segment(0, 0)])),
+        (
+            "device_traces",
+            list([
+                list([event("alloc", 512, text(""), "N/A")]),
+                list([event("alloc", 4096, text(""), "N/A"), event("alloc", 8192, text(""), "N/A")]),
+            ]),
+        ),
+    ]);
+    let trace = read(&data);
+    let devices: Vec<_> = trace
+        .devices
+        .iter()
+        .map(|device| (device.device.0, device.events.len(), device.segments[0].pool))
+        .collect();
+    assert_eq!(devices, [(0, 1, PoolId(0, 0)), (1, 2, PoolId(0, 3))]);
+    assert_eq!(trace.notes, Vec::<String>::new());
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! input.rs         one input: its verdict, its devices          timeline/   the history of a device
-//! resources.rs     routes paths to responses                    series.rs, moment.rs, live.rs, rows.rs, sites.rs
+//! resources.rs     routes paths to responses                    series.rs, moment.rs, live.rs, rows.rs, sites.rs, groups.rs
 //! stacks.rs        all stacks as a trie                         whatif.rs   other allocators, in the background
 //! page.rs          the page itself                              report.rs   the page with embedded responses
 //! capacity.rs      what a device can hold, and what others hold   alternative.rs  the recommended setting over time
@@ -17,6 +17,7 @@
 
 mod alternative;
 mod capacity;
+mod groups;
 mod http;
 mod input;
 mod job;

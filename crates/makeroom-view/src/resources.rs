@@ -8,7 +8,7 @@ use crate::input::{Input, Recording};
 use crate::rows::{Sort, Wanted};
 use crate::timeline::{By, Timeline};
 use crate::viewer::{Change, Computation, Viewer};
-use crate::{live, moment, overview, rows, series, sites, whatif};
+use crate::{groups, live, moment, overview, rows, series, sites, whatif};
 
 /// The version of the protocol.
 const VERSION: u32 = 2;
@@ -133,6 +133,19 @@ impl Viewer {
             ["allocations", event] => {
                 let wanted = wanted(query)?;
                 written(&rows::rows(recording, timeline, sites(), question.position(event)?, &wanted))
+            }
+            ["groups", by, event] => {
+                let by = makeroom_explain::By::from_id(by).ok_or_else(|| Refusal::no_such_path(path))?;
+                let position = question.position(event)?;
+                written(&number.and_then(|number| groups::groups(recording, number, by, position)))
+            }
+            ["diff", other, other_device] => {
+                let other = self.find_input(other)?.trace.as_ref();
+                let device = other_device.parse().ok();
+                let difference = number
+                    .zip(other.zip(device))
+                    .and_then(|(number, other)| groups::difference((recording, number), other));
+                written(&difference.ok_or_else(|| Refusal::no_such_path(path))?)
             }
             ["whatif"] => {
                 let what_if = number.and_then(|number| recording.what_if.get(number));

@@ -238,3 +238,47 @@ fn other_sites_have_the_same_sums() {
     assert!(viewer.answer("/api/0/0/by/nothing/sites", "").is_err());
     assert_eq!(get(&viewer, "/api/0/0/alternative")["state"], "idle");
 }
+
+#[test]
+fn groups_add_up_at_every_moment() {
+    for path in recordings() {
+        let viewer = open(&path);
+        let inputs: Value = serde_json::from_slice(&viewer.overview().unwrap()).unwrap();
+        let Some(devices) = inputs["inputs"][0]["devices"].as_array() else { continue };
+        for (index, device) in devices.iter().enumerate() {
+            let events = number(&device["events"]);
+            for position in positions(events).into_iter().take(6) {
+                let (live, _, _) = sums(&viewer, &format!("/api/0/{index}"), position);
+                for by in ["kind", "stage", "stream"] {
+                    let groups = get(&viewer, &format!("/api/0/{index}/groups/{by}/{position}"));
+                    let sum: u64 = groups["groups"]
+                        .as_array()
+                        .unwrap()
+                        .iter()
+                        .map(|group| number(&group["bytes"]))
+                        .sum();
+                    assert_eq!(sum, live, "{} {index} {by} {position}", path.display());
+                    assert_eq!(number(&groups["live_bytes"]), live);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn two_inputs_have_a_difference() {
+    let open = |name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/kinds").join(name);
+        let Input::Trace(trace) = makeroom_trace::open(&path).unwrap() else { panic!("{name} is text") };
+        let input = OpenedInput::Trace(Box::new(trace));
+        Opened { name: name.to_owned(), bytes: None, input, question: TraceQuestion::default() }
+    };
+    let viewer = Viewer::new(vec![open("adamw.pickle.gz"), open("adamw-batch.pickle.gz")]);
+    let difference = get(&viewer, "/api/0/0/diff/1/0");
+    assert_eq!(difference["verdict"]["id"], "other_batch");
+    assert_eq!(get(&viewer, "/api/1/0/diff/0/0")["before_bytes"], difference["after_bytes"]);
+    assert_eq!(get(&viewer, "/api/0/0/diff/0/0")["verdict"]["id"], "same");
+    for path in ["/api/0/0/diff/2/0", "/api/0/0/diff/1/9", "/api/0/0/diff/1/x", "/api/0/0/groups/color/1"] {
+        assert_eq!(viewer.answer(path, "").unwrap_err().status, 404, "{path}");
+    }
+}

@@ -95,6 +95,10 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE")]
     pub(crate) summary: Option<PathBuf>,
 
+    /// Also show what the memory is used for at the failure or the peak, in groups
+    #[arg(long, value_name = "GROUP", value_enum, hide_short_help = true)]
+    pub(crate) by: Option<Grouping>,
+
     /// Limit the GPU memory the program can see and use
     #[arg(long, value_name = "SIZE", value_parser = card_size)]
     pub(crate) limit: Option<Bytes>,

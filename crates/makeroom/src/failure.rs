@@ -236,6 +236,9 @@ pub(crate) enum Failure {
     /// Binary output would have gone to a terminal.
     #[error("this format is binary and cannot be written to a terminal")]
     BinaryToTerminal,
+    /// `export --by` with a format that has no groups.
+    #[error("this format has no groups")]
+    NoGroups,
     /// The driver could not be queried.
     #[error("{0}")]
     Driver(makeroom_holders::SurveyError),
@@ -365,6 +368,10 @@ impl Failure {
             ),
             Self::ListenToView { .. } => Some("omit --port to use a free one".to_owned()),
             Self::BinaryToTerminal => Some("write to a file with -o FILE, or to a pipe".to_owned()),
+            Self::NoGroups => Some(
+                "use --by with perfetto or speedscope; the table of allocations has columns for kind, module, stage and thread"
+                    .to_owned(),
+            ),
             Self::OverInput { .. } => Some("write to another file with -o".to_owned()),
             Self::OverProgram { .. } => Some("write to another file with -o or --summary".to_owned()),
             Self::NotReplaced { kind: Kind::ManPage, .. } => {

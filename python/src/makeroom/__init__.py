@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from ._explanation import LedgerLine as LedgerLine
     from ._explanation import explain as explain
     from ._explanation import why as why
+    from ._groups import Group as Group
+    from ._groups import Groups as Groups
     from ._job import Culprit as Culprit
     from ._job import Job as Job
     from ._job import Line as Line
@@ -79,6 +81,8 @@ _HOMES = {
     "Fate": "_types",
     "Fix": "_answer",
     "Framework": "_types",
+    "Group": "_groups",
+    "Groups": "_groups",
     "InputError": "_native",
     "Job": "_job",
     "JobCause": "_types",

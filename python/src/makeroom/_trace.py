@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Iterator, Union, overload
 
 from . import _native
 from ._explanation import Explanation
+from ._groups import By, Groups
 from ._replay import Replay, Tuning
 from ._sizes import Size, counted, parse_optional, show
 from ._table import Table
@@ -124,6 +125,22 @@ class Trace:
         return Explanation(self._recording.why(parse_optional(memory), parse_optional(card), device))
 
     why = explain
+
+    def by(self, by: By, *, device: int | None = None) -> Groups:
+        """Group live memory at the first failed allocation, else at the peak; same as `makeroom why --by`.
+
+        Args:
+            by: `kind` (parameters, gradients, optimizer state, activations, …), `line`, `module` (source file), `stage`
+                (labels and scopes of the program, else phases of training), `thread`, `stream` or `process`.
+            device: GPU [default: the one that failed, else the fullest].
+
+        Raises:
+            UsageError: There is no such group or device, or the recording is empty.
+
+        Example:
+            >>> trace.by("kind")["activations"].bytes
+        """
+        return Groups(self._recording.grouped(by, device))
 
     def replay(
         self,

@@ -3,7 +3,13 @@
     @pytest.mark.gpu_memory("2GiB", leaks=0)
     def test_step(): ...
 
+    @pytest.mark.gpu_memory(baseline="step.json", allow="2%")
+    def test_step_does_not_grow(): ...
+
     pytest --gpu-memory-top=10
+    pytest --gpu-memory=write
+
+A baseline is a file of `makeroom gate`, relative to the test's file; `--gpu-memory=write` writes the baselines.
 
 Without `--gpu-memory-top`, tests without the marker are not affected. Figures come from `makeroom.watch`: `makeroom run --
 pytest` works with every framework and shows lines; with PyTorch or JAX on CUDA, plain `pytest` works too. If memory cannot be
@@ -13,26 +19,42 @@ watched, tests run unchecked, and the summary says so; with `--gpu-memory=requir
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING, Any, Generator
+from typing import TYPE_CHECKING, Any, Generator, NamedTuple
 
 import pytest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ._baseline import Baseline
     from ._watch import Watch
 
 _PEAK, _TAKEN, _LEFT = "gpu_memory_peak_bytes", "gpu_memory_taken_bytes", "gpu_memory_left_bytes"
 _UNCHECKED = "gpu_memory_not_checked"
 _HINT = "@pytest.mark.gpu_memory('2GiB', leaks=0)"
 _OPTION_TOP = "--gpu-memory-top"
+_ALLOW = "2%"
+_ARGUMENTS = {"limit", "leaks", "baseline", "allow"}
+_written: dict[Path, Baseline] = {}
+
+
+class Budget(NamedTuple):
+    """What a test may use."""
+
+    limit: int | None = None
+    leaks: int | None = None
+    baseline: Path | None = None
+    allow: str | int = _ALLOW
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("makeroom")
     group.addoption(
         "--gpu-memory",
-        choices=("auto", "require", "off"),
+        choices=("auto", "require", "off", "write"),
         default="auto",
-        help="tests marked gpu_memory: check if possible (auto), fail if impossible (require), do not check (off)",
+        help="tests marked gpu_memory: check if possible (auto), fail if impossible (require), do not check (off), or write "
+        "the baselines (write)",
     )
     group.addoption(
         _OPTION_TOP,
@@ -46,8 +68,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "gpu_memory(limit=None, leaks=None): fail the test if it uses more GPU memory than limit or leaks more than leaks; "
-        "sizes are numbers of bytes or strings such as '2GiB'",
+        "gpu_memory(limit=None, leaks=None, baseline=None, allow='2%'): fail the test if it uses more GPU memory than limit, "
+        "leaks more than leaks, or uses more than a baseline allows; sizes are numbers of bytes or strings such as '2GiB'",
     )
     _top(config)
 
@@ -70,11 +92,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
     if wish == "off" or marker is None and not _top(item.config):
         yield
         return
-    limit, leaks = _budget(marker) if marker is not None else (None, None)
+    budget = _budget(marker, item) if marker is not None else Budget()
     gc.collect()
     watched = _started()
     if isinstance(watched, str):
-        if wish == "require" and marker is not None:
+        if wish in ("require", "write") and marker is not None:
             pytest.fail(f"GPU memory cannot be checked: {watched}", pytrace=False)
         if marker is not None:
             item.user_properties.append((_UNCHECKED, watched.split("\n")[0]))
@@ -87,7 +109,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
     item.user_properties.append((_PEAK, watched.peak_bytes))
     item.user_properties.append((_TAKEN, watched.taken_bytes))
     item.user_properties.append((_LEFT, watched.left_bytes))
-    complaint = _complaint(watched, limit, leaks)
+    complaint = _complaint(watched, budget, wish == "write")
     # A failed test has its own reason, and its traceback keeps its tensors alive.
     if complaint is not None and outcome.excinfo is None:
         _fail(outcome, f"{complaint}\n\n{watched!r}")
@@ -143,10 +165,11 @@ def _started() -> Watch | str:
         return str(error)
 
 
-def _budget(marker: pytest.Mark) -> tuple[int | None, int | None]:
+def _budget(marker: pytest.Mark, item: pytest.Item) -> Budget:
+    from ._baseline import Baseline, limit as largest
     from ._sizes import parse_optional
 
-    unknown = sorted(set(marker.kwargs) - {"limit", "leaks"})
+    unknown = sorted(set(marker.kwargs) - _ARGUMENTS)
     what = None
     if unknown:
         what = ", ".join(unknown)
@@ -154,25 +177,45 @@ def _budget(marker: pytest.Mark) -> tuple[int | None, int | None]:
         what = f"{len(marker.args)} positional arguments"
     elif marker.args and "limit" in marker.kwargs:
         what = "limit twice"
+    elif "allow" in marker.kwargs and "baseline" not in marker.kwargs:
+        what = "allow without baseline"
     if what is not None:
-        pytest.fail(f"gpu_memory takes limit and leaks, not {what}\n\nhint: {_HINT}", pytrace=False)
+        pytest.fail(f"gpu_memory takes limit, leaks, baseline and allow, not {what}\n\nhint: {_HINT}", pytrace=False)
     limit = marker.args[0] if marker.args else marker.kwargs.get("limit")
+    baseline = marker.kwargs.get("baseline")
+    allow = marker.kwargs.get("allow", _ALLOW)
     try:
-        return parse_optional(limit), parse_optional(marker.kwargs.get("leaks"))
-    except ValueError as error:
+        largest(Baseline(0, {}), allow)
+        path = None if baseline is None else item.path.parent / baseline
+        return Budget(parse_optional(limit), parse_optional(marker.kwargs.get("leaks")), path, allow)
+    except (TypeError, ValueError) as error:
         reason = str(error)
     # Outside of the handler, so that the report shows one failure and not two.
     pytest.fail(f"gpu_memory: {reason}", pytrace=False)
 
 
-def _complaint(watched: Watch, limit: int | None, leaks: int | None) -> str | None:
+def _complaint(watched: Watch, budget: Budget, writes: bool) -> str | None:
+    from . import _baseline
     from ._sizes import show
 
     # Without the memory of other tests and fixtures, so that the order of tests does not matter.
-    if limit is not None and watched.taken_bytes > limit:
-        return f"the test used {show(watched.taken_bytes)} of GPU memory; limit: {show(limit)}"
-    if leaks is not None and watched.left_bytes > leaks:
-        return f"the test leaked {show(watched.left_bytes)} of GPU memory; allowed: {show(leaks)}"
+    if budget.limit is not None and watched.taken_bytes > budget.limit:
+        return f"the test used {show(watched.taken_bytes)} of GPU memory; limit: {show(budget.limit)}"
+    if budget.leaks is not None and watched.left_bytes > budget.leaks:
+        return f"the test leaked {show(watched.left_bytes)} of GPU memory; allowed: {show(budget.leaks)}"
+    if budget.baseline is None:
+        return None
+    now = _baseline.measured(watched)
+    if not writes:
+        try:
+            return _baseline.complaint(now, _baseline.read(budget.baseline), budget.allow)
+        except _baseline.BaselineError as error:
+            return f"gpu_memory: {error}"
+    # Several cases of a test share a baseline: the largest counts.
+    before = _written.get(budget.baseline)
+    if before is None or now.peak_bytes > before.peak_bytes:
+        _written[budget.baseline] = now
+        _baseline.write(budget.baseline, now)
     return None
 
 

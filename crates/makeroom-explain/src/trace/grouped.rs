@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use makeroom_core::{AnnotationStage, Bytes, DeviceIndex, DeviceTrace, FastMap, StackId, StreamId, Trace};
-use makeroom_kind::{Allocation, Kind, Kinds, Rule};
+use makeroom_core::{Action, Bytes, DeviceIndex, DeviceTrace, FastMap, Trace, TraceKind};
+use makeroom_kind::{Kind, Kinds, Rule};
 
 use super::choice::chosen_device;
-use super::sites::Places;
-
-/// Scopes that are open at once; more are not told apart.
-const MOST_SCOPES: usize = 64;
+use super::group_names::GroupNames;
 
 /// What to group memory by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,15 +27,45 @@ pub enum By {
     Process,
 }
 
+impl By {
+    /// All groupings.
+    pub const ALL: [Self; 7] =
+        [Self::Kind, Self::Line, Self::Module, Self::Stage, Self::Thread, Self::Stream, Self::Process];
+
+    /// Its name in options, paths and JSON.
+    #[must_use]
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Kind => "kind",
+            Self::Line => "line",
+            Self::Module => "module",
+            Self::Stage => "stage",
+            Self::Thread => "thread",
+            Self::Stream => "stream",
+            Self::Process => "process",
+        }
+    }
+
+    /// The grouping with this name.
+    #[must_use]
+    pub fn from_id(id: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|by| by.id() == id)
+    }
+}
+
 /// Live memory in groups: Σ `groups` = `live`.
 #[derive(Clone, Debug)]
 pub struct Grouped {
     /// What it is grouped by.
     pub by: By,
+    /// What kind of recording it comes from.
+    pub source: TraceKind,
     /// The GPU.
     pub device: DeviceIndex,
     /// Whether the moment is that of the first failed allocation; otherwise it is the peak.
     pub is_failure: bool,
+    /// Whether the recording has what the groups need. If not, there is one group without a name of its own.
+    pub is_recorded: bool,
     /// Number of events before the moment.
     pub events: usize,
     /// Live memory.
@@ -65,14 +92,18 @@ pub struct Group {
 /// Blocks, bytes, and bytes by kind and by rule.
 type Sums = (u64, Bytes, FastMap<Kind, Bytes>, FastMap<Rule, Bytes>);
 
-/// Groups the live memory of a device; `None` if the recording has no device.
+/// Groups the live memory of a device at its first failure or its peak; `None` if the recording has no device.
 pub fn grouped(trace: &Trace, device: Option<DeviceIndex>, by: By) -> Option<Grouped> {
     let device = chosen_device(trace, device)?;
     let kinds = Kinds::new(trace, device);
-    let actions = device.events.actions();
-    let failure = actions.iter().position(|&action| action == makeroom_core::Action::OutOfMemory);
+    let failure = device.events.actions().iter().position(|&action| action == Action::OutOfMemory);
     let events = failure.unwrap_or(kinds.peak().0);
-    let mut names = Names::new(trace, device, by);
+    Some(Grouped { is_failure: failure.is_some(), ..grouped_at(trace, device, &kinds, by, events) })
+}
+
+/// Groups the live memory of a device after `events` events.
+pub fn grouped_at(trace: &Trace, device: &DeviceTrace, kinds: &Kinds, by: By, events: usize) -> Grouped {
+    let mut names = GroupNames::new(trace, device, by);
     let mut groups: BTreeMap<String, Sums> = BTreeMap::new();
     for allocation in kinds.live_at(events) {
         let group = groups.entry(names.name(allocation)).or_default();
@@ -96,7 +127,16 @@ pub fn grouped(trace: &Trace, device: Option<DeviceIndex>, by: By) -> Option<Gro
         _ => groups.sort_by_key(|group| std::cmp::Reverse(group.bytes)),
     }
     let live = groups.iter().map(|group| group.bytes).sum();
-    Some(Grouped { by, device: device.device, is_failure: failure.is_some(), events, live, groups })
+    Grouped {
+        by,
+        source: trace.kind,
+        device: device.device,
+        is_failure: false,
+        is_recorded: names.is_recorded() || groups.is_empty(),
+        events,
+        live,
+        groups,
+    }
 }
 
 fn by_size<T: Ord + Copy>(parts: FastMap<T, Bytes>) -> Vec<(T, Bytes)> {
@@ -105,129 +145,9 @@ fn by_size<T: Ord + Copy>(parts: FastMap<T, Bytes>) -> Vec<(T, Bytes)> {
     parts
 }
 
-/// Names the group of an allocation. Allocations come in order of birth.
-struct Names<'trace> {
-    trace: &'trace Trace,
-    device: &'trace DeviceTrace,
-    places: Places<'trace>,
-    by: By,
-    of_stack: FastMap<StackId, String>,
-    /// Starts and ends of scopes, by time.
-    scopes: Vec<(u64, AnnotationStage, &'trace str)>,
-    next_scope: usize,
-    open: Vec<&'trace str>,
-}
-
-impl<'trace> Names<'trace> {
-    fn new(trace: &'trace Trace, device: &'trace DeviceTrace, by: By) -> Self {
-        // Optimizers mark their own steps, which the phases show anyway.
-        let is_own =
-            |name: &str| !["Optimizer.", "ProfilerStep#"].iter().any(|start| name.starts_with(start));
-        let here = trace.annotations.iter().filter(|annotation| {
-            is_own(&annotation.name) && annotation.device.is_none_or(|index| index == device.device)
-        });
-        let mut scopes: Vec<_> =
-            here.map(|annotation| (annotation.time_us, annotation.stage, annotation.name.as_str())).collect();
-        scopes.sort_by_key(|&(time, _, _)| time);
-        Self {
-            trace,
-            device,
-            places: Places::new(trace),
-            by,
-            of_stack: FastMap::default(),
-            scopes,
-            next_scope: 0,
-            open: Vec::new(),
-        }
-    }
-
-    fn name(&mut self, allocation: &Allocation) -> String {
-        match self.by {
-            By::Kind => allocation.kind.id().to_owned(),
-            By::Line | By::Module => {
-                let (places, by) = (self.places, self.by);
-                let name = || match by {
-                    By::Line => places.compared(allocation.stack),
-                    _ => module(places, allocation.stack),
-                };
-                self.of_stack.entry(allocation.stack).or_insert_with(name).clone()
-            }
-            By::Stage => self.stage(allocation),
-            By::Thread => self.thread(allocation),
-            By::Stream => match allocation.stream {
-                StreamId(0) => "default stream".to_owned(),
-                StreamId(stream) => format!("stream {stream:#x}"),
-            },
-            By::Process => self.process(),
-        }
-    }
-
-    fn stage(&mut self, allocation: &Allocation) -> String {
-        let Some(born) = allocation.born() else { return "before the recording".to_owned() };
-        let events = &self.device.events;
-        if let Some(label) = events.label(born) {
-            return self.trace.stacks.name_text(label).to_owned();
-        }
-        let time = events.get(born).map_or(0, |event| event.time_us);
-        while let Some(&(_, stage, name)) = self.scopes.get(self.next_scope).filter(|scope| scope.0 <= time) {
-            self.next_scope += 1;
-            match stage {
-                AnnotationStage::Start if self.open.len() < MOST_SCOPES => self.open.push(name),
-                AnnotationStage::Start => {}
-                AnnotationStage::End => {
-                    if let Some(position) = self.open.iter().rposition(|open| *open == name) {
-                        self.open.remove(position);
-                    }
-                }
-            }
-        }
-        if let Some(scope) = self.open.last() {
-            return (*scope).to_owned();
-        }
-        match (events.compile_context(born), allocation.phase) {
-            (Some(context), _) => format!("compiled frame {}", self.trace.stacks.name_text(context)),
-            (None, Some(phase)) => phase.id().replace('_', " "),
-            (None, None) => "no stage recorded".to_owned(),
-        }
-    }
-
-    fn thread(&self, allocation: &Allocation) -> String {
-        let threads = self.trace.process.as_ref().map(|process| &process.threads[..]).unwrap_or_default();
-        match allocation.born() {
-            _ if threads.is_empty() => "threads are not recorded".to_owned(),
-            None => "before the recording".to_owned(),
-            Some(born) => match threads.get(self.device.events.thread(born)) {
-                Some(thread) => format!("thread {thread}"),
-                None => "other threads".to_owned(),
-            },
-        }
-    }
-
-    fn process(&self) -> String {
-        match &self.trace.process {
-            Some(process) => {
-                let rank = process.identity.job.rank.map_or(String::new(), |rank| format!(", rank {rank}"));
-                format!("process {}{rank}", process.identity.pid)
-            }
-            None => "the process that wrote the recording".to_owned(),
-        }
-    }
-}
-
-/// The source file of the line that stands for a stack.
-fn module(places: Places<'_>, stack: StackId) -> String {
-    match places.site(stack) {
-        Some((frame, _)) => {
-            let (function, file) = places.names(frame);
-            if file.is_empty() || file == "??" { function } else { file }
-        }
-        None => places.compared(stack),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use makeroom_core::{Action, Annotation, Event, TraceKind};
+    use makeroom_core::{Annotation, AnnotationStage, Event, StreamId};
 
     use super::*;
 
@@ -260,6 +180,10 @@ mod tests {
         for by in [By::Kind, By::Line, By::Module, By::Thread, By::Process] {
             assert_eq!(names(by).len(), 1, "{by:?}");
         }
+        let recorded: Vec<By> =
+            By::ALL.into_iter().filter(|&by| grouped(&trace, None, by).unwrap().is_recorded).collect();
+        assert_eq!(recorded, [By::Stage, By::Stream]);
+        assert!(By::ALL.into_iter().all(|by| By::from_id(by.id()) == Some(by)));
         assert!(grouped(&Trace::new(TraceKind::Room), None, By::Kind).is_none());
     }
 }

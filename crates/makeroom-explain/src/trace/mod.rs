@@ -13,17 +13,19 @@
 //! beside.rs    what a whole process adds to the account
 //! verdict.rs   the cause;  around.rs  causes outside of the allocator that was asked
 //! fixes.rs     what to do;  account.rs  the ledger
-//! grouped.rs   live memory by kind, line, stage, thread, …
+//! grouped.rs   live memory by kind, line, stage, thread, …; group_names.rs, across.rs
 //! alternatives.rs   the same run under other settings;  outside.rs  what other crates ask
 //! ```
 
 mod account;
+mod across;
 mod alternatives;
 mod around;
 mod choice;
 mod cut;
 mod ends;
 mod fixes;
+mod group_names;
 mod grouped;
 mod history;
 mod lifetimes;
@@ -40,9 +42,11 @@ mod steps;
 mod taken;
 mod verdict;
 
+pub use across::{Across, AcrossGroup, across};
 pub use cut::{BlockSizes, Part, SizesAtEnd, cut, is_small};
 pub use ends::BlockEnds;
-pub use grouped::{By, Group, Grouped, grouped};
+pub use group_names::GroupNames;
+pub use grouped::{By, Group, Grouped, grouped, grouped_at};
 pub(crate) use history::History;
 pub use lifetimes::{Allocation, Allocations};
 pub use outside::{

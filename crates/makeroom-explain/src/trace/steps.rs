@@ -2,6 +2,7 @@
 //! recognised by `rounds`; what has no steps is cut into equal parts, and they are not called steps.
 
 use makeroom_core::{Action, AnnotationStage, Bytes, DeviceTrace, FastMap, Trace};
+use makeroom_kind::{Allocation, Certainty, Kind, Kinds, Rule};
 
 use super::history::{Floor, History};
 use super::rounds::Rounds;
@@ -135,8 +136,9 @@ pub(crate) fn growth(
     let middle = settled[settled.len() / 2];
     let moments = [Some(first.index), Some(middle.index), Some(last.index)];
     let states = states_at(device, history, &moments);
-    let leaking = rising(&states);
-    let (leaking, _) = Places::new(trace).tree(&leaking);
+    let rising = rising(&states);
+    let kinds = kinds_of(trace, device, &rising, (first.index + 1, last.index + 1));
+    let (leaking, _) = Places::new(trace).tree(&rising);
     let count = settled.len() - 1;
     Some(Growth {
         steps: count,
@@ -148,7 +150,40 @@ pub(crate) fn growth(
         is_enough: steps.are_marked || count >= ENOUGH_STEPS || device.events.len() >= PARTS * LEAST_EVENTS,
         is_in_steps: steps.are_marked || gives_back(device, first.index..last.index),
         leaking,
+        kinds,
     })
+}
+
+/// What the memory is that rises between two positions, by kind and by the rule that says why it is kept, largest first.
+/// Without steps of training, or without a rule that is more than possible, it stays open.
+fn kinds_of(
+    trace: &Trace,
+    device: &DeviceTrace,
+    rising: &HeldByStack,
+    (first, last): (usize, usize),
+) -> Vec<(Kind, Rule, Bytes)> {
+    let kinds = Kinds::new(trace, device);
+    let mut grown: FastMap<(Kind, Rule), (Bytes, Bytes)> = FastMap::default();
+    let is_meant = |allocation: &Allocation| {
+        let is_known = allocation.kind != Kind::Unknown && allocation.rule.certainty() != Certainty::Possible;
+        is_known && allocation.phase.is_some() && rising.contains_key(&allocation.stack)
+    };
+    for allocation in kinds.allocations().iter().filter(|allocation| is_meant(allocation)) {
+        let sums = grown.entry((allocation.kind, allocation.rule)).or_default();
+        if allocation.is_live_at(first) {
+            sums.0 += allocation.size;
+        }
+        if allocation.is_live_at(last) {
+            sums.1 += allocation.size;
+        }
+    }
+    let mut grown: Vec<(Kind, Rule, Bytes)> = grown
+        .into_iter()
+        .filter(|(_, (before, after))| after > before)
+        .map(|((kind, rule), (before, after))| (kind, rule, after - before))
+        .collect();
+    grown.sort_by(|one, two| two.2.cmp(&one.2).then_with(|| (one.0, one.1).cmp(&(two.0, two.1))));
+    grown
 }
 
 /// Whether at least one allocation in ten was given back among these events.

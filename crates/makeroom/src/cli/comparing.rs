@@ -87,7 +87,7 @@ pub(crate) struct Gate {
     pub(crate) json: bool,
 }
 
-/// What `why --by` groups memory by.
+/// What `--by` groups memory by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Grouping {
     /// Parameters, gradients, optimizer state, activations, …

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use makeroom_core::Bytes;
 
+use super::comparing::Grouping;
 use super::sizes::card_size;
 
 /// View a recording in the browser, or write it as one HTML file
@@ -83,6 +84,10 @@ pub(crate) struct Job {
     #[arg(long, value_name = "COUNT", default_value_t = 8, requires = "output")]
     pub(crate) pages: usize,
 
+    /// Show what the memory of the ranks is used for, in groups
+    #[arg(long, value_name = "GROUP", value_enum, hide_short_help = true, conflicts_with = "output")]
+    pub(crate) by: Option<Grouping>,
+
     /// Show everything, even if it does not fit on one screen
     #[arg(long, short)]
     pub(crate) verbose: bool,
@@ -114,6 +119,13 @@ pub(crate) struct Export {
     /// Table to write, for parquet and csv
     #[arg(long, value_name = "TABLE", value_enum, default_value_t = ExportTable::Allocations)]
     pub(crate) table: ExportTable,
+
+    /// Show live memory in groups, for perfetto and speedscope
+    ///
+    /// Perfetto gets a counter for each group, and speedscope an outermost frame. The table of allocations has columns
+    /// for kind, module, stage and thread.
+    #[arg(long, value_name = "GROUP", value_enum, hide_short_help = true)]
+    pub(crate) by: Option<Grouping>,
 
     /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]

@@ -3,6 +3,7 @@
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::Path;
 
+use makeroom_explain::By;
 use makeroom_export::{ExportError, Form, TableKind, export};
 
 use crate::cli::{Export, ExportForm, ExportTable};
@@ -12,6 +13,9 @@ use crate::{output, signals};
 
 /// Runs `makeroom export`.
 pub(crate) fn run(arguments: &Export) -> Result<(), Failure> {
+    if arguments.by.is_some() && !matches!(arguments.to, ExportForm::Perfetto | ExportForm::Speedscope) {
+        return Err(Failure::NoGroups);
+    }
     let form = form(arguments);
     let path = arguments.output.as_deref().filter(|path| *path != Path::new("-"));
     if let Some(path) = path {
@@ -52,9 +56,10 @@ fn form(arguments: &Export) -> Form {
         ExportTable::Allocations => TableKind::Allocations,
         ExportTable::Events => TableKind::Events,
     };
+    let by = arguments.by.map(By::from);
     match arguments.to {
-        ExportForm::Perfetto => Form::Perfetto,
-        ExportForm::Speedscope => Form::Speedscope,
+        ExportForm::Perfetto => Form::Perfetto(by),
+        ExportForm::Speedscope => Form::Speedscope(by),
         ExportForm::Snapshot => Form::Snapshot,
         ExportForm::Parquet => Form::Parquet(table),
         ExportForm::Csv => Form::Csv(table),

@@ -8,6 +8,7 @@ mod env;
 mod export;
 mod fit;
 mod gate;
+mod groups;
 mod install;
 mod job;
 mod kind;

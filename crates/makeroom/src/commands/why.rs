@@ -11,7 +11,7 @@ use makeroom_report::{explanation_json, explanation_text, grouped_json, grouped_
 use serde_json::Value;
 
 use crate::cli::{RecordingOptions, Why};
-use crate::commands::{job, recording};
+use crate::commands::{groups, job, recording};
 use crate::failure::Failure;
 use crate::output;
 
@@ -66,6 +66,10 @@ fn run_grouped(by: By, arguments: &Why) -> Result<ExitCode, Failure> {
     let inputs = match &arguments.inputs[..] {
         [] if io::stdin().is_terminal() => return Err(Failure::NoInput),
         [] => &standard_input,
+        inputs if inputs.iter().any(|input| input.is_dir()) => {
+            groups::of_job(inputs, by, arguments.options.json, arguments.verbose)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         inputs => inputs,
     };
     let mut results = Vec::new();

@@ -15,7 +15,7 @@ use makeroom_report::{job_json, job_text};
 
 use crate::cli::Job;
 use crate::commands::env::LIBRARY;
-use crate::commands::{Kind, place, recording};
+use crate::commands::{Kind, groups, place, recording};
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
@@ -27,6 +27,10 @@ const SLOW: usize = 50;
 
 /// Runs `makeroom job`.
 pub(crate) fn run(arguments: &Job) -> Result<ExitCode, Failure> {
+    if let Some(by) = arguments.by {
+        groups::of_job(&arguments.paths, by.into(), arguments.json, arguments.verbose)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if let Some(page) = &arguments.output {
         place::check(page, Kind::JobPage, &arguments.paths)?;
     }

@@ -25,7 +25,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use makeroom_core::identity::JobIdentity;
-use makeroom_report::{process_unrecorded_text, sanitized_child_text, sanitized_text, unprepared_text};
+use makeroom_explain::{By, across};
+use makeroom_report::{
+    across_text, process_unrecorded_text, sanitized_child_text, sanitized_text, unprepared_text,
+};
 
 use crate::cli::Run;
 use crate::commands::{Kind, place};
@@ -52,6 +55,16 @@ struct Recorder {
     /// Held until the end: it reserves the file name until the recording has been read.
     destination: Destination,
     listener: Listener,
+}
+
+/// What to do when the program has ended.
+struct Ending {
+    /// Whether the program itself was not recorded because of a sanitizer.
+    is_sanitized: bool,
+    /// Whether the caller needs all recordings.
+    needs_all: bool,
+    /// How to group live memory.
+    by: Option<By>,
 }
 
 /// Runs `makeroom run`.
@@ -96,9 +109,12 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
         Ok(end) => end,
         Err(error) => return Ok(not_started(program, error)),
     };
-    let needs_all = arguments.summary.is_some() || switches.expands_torch;
-    let recordings =
-        recorder.map_or(Vec::new(), |recorder| recorder.finish(&name, sanitizer.is_some(), needs_all));
+    let ending = Ending {
+        is_sanitized: sanitizer.is_some(),
+        needs_all: arguments.summary.is_some() || switches.expands_torch,
+        by: arguments.by.map(By::from),
+    };
+    let recordings = recorder.map_or(Vec::new(), |recorder| recorder.finish(&name, &ending));
     if switches.expands_torch && recordings.iter().any(Ended::lacks_expandable_segments) {
         output::remark(CHANGED_SETTINGS);
     }
@@ -141,16 +157,16 @@ impl Recorder {
         }
     }
 
-    /// Prints what was recorded. `is_sanitized`: the program itself was not recorded because of a sanitizer. Returns the
-    /// recordings, those of a job only if the caller needs them, because each is explained. Cleans up everything,
-    /// because a signal may end this process next.
-    fn finish(self, program: &str, is_sanitized: bool, needs_all: bool) -> Vec<Ended> {
+    /// Prints what was recorded. Returns the recordings, those of a job only if they are needed, because each is
+    /// explained. Cleans up everything, because a signal may end this process next.
+    fn finish(self, program: &str, ending: &Ending) -> Vec<Ended> {
         let heard = self.listener.finish();
         let job = job::text(program, &heard, &self.run);
-        let read = |recorded| Ended::read(recorded, &self.run);
+        let read = |recorded| Ended::read(recorded, &self.run, ending.by);
+        let needs_all = ending.needs_all || ending.by.is_some();
         let recordings: Vec<Ended> =
             if job.is_none() || needs_all { heard.recordings.iter().map(read).collect() } else { Vec::new() };
-        if heard.recordings.is_empty() && !is_sanitized {
+        if heard.recordings.is_empty() && !ending.is_sanitized {
             let is_off = std::env::var_os("MAKEROOM").is_some_and(|value| value == "off");
             output::remark(&summary::nothing(program, is_off, &heard));
         } else {
@@ -163,6 +179,10 @@ impl Recorder {
         }
         if let Some(job) = job {
             output::remark(&job);
+            let groups: Vec<_> = recordings.iter().filter_map(Ended::grouped).collect();
+            if let Some(across) = across(&groups) {
+                output::remark(&across_text(&across, output::remark_columns(), false));
+            }
             return recordings;
         }
         // Helper processes that loaded CUDA without using the GPU get a summary only if there is no other.

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use makeroom_core::identity::JobIdentity;
 use makeroom_core::{Action, Bytes, ProcessEnd, Trace};
-use makeroom_explain::{Cause, Explanation, TraceQuestion, explain_running, explain_trace};
+use makeroom_explain::{
+    By, Cause, Explanation, Grouped, TraceQuestion, explain_running, explain_trace, grouped,
+};
 use makeroom_report::{
-    EarlyStop, explanation_json, explanation_text, lost_recording_text, missing_reason,
-    nothing_recorded_text, others_text, refused_text, run_summary_text, sanitized_child_text,
+    EarlyStop, explanation_json, explanation_text, grouped_json, grouped_text, lost_recording_text,
+    missing_reason, nothing_recorded_text, others_text, refused_text, run_summary_text, sanitized_child_text,
     stepped_aside_text, still_recorded_text, switched_off_text, unrecorded_text,
 };
 use makeroom_trace::Input;
@@ -128,15 +130,21 @@ pub(crate) struct Ended {
     /// Whether its process is still running, such as a server that the program started.
     still_runs: bool,
     explanation: Result<Explanation, Failure>,
+    /// Its live memory in groups, if requested.
+    grouped: Option<Grouped>,
+    /// Its rank, or its file.
+    label: String,
     /// Whether all of PyTorch's tensors were in segments of fixed size.
     has_fixed_segments: bool,
 }
 
 impl Ended {
-    /// Reads and explains a recording of this run.
-    pub(crate) fn read(recorded: &Recorded, run: &str) -> Self {
+    /// Reads and explains a recording of this run, and groups its live memory.
+    pub(crate) fn read(recorded: &Recorded, run: &str, by: Option<By>) -> Self {
         let path = &recorded.file;
         let (mut still_runs, mut has_fixed_segments) = (false, false);
+        let mut in_groups = None;
+        let mut label = path.display().to_string();
         let explanation = read(path, run).map(|trace| {
             still_runs = recording::is_running(&trace, path);
             has_fixed_segments = takes_fixed_segments(&trace);
@@ -147,6 +155,10 @@ impl Ended {
             // Without line numbers, the recording is still complete on this machine.
             if has_exited {
                 let _ = lines::keep(path);
+            }
+            in_groups = by.and_then(|by| grouped(&trace, None, by));
+            if let Some(rank) = trace.process.as_ref().and_then(|process| process.identity.job.name()) {
+                label = rank;
             }
             let explanation = explain_trace(&trace, &TraceQuestion::default());
             has_fixed_segments &=
@@ -159,6 +171,8 @@ impl Ended {
             explained: recorded.explained,
             still_runs,
             explanation,
+            grouped: in_groups,
+            label,
             has_fixed_segments,
         }
     }
@@ -181,8 +195,19 @@ impl Ended {
             && !self.still_runs
     }
 
-    /// The summary as text.
+    /// Its live memory in groups, with its name.
+    pub(crate) fn grouped(&self) -> Option<(String, Grouped)> {
+        Some((self.label.clone(), self.grouped.clone()?))
+    }
+
+    /// The summary as text, with the groups.
     pub(crate) fn text(&self) -> String {
+        let groups =
+            self.grouped.as_ref().map(|grouped| grouped_text(grouped, output::remark_columns(), false));
+        self.summary() + &groups.unwrap_or_default()
+    }
+
+    fn summary(&self) -> String {
         let (stop, columns) = (self.stop.as_ref(), output::remark_columns());
         match &self.explanation {
             Ok(Explanation { run: Some(run), .. }) if self.still_runs => {
@@ -202,6 +227,7 @@ impl Ended {
                 "incomplete": incomplete,
                 "running": self.still_runs,
                 "explanation": explanation_json(explanation),
+                "groups": self.grouped.as_ref().map(grouped_json),
             }),
             Err(failure) => {
                 json!({ "file": self.file, "incomplete": incomplete, "error": failure.to_string() })

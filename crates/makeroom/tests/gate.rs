@@ -1,0 +1,160 @@
+//! `diff` and `gate` as programs and CI use them: exit statuses, files, annotations, the GitHub Action.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn trace(name: &str) -> String {
+    root().join("traces/kinds").join(format!("{name}.pickle.gz")).display().to_string()
+}
+
+fn makeroom(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_makeroom")).args(arguments).env("COLUMNS", "100").output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = makeroom(arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A directory of its own, removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("makeroom-gate-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn pairs_with_one_change_are_told_apart() {
+    let verdict =
+        |after: &str| json(&["diff", "--json", &trace("adamw"), &trace(after)])["verdict"]["id"].clone();
+    assert_eq!(verdict("adamw"), "same");
+    assert_eq!(verdict("adamw-leak"), "same");
+    assert_eq!(verdict("adamw-batch"), "other_batch");
+    assert_eq!(verdict("adamw-scores"), "line");
+    let off = json(&["diff", "--json", &trace("checkpointing"), &trace("checkpointing-off")]);
+    assert_eq!(off["verdict"]["id"], "kind");
+    assert!(off["verdict"]["summary"].as_str().unwrap().contains("activations went from"));
+}
+
+#[test]
+fn a_baseline_is_written_compared_and_exceeded() {
+    let scratch = Scratch::new("baseline");
+    let (base, report) = (scratch.file("memory.json"), scratch.file("gate.xml"));
+    assert!(makeroom(&["gate", &trace("adamw"), "--against", &base, "--write"]).status.success());
+    let text = fs::read_to_string(&base).unwrap();
+    assert!(text.starts_with("{\n  \"format\": \"makeroom baseline 1\",\n  \"peak_bytes\": "), "{text}");
+    assert_eq!(
+        makeroom(&["gate", &trace("adamw"), "--against", &base, "--allow", "0%"]).status.code(),
+        Some(0)
+    );
+    let exceeded = makeroom(&["gate", &trace("adamw-scores"), "--against", &base, "--junit", &report]);
+    assert_eq!(exceeded.status.code(), Some(3));
+    assert_eq!(stdout(&exceeded).lines().count(), 1);
+    assert!(stdout(&exceeded).starts_with("fail "), "{}", stdout(&exceeded));
+    assert!(fs::read_to_string(&report).unwrap().contains("failures=\"1\""));
+    assert_eq!(
+        makeroom(&["gate", &trace("adamw-scores"), "--against", &base, "--allow", "64MiB"]).status.code(),
+        Some(0)
+    );
+    // A baseline and a report may be replaced; other files are not.
+    assert!(makeroom(&["gate", &trace("adamw-sgd"), "--against", &base, "--write"]).status.success());
+    let notes = scratch.file("notes.txt");
+    fs::write(&notes, "mine").unwrap();
+    assert_eq!(makeroom(&["gate", &trace("adamw"), "--against", &notes, "--write"]).status.code(), Some(1));
+    assert_eq!(fs::read_to_string(&notes).unwrap(), "mine");
+}
+
+#[test]
+fn bad_input_is_not_an_exceeded_allowance() {
+    let scratch = Scratch::new("bad");
+    for (name, content) in [
+        ("empty.json", "{}"),
+        (
+            "other.json",
+            "{\"format\": \"makeroom baseline 9\", \"peak_bytes\": 1, \"kinds\": {}, \"lines\": []}",
+        ),
+        ("cut.json", "{\"format\": \"makeroom base"),
+        ("text.txt", "hello"),
+    ] {
+        let path = scratch.file(name);
+        fs::write(&path, content).unwrap();
+        let output = makeroom(&["gate", &trace("adamw"), "--against", &path]);
+        assert_eq!(output.status.code(), Some(1), "{name}");
+        assert!(output.stdout.is_empty(), "{name}");
+    }
+    assert_eq!(makeroom(&["diff", &trace("adamw"), &scratch.file("missing")]).status.code(), Some(1));
+    assert_eq!(
+        makeroom(&["gate", &trace("adamw"), "--against", "x", "--allow", "much"]).status.code(),
+        Some(2)
+    );
+}
+
+#[test]
+fn a_directory_stands_for_its_fullest_recording() {
+    let scratch = Scratch::new("directory");
+    for name in ["adamw", "adamw-batch"] {
+        fs::copy(trace(name), scratch.0.join(format!("{name}.pickle.gz"))).unwrap();
+    }
+    fs::write(scratch.0.join("rank0.log"), "loss 3.1\n").unwrap();
+    let directory = scratch.0.display().to_string();
+    let same = json(&["diff", "--json", &directory, &trace("adamw-batch")]);
+    assert_eq!(same["verdict"]["id"], "same");
+}
+
+#[test]
+fn the_action_annotates_and_summarizes() {
+    let scratch = Scratch::new("action");
+    let (summary, report) = (scratch.file("summary.md"), scratch.file("gate.xml"));
+    let action = |run: &str| {
+        Command::new(root().join("deploy/github/gate"))
+            .env("COMMAND", env!("CARGO_BIN_EXE_makeroom"))
+            .env("RUN", trace(run))
+            .env("AGAINST", trace("adamw"))
+            .env("ALLOW", "2%")
+            .env("JUNIT", &report)
+            .env("GITHUB_STEP_SUMMARY", &summary)
+            .output()
+            .unwrap()
+    };
+    let passed = action("adamw-leak");
+    assert_eq!(passed.status.code(), Some(0), "{}", String::from_utf8_lossy(&passed.stderr));
+    assert!(stdout(&passed).starts_with("::notice title=makeroom gate::"));
+    let failed = action("adamw-scores");
+    assert_eq!(failed.status.code(), Some(3));
+    assert!(stdout(&failed).starts_with("::error file=kinds.py,line="), "{}", stdout(&failed));
+    let summary = fs::read_to_string(summary).unwrap();
+    assert_eq!(summary.matches("### Peak GPU memory").count(), 2);
+    assert!(summary.contains("PEAK GREW BY"), "{summary}");
+    // Every input of the Action is passed on.
+    let definition = fs::read_to_string(root().join("action.yml")).unwrap();
+    for input in ["run", "against", "allow", "junit", "makeroom"] {
+        assert!(definition.contains(&format!("${{{{ inputs.{input} }}}}")), "{input}");
+    }
+}

@@ -1,0 +1,167 @@
+//! `--by` in every command that has it: `why`, `run`, `job` and `export`. The groups must add up, and a grouping that the
+//! input has no data for must say so.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use makeroom_simcard::testing::{Stage, text};
+use serde_json::Value;
+
+const GROUPS: [&str; 7] = ["kind", "line", "module", "stage", "thread", "stream", "process"];
+
+/// Two blocks from one function and one from another, and a failed request.
+const PROGRAM: &str = r"
+#include <stddef.h>
+int cuInit(unsigned), cuCtxCreate_v2(void **, unsigned, int), cuMemAlloc_v2(unsigned long *, size_t);
+static int take_large(void) {
+    unsigned long kept;
+    return cuMemAlloc_v2(&kept, 64 << 20);
+}
+static int take_small(void) {
+    unsigned long kept;
+    return cuMemAlloc_v2(&kept, 3 << 20);
+}
+int main(void) {
+    void *context;
+    unsigned long pointer;
+    if (cuInit(0) || cuCtxCreate_v2(&context, 0, 0) || take_large() || take_small() || take_large()) return 99;
+    cuMemAlloc_v2(&pointer, (size_t)1 << 40);
+    return 0;
+}
+";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn trace(name: &str) -> String {
+    root().join("traces").join(name).display().to_string()
+}
+
+fn makeroom(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_makeroom")).args(words).env("COLUMNS", "100").output().unwrap()
+}
+
+fn json(words: &[&str]) -> Value {
+    let output = makeroom(words);
+    assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn sum(grouped: &Value) -> u64 {
+    grouped["groups"].as_array().unwrap().iter().map(|group| group["bytes"].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn why_groups_in_every_way() {
+    let snapshot = trace("kinds/adamw.pickle.gz");
+    for by in GROUPS {
+        let grouped = json(&["why", "--by", by, "--json", &snapshot]);
+        assert_eq!(grouped["live_bytes"].as_u64().unwrap(), sum(&grouped), "{by}");
+        assert_eq!(grouped["by"], by);
+        // A snapshot names neither its threads nor its process.
+        let is_recorded = !["thread", "process"].contains(&by);
+        assert_eq!(grouped["recorded"], is_recorded, "{by}");
+        assert_eq!(grouped["hint"].is_null(), is_recorded, "{by}");
+        let shown = text(&makeroom(&["why", "--by", by, &snapshot]).stdout);
+        assert_eq!(shown.contains("hint: "), !is_recorded, "{by}: {shown}");
+    }
+    let kinds = json(&["why", "--by", "kind", "--json", &snapshot]);
+    assert_eq!(kinds["groups"][0]["name"], "parameters");
+    assert_eq!(kinds["groups"][0]["bytes"], 20_844_160);
+    let threads = json(&["why", "--by", "thread", "--json", &trace("fit/gpt_27.room.gz")]);
+    assert!(threads["groups"].as_array().unwrap().len() > 1, "{threads}");
+    assert_eq!(threads["recorded"], true);
+}
+
+#[test]
+fn run_shows_the_groups_with_its_summary() {
+    let stage = Stage::new(env!("CARGO_TARGET_TMPDIR"), Path::new("groups").join("run"));
+    stage.compile_text("program", PROGRAM, &["-O0", "-rdynamic", "-l:libcuda.so.1"]);
+    let run = |by: &str| {
+        let words = [
+            "run",
+            "--by",
+            by,
+            "--summary",
+            "summary.json",
+            "-o",
+            "run.room",
+            "--no-status",
+            "--",
+            "./program",
+        ];
+        let output = stage.command(env!("CARGO_BIN_EXE_makeroom")).args(words).output().unwrap();
+        let summary: Value = serde_json::from_slice(&fs::read(stage.path("summary.json")).unwrap()).unwrap();
+        (text(&output.stderr), summary)
+    };
+    let (said, summary) = run("line");
+    assert!(said.contains("Live memory by line, when the allocation failed: 131.00 MiB on GPU 0"), "{said}");
+    assert_eq!(sum(&summary[0]["groups"]), 131 << 20);
+    let names: Vec<&str> = summary[0]["groups"]["groups"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|group| group["name"].as_str().unwrap())
+        .collect();
+    assert!(names[0].contains("take_large") && names[1].contains("take_small"), "{names:?}");
+    let (said, summary) = run("process");
+    assert!(said.contains("    process "), "{said}");
+    assert_eq!(summary[0]["groups"]["recorded"], true);
+}
+
+#[test]
+fn the_ranks_of_a_job_are_compared() {
+    let stage = Stage::new(env!("CARGO_TARGET_TMPDIR"), Path::new("groups").join("job"));
+    fs::create_dir(stage.path("ranks")).unwrap();
+    for (rank, name) in ["adamw", "adamw", "adamw-batch", "adamw"].into_iter().enumerate() {
+        let from = trace(&format!("kinds/{name}.pickle.gz"));
+        fs::copy(from, stage.path("ranks").join(format!("rank{rank}.pickle.gz"))).unwrap();
+    }
+    let ranks = stage.path("ranks").display().to_string();
+    let across = json(&["job", "--by", "kind", "--json", &ranks]);
+    assert_eq!(across["recordings"], 4);
+    let group = |name: &str| {
+        let groups = across["groups"].as_array().unwrap();
+        groups.iter().find(|group| group["name"] == name).unwrap().clone()
+    };
+    assert_eq!(group("parameters")["least_bytes"], group("parameters")["most_bytes"]);
+    assert_eq!(group("activations")["most_in"], "rank 2");
+    assert_eq!(group("activations")["median_bytes"], group("activations")["least_bytes"]);
+    // `why` on the directory shows the same.
+    let shown = text(&makeroom(&["job", "--by", "kind", &ranks]).stdout);
+    assert!(shown.contains("rank 2") && shown.contains("4 recordings"), "{shown}");
+    assert_eq!(text(&makeroom(&["why", "--by", "kind", &ranks]).stdout), shown);
+    let threads = text(&makeroom(&["job", "--by", "thread", &ranks]).stdout);
+    assert!(threads.contains("hint: this format does not record threads"), "{threads}");
+    // Logs have no allocations to group.
+    fs::create_dir(stage.path("logs")).unwrap();
+    for rank in 0..2 {
+        let log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n";
+        fs::write(stage.path("logs").join(format!("rank{rank}.log")), log).unwrap();
+    }
+    let logs = makeroom(&["job", "--by", "kind", &stage.path("logs").display().to_string()]);
+    assert_eq!(logs.status.code(), Some(1), "{}", text(&logs.stdout));
+}
+
+#[test]
+fn exports_have_groups_where_the_format_has_room_for_them() {
+    let snapshot = trace("kinds/adamw.pickle.gz");
+    let perfetto = json(&["export", "--to", "perfetto", "--by", "kind", &snapshot]);
+    let counters =
+        perfetto["traceEvents"].as_array().unwrap().iter().filter(|event| event["name"] == "live by kind");
+    let most = counters.map(|event| event["args"]["optimizer_state"].as_u64().unwrap()).max();
+    assert_eq!(most, Some(41_688_320));
+    let speedscope = json(&["export", "--to", "speedscope", "--by", "stage", &snapshot]);
+    let frames = speedscope["shared"]["frames"].as_array().unwrap();
+    assert!(frames.iter().any(|frame| frame["name"] == "optimizer"));
+    let table = makeroom(&["export", "--to", "csv", "--by", "kind", &snapshot]);
+    assert_eq!(table.status.code(), Some(1));
+    assert!(
+        text(&table.stderr).contains("hint: use --by with perfetto or speedscope"),
+        "{}",
+        text(&table.stderr)
+    );
+}
