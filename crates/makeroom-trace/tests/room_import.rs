@@ -71,12 +71,12 @@ impl Recording {
     /// One thread allocates, is sampled and frees, with this many nanoseconds in between.
     fn sampled_while_allocated(mut self, time_us: u64, step_ns: u64) -> Self {
         let mut encoder = Encoder::new(ThreadNumber(7), Vec::new());
-        let time_ns = at(time_us);
-        encoder.event(&Event { time_ns, ..event(EventKind::DeviceAlloc, 0x100, 16) });
+        let begin = at(time_us);
+        encoder.event(&Event { time_ns: begin, ..event(EventKind::DeviceAlloc, 0x100, 16) });
         let device =
             Some(DeviceSample { device: DeviceIndex(0), free: Bytes::new(84), total: Bytes::new(100) });
-        encoder.sample(&Sample { time_ns: time_ns + step_ns, device, ..Sample::default() });
-        encoder.event(&Event { time_ns: time_ns + 2 * step_ns, ..event(EventKind::DeviceFree, 0x100, 0) });
+        encoder.sample(&Sample { time_ns: begin + step_ns, device, ..Sample::default() });
+        encoder.event(&Event { time_ns: begin + 2 * step_ns, ..event(EventKind::DeviceFree, 0x100, 0) });
         self.batch(encoder);
         self
     }

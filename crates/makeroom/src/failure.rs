@@ -328,14 +328,7 @@ impl Failure {
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Input { error, .. } | Self::Open(error) => error.hint(),
-            Self::NoRecordings { is_recorded: true, .. } => Some(
-                "the recorder was set up here, but no recording was left: with `makeroom env --keep failed`, processes that succeed leave none, and programs that do not use CUDA write none"
-                    .to_owned(),
-            ),
-            Self::NoRecordings { .. } => Some(
-                "files in directories are recognized by their names: .room, .pickle, .pkl, .log, .txt, .out, .err, .csv, .tar, .zip; pass others by name"
-                    .to_owned(),
-            ),
+            Self::NoRecordings { is_recorded, .. } => Some(no_recordings(*is_recorded).to_owned()),
             Self::NotOneJob { first, .. } => Some(format!(
                 "explain one of them: makeroom why {first}; ranks are recognized by their launcher's variables, or by names such as rank0.log"
             )),
@@ -429,5 +422,14 @@ impl Failure {
             // There is nothing to suggest after an interrupt, or for a value that JSON cannot represent.
             Self::Interrupted | Self::Json(_) | Self::OfAnotherRun { .. } => None,
         }
+    }
+}
+
+/// What to do about a directory without recordings.
+fn no_recordings(is_recorded: bool) -> &'static str {
+    if is_recorded {
+        "the recorder was set up here, but no recording was left: with `makeroom env --keep failed`, processes that succeed leave none, and programs that do not use CUDA write none"
+    } else {
+        "files in directories are recognized by their names: .room, .pickle, .pkl, .log, .txt, .out, .err, .csv, .tar, .zip; pass others by name"
     }
 }

@@ -17,8 +17,12 @@ pub(crate) fn of_job(paths: &[PathBuf], by: By, is_json: bool, is_verbose: bool)
     let report = answer(&job::rows(paths)?);
     let (across, first) = of_ranks(&report, by);
     let name = || paths.first().map_or_else(String::new, |path| path.display().to_string());
-    let across =
-        across.ok_or_else(|| Failure::NoRecordings { name: name(), files: report.ranks.len(), first })?;
+    let across = across.ok_or_else(|| Failure::NoRecordings {
+        name: name(),
+        is_recorded: false,
+        files: report.ranks.len(),
+        first,
+    })?;
     if is_json {
         return output::json(&across_json(&across));
     }
