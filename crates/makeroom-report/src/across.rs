@@ -35,15 +35,18 @@ pub fn across_text(across: &Across, columns: usize, is_verbose: bool) -> String 
         "median", "least", "most"
     );
     for group in shown {
-        let row = format!(
-            "{MARGIN}{MARGIN}{:<width$}  {:>10}  {:>10}  {:>10}  {DIM}{}{DIM:#}",
+        let holder = match group.least == group.most {
+            true => String::new(),
+            false => format!("  {DIM}{}{DIM:#}", group.most_in),
+        };
+        let _ = writeln!(
+            out,
+            "{MARGIN}{MARGIN}{:<width$}  {:>10}  {:>10}  {:>10}{holder}",
             clip(&name(group), width),
             size(group.median),
             size(group.least),
             size(group.most),
-            if group.least == group.most { "" } else { &group.most_in },
         );
-        let _ = writeln!(out, "{}", row.trim_end());
     }
     if !hidden.is_empty() {
         let _ = writeln!(out, "{MARGIN}{MARGIN}{DIM}and {} more (--verbose){DIM:#}", hidden.len());

@@ -111,7 +111,7 @@ fn pools_of_several_devices_stay_apart() {
         dict([
             ("device", int(device)),
             ("address", int(4096)),
-            ("total_size", int(2048)),
+            ("total_size", int(512)),
             ("segment_type", text("small")),
             ("segment_pool_id", Data::Tuple(vec![int(0), int(pool)])),
             ("blocks", list([block])),
