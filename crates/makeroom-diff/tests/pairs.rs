@@ -106,6 +106,17 @@ fn batches_of_recordings_are_recognized() {
 }
 
 #[test]
+fn one_line_that_grew_without_the_inputs_is_not_another_batch() {
+    let names = ["oom_fragmented", "oom_fragmented-expandable", "gpt2_varlen"];
+    let [fixed, expandable, varlen] = names.map(|name| profile(&format!("{name}.pickle.gz")));
+    for (before, after) in [(&fixed, &expandable), (&expandable, &fixed), (&varlen, &fixed)] {
+        let difference = compare(before, after);
+        assert_eq!(difference.batch, None);
+        assert!(!matches!(difference.verdict, Verdict::OtherBatch(_)), "{:?}", difference.verdict);
+    }
+}
+
+#[test]
 fn baselines_are_files_that_survive() {
     let profile = profile("kinds/adamw.pickle.gz");
     let text = serde_json::to_string_pretty(&profile).unwrap();
