@@ -285,3 +285,36 @@ fn a_rank_that_failed_and_was_ended_later_is_the_culprit() {
         report.verdict.summary
     );
 }
+
+#[test]
+fn a_launchers_report_adds_to_the_log_of_the_rank() {
+    let failed = format!("{TRACEBACK}{OUT_OF_MEMORY}\n");
+    let end = listed("Root Cause (first observed failure):", 2, 1);
+    // The order of the names does not matter.
+    for name in ["main.log", "torchrun.log", "slurm-123.out"] {
+        let files = [("rank0.log", LOST), ("rank1.log", LOST), ("rank2.log", failed.as_str()), (name, &end)];
+        let report = job(&files);
+        assert_eq!(
+            (report.verdict.cause, culprits(&report)),
+            (JobCause::RankRanOut, vec!["rank 2"]),
+            "{name}"
+        );
+        assert_eq!((report.used.recordings, report.used.duplicates.len()), (3, 0), "{name}");
+        assert_eq!(report.culprits[0].host.as_deref(), Some("node7"), "{name}");
+        assert!(report.fixes.last().unwrap().command.as_deref().unwrap().ends_with("rank2.log"), "{name}");
+    }
+    // The launcher has the PID that the kernel names.
+    let killed = "[1.7] Out of memory: Killed process 4002 (python) total-vm:98123456kB\n";
+    let end = listed("Root Cause (first observed failure):", 2, -9);
+    for name in ["main.log", "torchrun.log"] {
+        let steps = [("rank0.log", "step\n"), ("rank1.log", "step\n"), ("rank2.log", "step\n")];
+        let report = job(&[steps.as_slice(), &[(name, &end), ("dmesg.txt", killed)]].concat());
+        assert_eq!(report.verdict.title, "RANK 2 RAN OUT OF HOST MEMORY", "{name}");
+        let report = job(&[steps.as_slice(), &[(name, &end)]].concat());
+        assert_eq!(
+            (report.verdict.cause, culprits(&report)),
+            (JobCause::RankKilled, vec!["rank 2"]),
+            "{name}"
+        );
+    }
+}

@@ -152,8 +152,8 @@ fn judge_ends(
     let for_memory = |&index: &usize| processes[index].reports(FailureKind::HostMemory);
     let starved: Vec<usize> = killed.iter().copied().filter(for_memory).collect();
     if let Some(&first) = starved.first() {
-        let own = processes[first].row.certainty.as_str();
-        let is_explained = processes[first].row.cause == "host_memory";
+        let own = processes[first].shown.certainty.as_str();
+        let is_explained = processes[first].shown.cause == "host_memory";
         let known = ["possible", "likely"].into_iter().find(|&name| is_explained && name == own);
         (blame.cause, blame.certainty) = (JobCause::HostMemory, known.unwrap_or("certain"));
         blame.culprits = starved;
@@ -170,7 +170,7 @@ fn judge_ends(
                 failed.iter().copied().filter(|&index| is_meant(&processes[index])).collect()
             };
             let shown = of(|process| process.error.is_some());
-            let observed = of(|process| process.row.is_first_failure);
+            let observed = of(|process| process.is_first_failure);
             (blame.culprits, blame.certainty) = match ends.first(failed) {
                 _ if failed.len() == 1 => (failed.to_vec(), "certain"),
                 _ if !shown.is_empty() && shown.len() < failed.len() => (shown, "likely"),
@@ -292,7 +292,7 @@ fn judge_memory(
 /// Whether a process that ran out holds the memory itself, as far as its own explanation shows.
 fn fills_its_gpu(process: &Process<'_>) -> bool {
     !matches!(
-        process.row.cause.as_str(),
+        process.shown.cause.as_str(),
         "other_processes"
             | "hidden_holder"
             | "artificial_limit"

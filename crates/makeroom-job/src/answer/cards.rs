@@ -230,8 +230,7 @@ fn device<'rows>(processes: &[Process<'rows>], (process, device): (usize, u32)) 
 
 /// Whether a request is larger than the whole GPU, or than the limit of the process.
 pub(super) fn exceeds_device(process: &Process<'_>, failure: &FailureRow) -> bool {
-    let row = process.row.devices.iter().find(|row| Some(row.device) == failure.device);
-    let total = failure.limit_bytes.or(row.and_then(|row| row.total_bytes));
+    let total = failure.limit_bytes.or_else(|| process.total_bytes(failure.device));
     failure.kind == FailureKind::DeviceMemory
         && failure.requested_bytes.zip(total).is_some_and(|(requested, total)| requested > total)
 }

@@ -61,7 +61,7 @@ impl Case<'_, '_> {
                 .blame
                 .culprits
                 .first()
-                .map_or(&[][..], |&index| self.process(index).row.fixes.as_slice());
+                .map_or(&[][..], |&index| self.process(index).shown.fixes.as_slice());
             fixes.extend(
                 own.iter()
                     .map(|(action, command)| JobFix { action: action.clone(), command: command.clone() }),
@@ -154,15 +154,14 @@ impl Case<'_, '_> {
     }
 
     fn host_memory(&self) -> Vec<JobFix> {
-        let culprit = self.blame.culprits.first().map(|&index| self.process(index).row);
-        let on =
-            culprit.and_then(|row| row.host.as_deref()).map_or(String::new(), |host| format!(" on {host}"));
+        let culprit = self.blame.culprits.first().map(|&index| self.process(index));
+        let on = culprit.and_then(|process| process.host).map_or(String::new(), |host| format!(" on {host}"));
         let mut fixes = vec![run(
             format!("check{on} whether the kernel's OOM killer killed it"),
             "dmesg -T | grep -i -E 'killed process|oom'",
         )];
         if let Some(job) = culprit
-            .and_then(|row| row.job.as_deref())
+            .and_then(|process| process.row.job.as_deref())
             .filter(|job| job.bytes().all(|byte| byte.is_ascii_digit()))
         {
             fixes.push(run(
@@ -249,6 +248,6 @@ impl Case<'_, '_> {
                 .map(|(index, _)| index)
         };
         let process = self.process(first.or_else(fullest)?);
-        Some(run(format!("{} in detail", capital(&process.label)), look::command(process.row)))
+        Some(run(format!("{} in detail", capital(&process.label)), look::command(process.shown)))
     }
 }

@@ -218,7 +218,7 @@ impl Case<'_, '_> {
         RankFinding {
             label: process.label.clone(),
             rank: process.row.rank,
-            host: process.row.host.clone(),
+            host: process.host.map(str::to_owned),
             recording: process.row.recording.clone(),
             device: device.or_else(used),
             requested_bytes: failure.and_then(|failure| failure.requested_bytes),
@@ -226,8 +226,8 @@ impl Case<'_, '_> {
             typical_bytes: member.as_ref().map(|(_, group, _)| group.typical_bytes),
             place: failure.and_then(|failure| failure.place.clone()),
             lines: member.map_or_else(Vec::new, |(_, group, member)| group.differences(member)),
-            own_cause: process.row.cause.clone(),
-            own_summary: process.row.summary.clone(),
+            own_cause: process.shown.cause.clone(),
+            own_summary: process.shown.summary.clone(),
         }
     }
 
@@ -251,7 +251,7 @@ impl Case<'_, '_> {
                 RankReport {
                     label: process.label.clone(),
                     rank: process.row.rank,
-                    host: process.row.host.clone(),
+                    host: process.host.map(str::to_owned),
                     recording: process.row.recording.clone(),
                     command: look::command(process.row),
                     kind: process.row.kind,

@@ -22,6 +22,14 @@ const MOST_MISSING: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Process<'rows> {
     pub(super) row: &'rows RecordingRow,
+    /// The recording or log that explains its failure; a snapshot often does not show the failed request.
+    pub(super) shown: &'rows RecordingRow,
+    /// Its PID, from its recording or from a launcher's report.
+    pub(super) pid: Option<u32>,
+    /// Its host, from the same.
+    pub(super) host: Option<&'rows str>,
+    /// Whether the launcher observed its failure first.
+    pub(super) is_first_failure: bool,
     /// Its failures, and those that a log reports for its rank.
     pub(super) failures: Vec<&'rows FailureRow>,
     pub(super) sites: Vec<&'rows SiteRow>,
@@ -59,6 +67,27 @@ impl<'rows> Process<'rows> {
 
     pub(super) fn reports(&self, kind: FailureKind) -> bool {
         self.failures.iter().any(|failure| failure.kind == kind)
+    }
+
+    /// Memory of one of its GPUs.
+    pub(super) fn total_bytes(&self, device: Option<u32>) -> Option<u64> {
+        let rows = self.row.devices.iter().chain(&self.shown.devices);
+        rows.filter(|row| Some(row.device) == device).find_map(|row| row.total_bytes)
+    }
+
+    /// Adds another recording or log of the same process.
+    fn merge(&mut self, row: &'rows RecordingRow) {
+        if row.end != End::Unknown && matches!(self.end, End::Unknown | End::Killed) {
+            self.end = row.end;
+        }
+        if !explains(self.shown) && explains(row) {
+            self.shown = row;
+        }
+        self.pid = self.pid.or(row.pid);
+        self.host = self.host.or(row.host.as_deref());
+        self.is_first_failure |= row.is_first_failure;
+        self.error = self.error.or(row.error.as_deref());
+        self.has_log |= row.kind == RecordingKind::Log;
     }
 
     /// Microseconds from the start of the recording to a time.
@@ -205,6 +234,10 @@ fn processes<'rows>(
         owners.insert(&row.recording, processes.len());
         processes.push(Process {
             row,
+            shown: row,
+            pid: row.pid,
+            host: row.host.as_deref(),
+            is_first_failure: row.is_first_failure,
             failures: Vec::new(),
             sites: Vec::new(),
             series: Vec::new(),
@@ -219,14 +252,20 @@ fn processes<'rows>(
     for (rank, mut rows) in by_rank {
         // The recording with most to tell, and of several the newest.
         rows.sort_by(|one, two| {
-            let weight = |row: &RecordingRow| (row.kind, std::cmp::Reverse((row.began_us, row.events)));
+            // Of logs, the one that shows the failure, and the rank's own before those of several processes.
+            let is_log = |row: &RecordingRow| row.kind == RecordingKind::Log;
+            let is_own = |row: &RecordingRow| row.file() == row.recording;
+            let log =
+                |row: &RecordingRow| is_log(row).then(|| (explains(row), row.error.is_some(), is_own(row)));
+            let weight =
+                |row: &RecordingRow| (row.kind, std::cmp::Reverse((row.began_us, row.events, log(row))));
             weight(one).cmp(&weight(two)).then_with(|| one.recording.cmp(&two.recording))
         });
         let Some((&main, rest)) = rows.split_first() else { continue };
         let position = processes.len();
         push(&mut processes, main, format!("rank {rank}"));
         for &row in rest {
-            if row.kind != main.kind {
+            if row.kind != main.kind || is_addition(main, row) {
                 evidence.push((row, position));
             } else if is_helper(main, row) {
                 let pid = row.pid.map_or(String::new(), |pid| format!(" {pid}"));
@@ -245,14 +284,8 @@ fn processes<'rows>(
     }
     for (row, position) in evidence {
         owners.insert(&row.recording, position);
-        if let (Some(process), false) = (processes.get_mut(position), row.end == End::Unknown)
-            && matches!(process.end, End::Unknown | End::Killed)
-        {
-            process.end = row.end;
-        }
         if let Some(process) = processes.get_mut(position) {
-            process.error = process.error.or(row.error.as_deref());
-            process.has_log |= row.kind == RecordingKind::Log;
+            process.merge(row);
         }
     }
     attach(rows, &owners, &mut processes);
@@ -273,6 +306,19 @@ fn label(row: &RecordingRow, has_names: bool) -> String {
         (None, _) if has_names && row.kind == RecordingKind::Log => format!("a process in {file}"),
         (None, _) => file.to_owned(),
     }
+}
+
+/// Whether a recording or log explains a failure.
+fn explains(row: &RecordingRow) -> bool {
+    row.cause != "none" && !row.summary.is_empty()
+}
+
+/// Whether a log adds to another one of the same rank: the report of a launcher, the output of all ranks, or a second
+/// file. Two logs of the rank alone with different failures are two runs.
+fn is_addition(main: &RecordingRow, other: &RecordingRow) -> bool {
+    let is_own = |row: &RecordingRow| row.file() == row.recording;
+    let is_run = |row: &RecordingRow| is_own(row) && explains(row);
+    main.kind == RecordingKind::Log && !(is_run(main) && is_run(other) && main.summary != other.summary)
 }
 
 /// Whether two recordings of a rank are two processes of it, which ran at the same time, and not the rank recorded

@@ -50,10 +50,10 @@ pub(super) fn is_evidence(row: &RecordingRow, named: &[&RecordingRow], reports: 
 /// Adds failures that name a PID to the process with that PID. Hosts may reuse a number, so it counts only if one
 /// process has it. If none has, the only rank that was killed and whose PID is not known is meant.
 pub(super) fn add_reported<'rows>(rows: &'rows Rows, processes: &mut [Process<'rows>]) {
-    let is_unknown = |process: &Process<'_>| process.row.pid.is_none() && process.end == End::Killed;
+    let is_unknown = |process: &Process<'_>| process.pid.is_none() && process.end == End::Killed;
     for failure in &rows.failures {
         let Some(pid) = failure.pid else { continue };
-        let has_pid = |process: &Process<'_>| process.row.pid == Some(pid);
+        let has_pid = |process: &Process<'_>| process.pid == Some(pid);
         let is_known = processes.iter().any(has_pid);
         let is_owner =
             |process: &&mut Process<'_>| if is_known { has_pid(process) } else { is_unknown(process) };

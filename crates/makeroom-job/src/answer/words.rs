@@ -44,7 +44,7 @@ impl Case<'_, '_> {
             }
             JobCause::RankRanOut => {
                 let first = self.blame.culprits.first().copied();
-                let own = first.map_or("", |index| self.process(index).row.summary.as_str());
+                let own = first.map_or("", |index| self.process(index).shown.summary.as_str());
                 let failed = first.map_or_else(String::new, |index| self.failed(index));
                 (format!("{name} RAN OUT OF MEMORY"), join(&[&failed, own, &also(&culprits)]))
             }
@@ -226,7 +226,7 @@ impl Case<'_, '_> {
         let peaks: Vec<u64> = self.selected.processes.iter().map(Process::peak_bytes).collect();
         let known: Vec<u64> = peaks.into_iter().filter(|&peak| peak > 0).collect();
         let (count, own) =
-            (known.len(), self.blame.failed.map(|index| self.process(index).row.summary.as_str()));
+            (known.len(), self.blame.failed.map(|index| self.process(index).shown.summary.as_str()));
         // Logs do not contain the peaks of ranks; the explanation of the one that failed has its figures.
         let typical = match count {
             0 | 1 => own.unwrap_or("").to_owned(),
@@ -242,8 +242,7 @@ impl Case<'_, '_> {
         let Some(index) = self.blame.failed else { return String::new() };
         let process = self.process(index);
         let Some(failure) = process.decisive() else { return String::new() };
-        let device = process.row.devices.iter().find(|row| Some(row.device) == failure.device);
-        let has = match (failure.limit_bytes, device.and_then(|row| row.total_bytes)) {
+        let has = match (failure.limit_bytes, process.total_bytes(failure.device)) {
             (Some(limit), _) => format!("its limit is {}", size(limit)),
             (None, Some(total)) => format!("the whole GPU has {}", size(total)),
             (None, None) => "the GPU has less".to_owned(),
@@ -257,7 +256,7 @@ impl Case<'_, '_> {
     fn killed(&self, who: &str, many: bool) -> String {
         let index = self.blame.culprits.first().copied();
         let row = index.map(|index| self.process(index).row);
-        let host = row.and_then(|row| row.host.as_deref());
+        let host = index.and_then(|index| self.process(index).host);
         let on = host.map_or(String::new(), |host| format!(" on {host}"));
         let cgroup = row.and_then(|row| row.cgroup_bytes.zip(row.cgroup_limit_bytes));
         let resident = row.and_then(|row| row.host_peak_bytes);
@@ -319,10 +318,10 @@ fn where_(lines: &[LineDifference]) -> String {
 /// Ranks that the kernel killed, or whose processes it killed.
 fn starved(who: &str, culprits: &[&Process<'_>]) -> String {
     let Some(first) = culprits.first() else { return String::new() };
-    if first.row.cause == "host_memory" {
-        return join(&[&format!("{}:", capital(&first.label)), &lower(&first.row.summary)]);
+    if first.shown.cause == "host_memory" {
+        return join(&[&format!("{}:", capital(&first.label)), &lower(&first.shown.summary)]);
     }
-    let on = first.row.host.as_ref().map_or(String::new(), |host| format!(" on {host}"));
+    let on = first.host.map_or(String::new(), |host| format!(" on {host}"));
     let used = first
         .row
         .host_peak_bytes
