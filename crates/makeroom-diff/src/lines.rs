@@ -1,11 +1,15 @@
 //! Which line of one run is which line of the other.
 //!
 //! Lines are the same if kind and place are. An edit above a line moves it: lines of the same kind, file and function
-//! that have no counterpart are paired if they hold the same, or if there is only one on each side.
+//! are paired if they hold the same, or if there is only one on each side and they hold similar amounts. A place that
+//! holds memory of any kind in both runs did not move.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::profile::{Line, Profile};
+
+/// A line that moved holds at most this many times what it held before, and no less than the inverse.
+const MOST_GROWTH_OF_MOVED: u64 = 2;
 
 /// What happened to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,12 +68,22 @@ pub(crate) fn changes(before: &Profile, after: &Profile, noise: u64) -> Vec<Line
             None => new.push(line),
         }
     }
+    let places = |profile: &Profile| -> BTreeSet<Option<String>> {
+        profile.lines.iter().map(|line| line.place.clone()).collect()
+    };
+    let (old_places, new_places) = (places(before), places(after));
     let mut by_function: BTreeMap<FunctionKey<'_>, Sides<'_>> = BTreeMap::new();
     for line in old.into_values() {
-        by_function.entry(function(line)).or_default().0.push(line);
+        match new_places.contains(&line.place) {
+            true => pairs.push((Some(line), None)),
+            false => by_function.entry(function(line)).or_default().0.push(line),
+        }
     }
     for line in new {
-        by_function.entry(function(line)).or_default().1.push(line);
+        match old_places.contains(&line.place) {
+            true => pairs.push((None, Some(line))),
+            false => by_function.entry(function(line)).or_default().1.push(line),
+        }
     }
     for (mut old, mut new) in by_function.into_values() {
         old.sort_by_key(|line| number(line));
@@ -77,7 +91,7 @@ pub(crate) fn changes(before: &Profile, after: &Profile, noise: u64) -> Vec<Line
         let is_only = old.len() == 1 && new.len() == 1;
         for line in new {
             let is_same = |old: &&Line| old.blocks == line.blocks && old.bytes.abs_diff(line.bytes) <= noise;
-            let counterpart = old.iter().position(|old| is_only || is_same(old));
+            let counterpart = old.iter().position(|old| is_same(old) || is_only && is_similar(old, line));
             pairs.push((counterpart.map(|position| old.remove(position)), Some(line)));
         }
         pairs.extend(old.into_iter().map(|line| (Some(line), None)));
@@ -89,6 +103,11 @@ pub(crate) fn changes(before: &Profile, after: &Profile, noise: u64) -> Vec<Line
         size(two).cmp(&size(one)).then_with(|| (&one.kind, &one.place).cmp(&(&two.kind, &two.place)))
     });
     changes
+}
+
+fn is_similar(old: &Line, new: &Line) -> bool {
+    let (least, most) = (old.bytes.min(new.bytes), old.bytes.max(new.bytes));
+    most <= least.saturating_mul(MOST_GROWTH_OF_MOVED)
 }
 
 fn change(old: Option<&Line>, new: Option<&Line>, noise: u64) -> Option<LineChange> {
@@ -184,6 +203,30 @@ mod tests {
             ]
         );
         assert_eq!(changes[4].moved_from.as_deref(), Some("model.py:20 forward"));
+    }
+
+    #[test]
+    fn a_line_that_moved_holds_a_similar_amount_and_is_at_a_new_place() {
+        let moved = |before: &[(&str, &str, u64)], after: &[(&str, &str, u64)]| {
+            let changes = changes(&profile(before), &profile(after), 0);
+            changes.into_iter().find_map(|change| change.moved_from)
+        };
+        let old = ("temporaries", "train.py:26 step", 100);
+        let from = Some("train.py:26 step".to_owned());
+        assert_eq!(moved(&[old], &[("temporaries", "train.py:27 step", 150)]), from);
+        // Far more or less memory, another function, another file.
+        for new in [
+            ("temporaries", "train.py:27 step", 1 << 30),
+            ("temporaries", "train.py:27 step", 4),
+            ("temporaries", "train.py:27 loss", 100),
+            ("temporaries", "model.py:27 step", 100),
+        ] {
+            assert_eq!(moved(&[old], &[new]), None, "{new:?}");
+        }
+        // The new place held memory of another kind before, or the old place still does.
+        let new = ("temporaries", "train.py:25 step", 100);
+        assert_eq!(moved(&[old, ("activations", "train.py:25 step", 9)], &[new]), None);
+        assert_eq!(moved(&[old], &[new, ("activations", "train.py:26 step", 9)]), None);
     }
 
     #[test]
