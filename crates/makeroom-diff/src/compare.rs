@@ -14,6 +14,8 @@ const NOISE_BYTES: u64 = 4096;
 const KIND_SHARE: f64 = 0.5;
 /// A line that makes up this share of a change is its cause.
 const LINE_SHARE: f64 = 0.7;
+/// Other lines cancel the growth of a line that grew by more than this multiple of its kind.
+const MOST_OF_KIND: f64 = 1.25;
 
 /// The difference of two peaks.
 ///
@@ -121,20 +123,23 @@ fn verdict(difference: &Difference, noise: u64) -> Verdict {
         let is_shifted = difference.kinds.iter().any(|kind| kind.growth().unsigned_abs() > noise);
         return if is_shifted { Verdict::Shifted } else { Verdict::Same };
     }
-    let is_cause = |part: i64, share: f64| {
-        part.signum() == growth.signum() && part.unsigned_abs() as f64 >= share * growth.unsigned_abs() as f64
+    let is_share = |part: i64, whole: i64, least: f64, most: f64| {
+        let share = part as f64 / whole as f64;
+        whole != 0 && (least..=most).contains(&share)
     };
-    let kinds = difference.kinds.iter().filter(|kind| is_cause(kind.growth(), KIND_SHARE));
-    let kind = kinds.max_by_key(|kind| kind.growth().unsigned_abs());
-    // A line of a kind that did not grow took the place of another: it moved to another function or file.
-    let of_kind = |line: &LineChange| {
-        let kind = difference.kinds.iter().find(|kind| kind.kind.id() == line.kind);
-        kind.is_some_and(|kind| is_cause(kind.growth(), KIND_SHARE))
+    let is_cause = |kind: &&KindChange| is_share(kind.growth(), growth, KIND_SHARE, f64::INFINITY);
+    let kind = difference.kinds.iter().filter(is_cause).max_by_key(|kind| kind.growth().unsigned_abs());
+    // Lines that took each other's place cancel, so a line must also explain the change of its kind, and be the only
+    // one that does.
+    let explains = |line: &&LineChange| {
+        let kind = difference.kinds.iter().filter(is_cause).find(|kind| kind.kind.id() == line.kind);
+        is_share(line.growth(), growth, LINE_SHARE, f64::INFINITY)
+            && kind.is_some_and(|kind| is_share(line.growth(), kind.growth(), 0.0, MOST_OF_KIND))
     };
-    let line = difference.lines.iter().find(|line| is_cause(line.growth(), LINE_SHARE) && of_kind(line));
-    match (line, kind) {
-        (Some(line), _) if line.place.is_some() => Verdict::Line(Box::new(line.clone())),
-        (_, Some(kind)) => Verdict::OneKind(kind.kind),
+    let mut lines = difference.lines.iter().filter(explains);
+    match (lines.next(), lines.next(), kind) {
+        (Some(line), None, _) if line.place.is_some() => Verdict::Line(Box::new(line.clone())),
+        (_, _, Some(kind)) => Verdict::OneKind(kind.kind),
         _ => Verdict::Several,
     }
 }
@@ -204,6 +209,32 @@ mod tests {
         let difference = compare(&lines("train.py:1 load", 0), &lines("setup.py:7 build", 4));
         assert_eq!(difference.lines[0].growth().unsigned_abs(), 500 * MIB);
         assert_eq!(difference.verdict, Verdict::OneKind(Kind::Activations));
+    }
+
+    #[test]
+    fn lines_that_cancel_are_not_the_cause() {
+        let base = profile(&[
+            (Kind::Parameters, "train.py:1 load", 20 * MIB),
+            (Kind::Activations, "model.py:8 forward", 12 * MIB),
+        ]);
+        // One line took the place of three.
+        let parameters = |rows: &[(Kind, &str, u64)]| {
+            profile(&[rows, &[(Kind::Activations, "model.py:8 forward", 12 * MIB)]].concat())
+        };
+        let sharded = parameters(&[
+            (Kind::Parameters, "fsdp.py:7 shard", 12 * MIB),
+            (Kind::Parameters, "fsdp.py:8 gather", 8 * MIB),
+            (Kind::Parameters, "fsdp.py:9 prefetch", 8 * MIB),
+        ]);
+        assert_eq!(compare(&sharded, &base).verdict, Verdict::OneKind(Kind::Parameters));
+        // Of several lines, one explains the sum.
+        let scores = profile(&[
+            (Kind::Parameters, "train.py:1 load", 20 * MIB),
+            (Kind::Activations, "model.py:20 scores", 8 * MIB),
+            (Kind::Activations, "model.py:21 attention", 12 * MIB),
+        ]);
+        let Verdict::Line(line) = compare(&base, &scores).verdict else { panic!() };
+        assert_eq!(line.place.as_deref(), Some("model.py:20 scores"));
     }
 
     #[test]

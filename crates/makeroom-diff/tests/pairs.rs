@@ -46,8 +46,8 @@ fn attention_that_keeps_its_scores_is_named_by_its_line() {
     let difference = difference("adamw", "adamw-scores");
     let Verdict::Line(line) = &difference.verdict else { panic!("{:?}", difference.verdict) };
     assert_eq!((line.status, line.kind.as_str()), (LineStatus::New, "activations"));
-    // `scores.softmax(-1) @ v`: of the function that another line of it replaced.
-    assert_eq!(line.place.as_deref(), Some("kinds.py:33 forward"));
+    // The scores themselves. The next line, which multiplies them by `v`, replaced another one of the same size.
+    assert_eq!(line.place.as_deref(), Some("kinds.py:32 forward"));
 }
 
 #[test]
@@ -114,6 +114,19 @@ fn one_line_that_grew_without_the_inputs_is_not_another_batch() {
         assert_eq!(difference.batch, None);
         assert!(!matches!(difference.verdict, Verdict::OtherBatch(_)), "{:?}", difference.verdict);
     }
+}
+
+#[test]
+fn a_line_that_others_cancel_is_not_named() {
+    // One line takes the place of three: only the sum shrank.
+    assert_eq!(difference("fsdp", "adamw").verdict, Verdict::OneKind(Kind::Parameters));
+}
+
+#[test]
+fn a_line_in_both_runs_did_not_move() {
+    let [before, after] =
+        ["oom_fragmented", "oom_fragmented-expandable"].map(|name| profile(&format!("{name}.pickle.gz")));
+    assert!(compare(&before, &after).lines.iter().all(|line| line.moved_from.is_none()));
 }
 
 #[test]
