@@ -318,3 +318,16 @@ fn a_launchers_report_adds_to_the_log_of_the_rank() {
         );
     }
 }
+
+#[test]
+fn a_kill_of_an_unknown_process_is_mentioned() {
+    let killed = "[1.7] Out of memory: Killed process 4002 (python) total-vm:98123456kB\n";
+    let report = job(&[("rank0.log", "step\n"), ("rank1.log", "step\n"), ("dmesg.txt", killed)]);
+    assert_eq!(report.verdict.cause, JobCause::Undetermined);
+    assert!(report.verdict.summary.contains("killed process 4002"), "{}", report.verdict.summary);
+    assert!(report.fixes[0].action.contains("which rank has the PID"), "{:?}", report.fixes);
+    let failed = format!("{TRACEBACK}{OUT_OF_MEMORY}\n");
+    let report = job(&[("rank0.log", LOST), ("rank1.log", &failed), ("dmesg.txt", killed)]);
+    assert_eq!((report.verdict.cause, culprits(&report)), (JobCause::RankRanOut, vec!["rank 1"]));
+    assert!(report.notes.iter().any(|note| note.contains("killed process 4002")), "{:?}", report.notes);
+}

@@ -212,6 +212,11 @@ impl Case<'_, '_> {
         let processes = &self.selected.processes;
         let missing = &self.selected.used.missing_ranks;
         let mut fixes = Vec::new();
+        if !self.selected.killed.is_empty() {
+            fixes.push(fix(
+                "pass the launcher's log or recordings of the ranks too: they show which rank has the PID that was killed",
+            ));
+        }
         if missing.is_empty() && !processes.iter().all(|process| process.has_log) {
             fixes.push(fix(
                 "pass the logs of the ranks too: makeroom job accepts recordings, snapshots and logs together",

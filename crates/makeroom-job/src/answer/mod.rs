@@ -50,7 +50,12 @@ pub fn answer(rows: &Rows) -> JobReport {
     let processes = &selected.processes;
     let cards = Cards::new(processes);
     let groups = groups::find(members(processes));
-    let blame = blame::judge(processes, &groups, &cards, selected.used.missing_ranks.len());
+    let mut blame = blame::judge(processes, &groups, &cards, selected.used.missing_ranks.len());
+    // A kill that cannot be assigned may have ended a rank whose end is not known.
+    let is_unknown = blame.fates.contains(&crate::RankFate::Unknown);
+    if blame.cause == crate::JobCause::None && is_unknown && !selected.killed.is_empty() {
+        (blame.cause, blame.certainty) = (crate::JobCause::Undetermined, "undetermined");
+    }
     let case = Case { selected: &selected, cards: &cards, groups: &groups, blame: &blame };
     let (title, summary) = case.verdict();
     let (fixes, notes) = (case.fixes(), case.notes());

@@ -3,6 +3,7 @@
 use super::Case;
 use super::names::rank_words;
 use super::words::{abridged, milliseconds};
+use crate::report::JobCause;
 
 /// Hosts whose recordings begin this far apart, in microseconds, have different clocks or started late.
 const SKEWED_US: u64 = 60_000_000;
@@ -32,6 +33,12 @@ impl Case<'_, '_> {
                 "also in the input, but not part of this answer: {}",
                 abridged(&used.other_jobs)
             ));
+        }
+        // An undetermined verdict already contains it.
+        if self.blame.cause != JobCause::Undetermined
+            && let Some(killed) = self.killed_elsewhere()
+        {
+            notes.push(format!("{killed}; no file shows the rank"));
         }
         notes.extend(self.clocks());
         notes

@@ -104,6 +104,8 @@ pub(super) struct Selected<'rows> {
     pub(super) attempt: Option<u32>,
     pub(super) world_size: Option<u32>,
     pub(super) used: Used,
+    /// Processes that the kernel killed, but whose rank is not known: PID and file.
+    pub(super) killed: BTreeSet<(u32, &'rows str)>,
 }
 
 /// Chooses a job and assigns its recordings to ranks.
@@ -149,7 +151,7 @@ pub(super) fn select(rows: &Rows) -> Selected<'_> {
     }
     leave_out_unranked(&mut members, &reports, &mut used);
     let world_size = members.iter().filter_map(|row| row.world_size).max();
-    let processes = processes(rows, &members, &mut used);
+    let (processes, killed) = processes(rows, &members, &mut used);
     let present: BTreeSet<u32> = processes.iter().filter_map(|process| process.row.rank).collect();
     // Without a world size, only a gap between files shows that a rank is missing: not all ranks print to a common log.
     let files: BTreeSet<&str> = processes.iter().map(|process| process.row.file()).collect();
@@ -172,6 +174,7 @@ pub(super) fn select(rows: &Rows) -> Selected<'_> {
         attempt: chosen.and_then(|key| key.attempt),
         world_size,
         used,
+        killed,
     }
 }
 
@@ -219,7 +222,7 @@ fn processes<'rows>(
     rows: &'rows Rows,
     members: &[&'rows RecordingRow],
     used: &mut Used,
-) -> Vec<Process<'rows>> {
+) -> (Vec<Process<'rows>>, BTreeSet<(u32, &'rows str)>) {
     let mut by_rank: BTreeMap<u32, Vec<&RecordingRow>> = BTreeMap::new();
     let mut others = Vec::new();
     for &row in members {
@@ -288,11 +291,11 @@ fn processes<'rows>(
             process.merge(row);
         }
     }
-    attach(rows, &owners, &mut processes);
+    let killed = attach(rows, &owners, &mut processes);
     witness::attach_kills(&mut processes);
     let torn = processes.iter().filter(|process| process.row.torn_bytes > 0 || process.row.is_incomplete);
     used.torn = torn.map(|process| process.row.recording.clone()).collect();
-    processes
+    (processes, killed)
 }
 
 /// The name of a process without a rank.
@@ -330,8 +333,12 @@ fn is_helper(main: &RecordingRow, other: &RecordingRow) -> bool {
     main.host == other.host && main.pid != other.pid && is_child && from <= main_to && main_from <= to
 }
 
-/// Adds the rows of the other tables to their processes.
-fn attach<'rows>(rows: &'rows Rows, owners: &BTreeMap<&str, usize>, processes: &mut [Process<'rows>]) {
+/// Adds the rows of the other tables to their processes. Returns the killed processes that are not known.
+fn attach<'rows>(
+    rows: &'rows Rows,
+    owners: &BTreeMap<&str, usize>,
+    processes: &mut [Process<'rows>],
+) -> BTreeSet<(u32, &'rows str)> {
     let mut repeated = Vec::new();
     for failure in rows.failures.iter().filter(|failure| failure.pid.is_none()) {
         let Some(&owner) = owners.get(failure.recording.as_str()) else { continue };
@@ -348,7 +355,7 @@ fn attach<'rows>(rows: &'rows Rows, owners: &BTreeMap<&str, usize>, processes: &
             processes[owner].failures.push(failure);
         }
     }
-    witness::add_reported(rows, processes);
+    let killed = witness::add_reported(rows, processes);
     for site in &rows.sites {
         if let Some(&owner) = owners.get(site.recording.as_str()) {
             processes[owner].sites.push(site);
@@ -367,4 +374,5 @@ fn attach<'rows>(rows: &'rows Rows, owners: &BTreeMap<&str, usize>, processes: &
         process.sites.sort_by(|one, two| (one.device, &one.place).cmp(&(two.device, &two.place)));
         process.series.sort_by_key(|series| series.device);
     }
+    killed
 }

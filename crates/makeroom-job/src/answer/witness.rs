@@ -48,8 +48,13 @@ pub(super) fn is_evidence(row: &RecordingRow, named: &[&RecordingRow], reports: 
 }
 
 /// Adds failures that name a PID to the process with that PID. Hosts may reuse a number, so it counts only if one
-/// process has it. If none has, the only rank that was killed and whose PID is not known is meant.
-pub(super) fn add_reported<'rows>(rows: &'rows Rows, processes: &mut [Process<'rows>]) {
+/// process has it. If none has, the only rank that was killed and whose PID is not known is meant. Returns the processes
+/// that the kernel killed and that are not known: PID and file.
+pub(super) fn add_reported<'rows>(
+    rows: &'rows Rows,
+    processes: &mut [Process<'rows>],
+) -> BTreeSet<(u32, &'rows str)> {
+    let mut unknown = BTreeSet::new();
     let is_unknown = |process: &Process<'_>| process.pid.is_none() && process.end == End::Killed;
     for failure in &rows.failures {
         let Some(pid) = failure.pid else { continue };
@@ -60,8 +65,11 @@ pub(super) fn add_reported<'rows>(rows: &'rows Rows, processes: &mut [Process<'r
         let mut owners = processes.iter_mut().filter(is_owner);
         if let (Some(owner), None) = (owners.next(), owners.next()) {
             owner.failures.push(failure);
+        } else if failure.kind == FailureKind::HostMemory {
+            unknown.insert((pid, failure.recording.as_str()));
         }
     }
+    unknown
 }
 
 /// Removes the logs that report that a process was killed, and adds this to the only rank that was.

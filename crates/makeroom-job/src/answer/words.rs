@@ -292,8 +292,27 @@ impl Case<'_, '_> {
         )
     }
 
+    /// Processes that the kernel killed and whose rank is not known.
+    pub(super) fn killed_elsewhere(&self) -> Option<String> {
+        let (_, file) = self.selected.killed.first()?;
+        let mut pids: Vec<String> = self.selected.killed.iter().map(|(pid, _)| pid.to_string()).collect();
+        pids.dedup();
+        let process = if pids.len() == 1 { "process" } else { "processes" };
+        Some(format!(
+            "the kernel's OOM killer killed {process} {} because host memory ran out ({file})",
+            abridged(&pids)
+        ))
+    }
+
     fn undetermined(&self) -> String {
         let missing = &self.selected.used.missing_ranks;
+        let is_unknown =
+            |fate: &RankFate| matches!(fate, RankFate::Unknown | RankFate::Finished | RankFate::Running);
+        if let (Some(killed), true) = (self.killed_elsewhere(), self.blame.fates.iter().all(is_unknown)) {
+            return format!(
+                "No rank shows a failure, but {killed}. No file shows whether it was a rank of this job."
+            );
+        }
         let found = "The recordings show only consequences of a failure: lost connections, collectives that timed out, or ranks that were terminated.";
         if missing.is_empty() {
             return format!("{found} None of them shows what failed first.");
