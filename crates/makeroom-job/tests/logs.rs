@@ -331,3 +331,43 @@ fn a_kill_of_an_unknown_process_is_mentioned() {
     assert_eq!((report.verdict.cause, culprits(&report)), (JobCause::RankRanOut, vec!["rank 1"]));
     assert!(report.notes.iter().any(|note| note.contains("killed process 4002")), "{:?}", report.notes);
 }
+
+#[test]
+fn a_process_with_two_names_is_one() {
+    let end = listed("Root Cause (first observed failure):", 2, 1);
+    let lines = |prefix: &str, text: &str| -> String {
+        text.lines().map(|line| format!("{prefix}{line}\n")).collect()
+    };
+    let failed = format!("{TRACEBACK}{OUT_OF_MEMORY}");
+    // torchrun's prefix has the local rank, and its report has both.
+    let report = job(&[("i.log", &(lines("[default2]:", &failed) + &end))]);
+    assert_eq!((culprits(&report), report.ranks.len()), (vec!["rank 2"], 1), "{:?}", report.ranks);
+    assert_eq!(report.verdict.cause, JobCause::RankRanOut);
+    // Both prefixes.
+    let others: String = (0..5).map(|rank| format!("[default{rank}]:[rank{rank}]: {TIMED_OUT}\n")).collect();
+    let log = format!("[default5]:step 1\n{others}{}", lines("[default5]:[rank5]: ", &failed));
+    let report = job(&[("w.log", &log)]);
+    assert_eq!((culprits(&report), report.ranks.len()), (vec!["rank 5"], 6), "{:?}", report.ranks);
+    // Two nodes have the local rank.
+    let log =
+        format!("{}{end}{}", lines("[default2]:", &failed), end.replace("rank      : 2 ", "rank      : 10 "));
+    assert_eq!(culprits(&job(&[("two.log", &log)])), ["local rank 2"]);
+    // A short output of `srun --label`.
+    let log = format!(
+        "0: step 3\n1: step 3\n2: step 3\n{}srun: error: node7: task 1: Exited with exit code 1\n\
+         srun: error: node7: tasks 0,2: Terminated\n",
+        lines("1: ", &failed)
+    );
+    let report = job(&[("x.log", &log)]);
+    assert_eq!((culprits(&report), report.ranks.len()), (vec!["rank 1"], 3), "{:?}", report.ranks);
+    assert_eq!(followed(&report, ConsequenceKind::Terminated), "ranks 0 and 2");
+}
+
+#[test]
+fn the_line_of_the_failed_request_is_named() {
+    let failed: String =
+        format!("{TRACEBACK}{OUT_OF_MEMORY}").lines().map(|line| format!("[rank1]: {line}\n")).collect();
+    let report = job(&[("a.log", &format!("step 1\n[rank0]: step\n{failed}"))]);
+    assert_eq!(report.culprits[0].place.as_deref(), Some("/app/train.py:88 main"));
+    assert!(report.verdict.summary.contains(" at /app/train.py:88 main."), "{}", report.verdict.summary);
+}

@@ -3,7 +3,7 @@
 //! | launcher | prefix |
 //! |---|---|
 //! | PyTorch | `[rank3]: `, `[rank 3]` |
-//! | torchrun | `[default3]:` (the local rank, after the name of the role) |
+//! | torchrun | `[default3]:` (the local rank, after the name of the role), also in front of PyTorch's |
 //! | `mpirun --tag-output` | `[1,3]<stderr>:` |
 //! | `srun --label` | `3: `, `[3]:` |
 //! | Ray | `(RayTrainWorker pid=4711, ip=10.0.0.4)`, `(train_fn rank=3 pid=4711)`, `(pid=4711)` |
@@ -68,9 +68,19 @@ fn brackets(line: &str, is_labeled: bool) -> Option<LinePrefix<'_>> {
         ("", _) | (_, None) => None,
         (role, Some(rest)) => {
             let is_role = role.bytes().all(|byte| byte.is_ascii_alphabetic() || b"_-".contains(&byte));
-            of(JobField::LocalRank, number, rest).filter(|_| is_role)
+            let local = of(JobField::LocalRank, number, rest).filter(|_| is_role)?;
+            match local.rest.strip_prefix("[rank").and_then(torch) {
+                Some(inner) => Some(LinePrefix { job: inner.job.or(&local.job), ..inner }),
+                None => Some(local),
+            }
         }
     }
+}
+
+/// The rest of a line that starts with `[rank`.
+fn torch(line: &str) -> Option<LinePrefix<'_>> {
+    let (number, after) = line.split_once(']')?;
+    of(JobField::Rank, number.trim_start(), after.strip_prefix(':').unwrap_or(after))
 }
 
 /// The rest of a line that starts with `(`.
@@ -108,6 +118,10 @@ mod tests {
         assert_eq!(rank("[7]: out of memory"), Some(7));
         assert_eq!(local("[default5]:RuntimeError"), Some(5));
         assert_eq!(local("[trainer0]:x"), Some(0));
+        let both = LinePrefix::read("[default5]:[rank13]: oom", false);
+        let both = both.map(|prefix| (prefix.job.rank, prefix.job.local_rank, prefix.rest));
+        assert_eq!(both, Some((Some(13), Some(5), "oom")));
+        assert_eq!(LinePrefix::read("[default5]:[1,2] x", false).map(|prefix| prefix.rest), Some("[1,2] x"));
         assert_eq!(LinePrefix::read("[rank3]: a: b", false).map(|prefix| prefix.rest), Some("a: b"));
     }
 

@@ -4,6 +4,7 @@
 //! failed. Lines without a prefix belong to the file's own rank, or to no rank. The text of a rank is read by the same
 //! reader as in `why`, but only from the first line that mentions memory on, because a job can have thousands of ranks.
 //!
+//! One process can have several names: torchrun's prefix has the local rank, and its report at the end has both ranks.
 //! A traceback without a prefix in a log of several ranks is that of the rank that torchrun names as the root cause.
 
 use std::collections::BTreeMap;
@@ -30,6 +31,12 @@ const MOST_REPORTED: usize = 1 << 12;
 const LONGEST_LINE: usize = 16 << 10;
 /// Lines that show whether `srun` labels its output.
 const LABELED_LINES: u32 = 8;
+/// Lines at the start that are kept until this is known.
+const MOST_PENDING: usize = 64;
+/// Bytes of a rank's last traceback that are kept until a line mentions memory.
+const LONGEST_TRACEBACK: usize = 16 << 10;
+/// Bytes of the tracebacks of all ranks.
+const MOST_TRACEBACKS: usize = 8 << 20;
 
 /// Reads a log in chunks.
 pub struct LogReader {
@@ -39,6 +46,12 @@ pub struct LogReader {
     readers: usize,
     /// Consecutive lines that start with a number and a colon.
     labels: u32,
+    /// The first lines, while it is not known whether numbers in front of them are labels.
+    pending: Option<Vec<Vec<u8>>>,
+    /// Bytes of tracebacks that are kept.
+    kept: usize,
+    /// The rank of each local rank, where a line or a report has both; `None` if several have the local rank.
+    by_local: BTreeMap<u32, Option<u32>>,
     listed: FailureList,
     /// The rank whose failure the launcher observed first.
     root: Option<ListedRank>,
@@ -65,6 +78,8 @@ struct RankText {
     identity: JobIdentity,
     pid: Option<u32>,
     reader: Option<TextReader>,
+    /// Its last traceback, while no line has mentioned memory.
+    traceback: Vec<u8>,
     kinds: Vec<FailureKind>,
     errors: ErrorFinder,
     end: Option<End>,
@@ -81,6 +96,9 @@ impl LogReader {
             ranks: BTreeMap::new(),
             readers: 0,
             labels: 0,
+            pending: Some(Vec::new()),
+            kept: 0,
+            by_local: BTreeMap::new(),
             listed: FailureList::default(),
             root: None,
             has_list: false,
@@ -101,17 +119,60 @@ impl LogReader {
 
     fn end_line(&mut self) {
         let bytes = std::mem::take(&mut self.line);
-        let text = String::from_utf8_lossy(&bytes);
+        let is_label = LinePrefix::is_label(String::from_utf8_lossy(&bytes).trim_end());
+        self.labels = if is_label { self.labels.saturating_add(1) } else { self.labels / 2 };
+        let is_labeled = self.labels >= LABELED_LINES;
+        let Some(pending) = &mut self.pending else { return self.read_line(&bytes, is_labeled) };
+        pending.push(bytes);
+        if is_labeled || pending.len() >= MOST_PENDING {
+            self.read_pending(is_labeled);
+        }
+    }
+
+    /// Reads the first lines, when it is known whether they are labeled.
+    fn read_pending(&mut self, is_labeled: bool) {
+        for bytes in self.pending.take().into_iter().flatten() {
+            self.read_line(&bytes, is_labeled);
+        }
+    }
+
+    /// Whether a short log has labels: `srun` reports at its end, and most other lines start with a number.
+    fn is_short_and_labeled(&self) -> bool {
+        let (mut labels, mut others, mut has_srun) = (0, 0, false);
+        for bytes in self.pending.iter().flatten() {
+            let line = String::from_utf8_lossy(bytes);
+            if line.starts_with("srun: ") || line.starts_with("slurmstepd: ") {
+                has_srun = true;
+            } else if LinePrefix::is_label(line.trim_end()) {
+                labels += 1;
+            } else if !line.trim().is_empty() {
+                others += 1;
+            }
+        }
+        has_srun && labels > others
+    }
+
+    /// Notes that a rank has a local rank.
+    fn pair(&mut self, rank: u32, local: u32) {
+        if self.by_local.len() < MOST_RANKS {
+            let known = self.by_local.entry(local).or_insert(Some(rank));
+            *known = known.filter(|&known| known == rank);
+        }
+    }
+
+    fn read_line(&mut self, bytes: &[u8], is_labeled: bool) {
+        let text = String::from_utf8_lossy(bytes);
         let line = text.trim_end();
-        self.labels =
-            if LinePrefix::is_label(line) { self.labels.saturating_add(1) } else { self.labels / 2 };
-        let prefix = LinePrefix::read(line, self.labels >= LABELED_LINES);
+        let prefix = LinePrefix::read(line, is_labeled);
         let rest = prefix.as_ref().map_or(line, |prefix| prefix.rest);
         let is_listed = self.list(rest);
         let reported = reported_process(rest).filter(|_| self.reported.len() < MOST_REPORTED);
         let is_reported = is_listed || reported.is_some();
         self.reported.extend(reported);
         let (prefix, pid) = prefix.map_or_else(Default::default, |prefix| (prefix.job, prefix.pid));
+        if let (Some(rank), Some(local)) = (prefix.rank, prefix.local_rank) {
+            self.pair(rank, local);
+        }
         let key = match (prefix.rank, prefix.local_rank, pid) {
             (Some(rank), ..) => Label::Rank(rank),
             (None, Some(local), _) => Label::LocalRank(local),
@@ -137,12 +198,19 @@ impl LogReader {
             rank.errors.read(rest);
         }
         if rank.reader.is_none() && self.readers < MOST_READERS && mentions_memory(line) {
-            rank.reader = Some(TextReader::new());
+            let mut reader = TextReader::new();
+            self.kept -= rank.traceback.len();
+            reader.push(&std::mem::take(&mut rank.traceback));
+            rank.reader = Some(reader);
             self.readers += 1;
         }
         if let Some(reader) = &mut rank.reader {
-            reader.push(&bytes);
+            reader.push(bytes);
             reader.push(b"\n");
+        } else if self.readers < MOST_READERS {
+            self.kept -= rank.traceback.len();
+            rank.keep(line, MOST_TRACEBACKS.saturating_sub(self.kept));
+            self.kept += rank.traceback.len();
         }
     }
 
@@ -153,12 +221,16 @@ impl LogReader {
         let is_listed = !listed.is_empty();
         self.has_list |= is_listed;
         for listed in listed {
+            if let Some(local) = listed.local_rank {
+                self.pair(listed.rank, local);
+            }
             let label = Label::Rank(listed.rank);
             if self.ranks.len() >= MOST_RANKS && !self.ranks.contains_key(&label) {
                 break;
             }
             let text = self.ranks.entry(label).or_default();
             text.identity.rank = Some(listed.rank);
+            text.identity.local_rank = text.identity.local_rank.or(listed.local_rank);
             text.identity.host = text.identity.host.take().or(listed.host.clone());
             text.pid = text.pid.or(listed.pid);
             text.end = Some(match listed.exit_code {
@@ -176,6 +248,18 @@ impl LogReader {
             }
         }
         is_listed
+    }
+
+    /// Merges the lines of a local rank with those of the rank that has it, if there is only one.
+    fn merge_local(&mut self) {
+        for (&local, &rank) in &self.by_local {
+            let Some(rank) = rank else { continue };
+            let Some(text) = self.ranks.remove(&Label::LocalRank(local)) else { continue };
+            match self.ranks.get_mut(&Label::Rank(rank)) {
+                Some(owner) => owner.merge(text),
+                None => _ = self.ranks.insert(Label::LocalRank(local), text),
+            }
+        }
     }
 
     /// Gives a traceback without a prefix to the rank that the launcher names as the root cause, if that rank exited
@@ -196,6 +280,8 @@ impl LogReader {
         if !self.line.is_empty() {
             self.end_line();
         }
+        self.read_pending(self.is_short_and_labeled());
+        self.merge_local();
         self.assign_unnamed();
         let mut rows = Rows::default();
         let has_ranks = self.ranks.keys().any(|label| *label != Label::None);
@@ -277,6 +363,36 @@ impl LogReader {
                 ..FailureRow::new(self.source.name.clone(), kind)
             });
         }
+    }
+}
+
+impl RankText {
+    /// Keeps a line of a traceback, up to a number of bytes.
+    fn keep(&mut self, line: &str, most: usize) {
+        if line.contains("Traceback (most recent call last)") {
+            self.traceback.clear();
+        } else if self.traceback.is_empty() {
+            return;
+        }
+        self.traceback.extend_from_slice(line.as_bytes());
+        self.traceback.push(b'\n');
+        let excess = self.traceback.len().saturating_sub(most.min(LONGEST_TRACEBACK));
+        self.traceback.drain(..excess);
+    }
+
+    /// Adds what the log contains about the same process under another name.
+    fn merge(&mut self, other: Self) {
+        self.identity = std::mem::take(&mut self.identity).or(&other.identity);
+        self.pid = self.pid.or(other.pid);
+        self.reader = self.reader.take().or(other.reader);
+        let new: Vec<FailureKind> =
+            other.kinds.into_iter().filter(|kind| !self.kinds.contains(kind)).collect();
+        self.kinds.extend(new);
+        if self.errors.is_empty() {
+            self.errors = other.errors;
+        }
+        self.end = self.end.or(other.end);
+        self.is_first |= other.is_first;
     }
 }
 
