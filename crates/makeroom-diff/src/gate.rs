@@ -21,12 +21,20 @@ pub enum Allowance {
 }
 
 /// A text that is not an allowance.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParseAllowanceError;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParseAllowanceError {
+    /// It is neither a percentage nor a size.
+    Invalid,
+    /// It is a number without a unit: a percentage, a fraction or bytes.
+    NoUnit,
+}
 
 impl fmt::Display for ParseAllowanceError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("expected a percentage such as 2% or a size such as 64MiB")
+        formatter.write_str(match self {
+            Self::Invalid => "expected a percentage such as 2% or a size such as 100MiB",
+            Self::NoUnit => "a number needs a unit: use a percentage such as 2% or a size such as 100MiB",
+        })
     }
 }
 
@@ -36,13 +44,18 @@ impl FromStr for Allowance {
     type Err = ParseAllowanceError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.trim().strip_suffix('%') {
-            Some(number) => match number.trim().parse::<f64>() {
+        let text = text.trim();
+        if let Some(number) = text.strip_suffix('%') {
+            return match number.trim().parse::<f64>() {
                 Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(Self::Percent(percent)),
-                _ => Err(ParseAllowanceError),
-            },
-            None => text.trim().parse().map(Self::Size).map_err(|_| ParseAllowanceError),
+                _ => Err(ParseAllowanceError::Invalid),
+            };
         }
+        // 0 is the same in every unit.
+        if text.parse::<f64>().is_ok_and(|number| number != 0.0) {
+            return Err(ParseAllowanceError::NoUnit);
+        }
+        text.parse().map(Self::Size).map_err(|_| ParseAllowanceError::Invalid)
     }
 }
 
@@ -65,6 +78,9 @@ impl Allowance {
     }
 }
 
+/// A peak below this share of its baseline is more than an improvement: the baseline is stale or of another program.
+const LEAST_SHARE: f64 = 0.8;
+
 /// The result of a gate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gate {
@@ -80,6 +96,11 @@ impl Gate {
     /// Whether the run stays within its allowance.
     pub fn is_within(&self) -> bool {
         self.difference.after <= self.limit
+    }
+
+    /// Whether the run needs so much less that the baseline no longer protects it.
+    pub fn is_far_below(&self) -> bool {
+        (self.difference.after as f64) < LEAST_SHARE * self.difference.before as f64
     }
 
     /// By how much the limit is exceeded.
@@ -102,8 +123,12 @@ mod tests {
         assert_eq!("2%".parse(), Ok(Allowance::Percent(2.0)));
         assert_eq!(" 0.5 % ".parse(), Ok(Allowance::Percent(0.5)));
         assert_eq!("64MiB".parse(), Ok(Allowance::Size(Bytes::mib(64))));
-        for text in ["", "%", "-1%", "2000%", "nan%", "two", "5"] {
-            assert!(text.parse::<Allowance>().is_err() || text == "5", "{text}");
+        assert_eq!("0".parse(), Ok(Allowance::Size(Bytes::ZERO)));
+        for text in ["", "%", "-1%", "2000%", "nan%", "two", "-5MiB"] {
+            assert_eq!(text.parse::<Allowance>(), Err(ParseAllowanceError::Invalid), "{text}");
+        }
+        for text in ["10", "0.02", " 5 ", "-1", "1e3"] {
+            assert_eq!(text.parse::<Allowance>(), Err(ParseAllowanceError::NoUnit), "{text}");
         }
         assert_eq!(Allowance::Percent(2.0).limit(1000), 1020);
         assert_eq!(Allowance::Size(Bytes::new(7)).limit(u64::MAX), u64::MAX);
@@ -116,5 +141,6 @@ mod tests {
         let result = |peak| gate(&profile(1000), &profile(peak), Allowance::Percent(2.0));
         assert!(result(900).is_within() && result(1020).is_within() && !result(1021).is_within());
         assert_eq!(result(1100).excess(), 80);
+        assert!(result(799).is_far_below() && !result(800).is_far_below() && !result(1100).is_far_below());
     }
 }

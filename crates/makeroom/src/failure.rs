@@ -199,6 +199,14 @@ pub(crate) enum Failure {
         /// The error from the system.
         error: std::io::Error,
     },
+    /// A failure with a hint for the command that failed.
+    #[error("{failure}")]
+    Hinted {
+        /// The failure.
+        failure: Box<Self>,
+        /// The hint, instead of the failure's own.
+        hint: String,
+    },
     /// The recording or the summary would overwrite the program or one of its files.
     #[error("{name} is the program or one of its files: it would be overwritten")]
     OverProgram {
@@ -309,6 +317,11 @@ impl Failure {
         }
     }
 
+    /// The same failure with another hint.
+    pub(crate) fn with_hint(self, hint: String) -> Self {
+        Self::Hinted { failure: Box::new(self), hint }
+    }
+
     /// Prints the failure to stderr and returns the exit status.
     pub(crate) fn report(&self) -> ExitCode {
         if let Self::Output(error) = self
@@ -328,6 +341,7 @@ impl Failure {
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Input { error, .. } | Self::Open(error) => error.hint(),
+            Self::Hinted { hint, .. } => Some(hint.clone()),
             Self::NoRecordings { is_recorded, .. } => Some(no_recordings(*is_recorded).to_owned()),
             Self::NotOneJob { first, .. } => Some(format!(
                 "explain one of them: makeroom why {first}; ranks are recognized by their launcher's variables, or by names such as rank0.log"

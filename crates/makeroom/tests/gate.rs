@@ -23,6 +23,10 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
 fn json(arguments: &[&str]) -> Value {
     let output = makeroom(arguments);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -126,6 +130,84 @@ fn a_directory_stands_for_its_fullest_recording() {
     let directory = scratch.0.display().to_string();
     let same = json(&["diff", "--json", &directory, &trace("adamw-batch")]);
     assert_eq!(same["verdict"]["id"], "same");
+}
+
+#[test]
+fn the_file_of_a_directory_is_named() {
+    let scratch = Scratch::new("named");
+    for name in ["adamw", "adamw-batch"] {
+        fs::copy(trace(name), scratch.0.join(format!("{name}.pickle.gz"))).unwrap();
+    }
+    let (directory, used) = (scratch.0.display().to_string(), scratch.file("adamw-batch.pickle.gz"));
+    let text = stdout(&makeroom(&["diff", &directory, &trace("adamw")]));
+    assert!(text.contains(&format!("note: before is {used}")) && !text.contains("after is"), "{text}");
+    assert_eq!(json(&["diff", "--json", &trace("adamw"), &directory])["after"], used);
+    let gated = makeroom(&["gate", &directory, "--against", &directory]);
+    assert!(stdout(&gated).starts_with(&format!("pass {used}: ")), "{}", stdout(&gated));
+    assert!(stderr(&gated).contains(&format!("note: the baseline is {used}")), "{}", stderr(&gated));
+    let written = makeroom(&["gate", &directory, "--against", &scratch.file("m.json"), "--write"]);
+    assert!(stderr(&written).contains(&format!(" of {used}")), "{}", stderr(&written));
+}
+
+#[test]
+fn a_missing_or_wrong_baseline_has_a_hint() {
+    let scratch = Scratch::new("hint");
+    let missing = scratch.file("m.json");
+    let output = makeroom(&["gate", &trace("adamw"), "--against", &missing]);
+    let hint = format!("create it with: makeroom gate {} --against {missing} --write", trace("adamw"));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains(&hint), "{}", stderr(&output));
+    for content in ["hello", "[]", "\"x\"", "", "{}"] {
+        let path = scratch.file("other.json");
+        fs::write(&path, content).unwrap();
+        let output = makeroom(&["gate", &trace("adamw"), "--against", &path]);
+        assert_eq!(output.status.code(), Some(1), "{content}");
+        assert!(stderr(&output).contains("this is not a baseline"), "{content}: {}", stderr(&output));
+        assert!(!stderr(&output).contains("makeroom why"), "{content}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_report_that_cannot_be_written_does_not_hide_the_result() {
+    let scratch = Scratch::new("folder");
+    let report = scratch.file("missing/gate.xml");
+    let mkdir = format!("mkdir -p {}", scratch.file("missing"));
+    for (run, status, word) in [("adamw", 1, "pass "), ("adamw-scores", 3, "fail ")] {
+        let output = makeroom(&["gate", &trace(run), "--against", &trace("adamw"), "--junit", &report]);
+        assert_eq!(output.status.code(), Some(status), "{run}");
+        assert!(stdout(&output).starts_with(word), "{}", stdout(&output));
+        assert!(stderr(&output).contains(&mkdir), "{}", stderr(&output));
+    }
+    let output =
+        makeroom(&["gate", &trace("adamw"), "--against", &scratch.file("missing/m.json"), "--write"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains(&mkdir) && !stderr(&output).contains("-o"), "{}", stderr(&output));
+    let run = trace("adamw-scores");
+    let output = makeroom(&["gate", &run, "--against", &trace("adamw"), "--junit", &run]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("write to another file: --junit FILE"), "{}", stderr(&output));
+}
+
+#[test]
+fn an_allowance_needs_a_unit() {
+    for amount in ["10", "0.02"] {
+        let output = makeroom(&["gate", &trace("adamw"), "--against", &trace("adamw"), "--allow", amount]);
+        assert_eq!(output.status.code(), Some(2), "{amount}");
+        assert!(stderr(&output).contains("such as 2% or a size such as 100MiB"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn peaks_that_cannot_be_compared_are_remarked() {
+    let failed = root().join("traces/oom_batch.pickle.gz").display().to_string();
+    let output = makeroom(&["gate", &failed, "--against", &failed]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stderr(&output).contains("an allocation failed in this run"), "{}", stderr(&output));
+    let below = makeroom(&["gate", &trace("adamw"), "--against", &failed]);
+    assert_eq!(below.status.code(), Some(0));
+    assert!(stderr(&below).contains("more than 20 % below the baseline"), "{}", stderr(&below));
+    let near = makeroom(&["gate", &trace("adamw-sgd"), "--against", &trace("adamw")]);
+    assert_eq!(stderr(&near), "");
 }
 
 #[test]

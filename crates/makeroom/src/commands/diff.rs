@@ -1,21 +1,35 @@
 //! `makeroom diff`: compare the peaks of two runs.
+//!
+//! ```text
+//! diff/source.rs   the run that a path stands for; also for `gate`
+//! ```
+
+pub(super) mod source;
 
 use makeroom_diff::compare;
 use makeroom_report::{diff_json, diff_text};
+use serde_json::json;
 
 use crate::cli::Diff;
-use crate::commands::profile;
 use crate::failure::Failure;
 use crate::output;
 
 /// Runs `makeroom diff`.
 pub(crate) fn run(arguments: &Diff) -> Result<(), Failure> {
-    let before = profile::read(&arguments.before, arguments.device)?;
-    let after = profile::read(&arguments.after, arguments.device)?;
-    let difference = compare(&before, &after);
+    let before = source::read(&arguments.before, arguments.device)?;
+    let after = source::read(&arguments.after, arguments.device)?;
+    let difference = compare(&before.profile, &after.profile);
     if arguments.json {
-        output::json(&diff_json(&difference))
-    } else {
-        output::result(&diff_text(&difference, output::columns(), arguments.verbose))
+        let mut value = diff_json(&difference);
+        value["before"] = json!(before.name);
+        value["after"] = json!(after.name);
+        return output::json(&value);
     }
+    let mut text = diff_text(&difference, output::columns(), arguments.verbose);
+    for (side, source) in [("before", &before), ("after", &after)] {
+        if source.is_chosen {
+            text.push_str(&format!("  note: {side} is {}, which has the highest peak there\n", source.name));
+        }
+    }
+    output::result(&text)
 }

@@ -1,13 +1,16 @@
 //! `makeroom gate`: fail if a run needs more memory than its baseline allows.
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 
+use makeroom_core::{Bytes, shell_word};
 use makeroom_diff::gate;
 use makeroom_report::{gate_annotation, gate_json, gate_junit, gate_text};
 
 use crate::cli::Gate;
-use crate::commands::{Kind, place, profile, recording};
+use crate::commands::diff::source::{self, Source};
+use crate::commands::{Kind, place, recording};
 use crate::failure::Failure;
 use crate::output;
 
@@ -16,44 +19,121 @@ const EXCEEDED: u8 = 3;
 
 /// Runs `makeroom gate`.
 pub(crate) fn run(arguments: &Gate) -> Result<ExitCode, Failure> {
-    let inputs = [arguments.run.clone()];
+    let run = source::read(&arguments.run, arguments.device)?;
+    if run.ran_out {
+        output::remark(&format!(
+            "warning: {}: an allocation failed in this run, so its peak is not complete\n",
+            run.name
+        ));
+    }
     if arguments.write {
-        place::check(&arguments.against, Kind::Baseline, &inputs)?;
-        return write(arguments);
+        return write(arguments, &run);
     }
-    if let Some(junit) = &arguments.junit {
-        place::check(junit, Kind::GateReport, &[arguments.run.clone(), arguments.against.clone()])?;
+    let baseline = source::read(&arguments.against, arguments.device)
+        .map_err(|failure| not_a_baseline(failure, arguments))?;
+    if baseline.is_chosen {
+        output::remark(&format!(
+            "note: the baseline is {}, which has the highest peak there\n",
+            baseline.name
+        ));
     }
-    let run = profile::read(&arguments.run, arguments.device)?;
-    let baseline = profile::read(&arguments.against, arguments.device)?;
-    let result = gate(&baseline, &run, arguments.allow);
-    let name = recording::name(&arguments.run);
-    if let Some(junit) = &arguments.junit {
-        let report = gate_junit(&result, &name);
-        write_text(junit, Kind::GateReport, &report)?;
+    if baseline.ran_out {
+        output::remark(&format!(
+            "warning: {}: an allocation failed in the baseline, so its peak is not complete\n",
+            baseline.name
+        ));
     }
+    let result = gate(&baseline.profile, &run.profile, arguments.allow);
     if arguments.json {
-        output::json(&gate_json(&result, &name))?;
+        output::json(&gate_json(&result, &run.name))?;
     } else if arguments.github {
-        output::result(&gate_annotation(&result, &name))?;
+        output::result(&gate_annotation(&result, &run.name))?;
     } else {
-        output::result(&gate_text(&result, &name))?;
+        output::result(&gate_text(&result, &run.name))?;
     }
-    Ok(if result.is_within() { ExitCode::SUCCESS } else { ExitCode::from(EXCEEDED) })
+    if result.is_far_below() {
+        output::remark(&format!(
+            "note: the peak is more than 20 % below the baseline; check that it is the same program, then update the baseline: {}\n",
+            to_write(arguments)
+        ));
+    }
+    // The result is known: a report that cannot be written must not hide it.
+    let report = arguments.junit.as_ref().map_or(Ok(()), |junit| {
+        place::beside(junit, &[arguments.run.clone(), arguments.against.clone()])
+            .and_then(|()| write_text(junit, Kind::GateReport, &gate_junit(&result, &run.name)))
+            .map_err(|failure| not_written(failure, junit, "--junit"))
+    });
+    match (result.is_within(), report) {
+        (true, report) => report.map(|()| ExitCode::SUCCESS),
+        (false, report) => {
+            if let Err(failure) = report {
+                failure.report();
+            }
+            Ok(ExitCode::from(EXCEEDED))
+        }
+    }
 }
 
 /// Writes the run as the new baseline.
-fn write(arguments: &Gate) -> Result<ExitCode, Failure> {
-    let run = profile::read(&arguments.run, arguments.device)?;
-    let mut text = serde_json::to_string_pretty(&run)?;
+fn write(arguments: &Gate, run: &Source) -> Result<ExitCode, Failure> {
+    let mut text = serde_json::to_string_pretty(&run.profile)?;
     text.push('\n');
-    write_text(&arguments.against, Kind::Baseline, &text)?;
-    let peak = makeroom_core::Bytes::new(run.peak_bytes);
-    output::remark(&format!("makeroom: wrote {}: peak {peak}\n", recording::name(&arguments.against)));
+    place::check(&arguments.against, Kind::Baseline, &[arguments.run.clone()])
+        .and_then(|()| write_text(&arguments.against, Kind::Baseline, &text))
+        .map_err(|failure| not_written(failure, &arguments.against, "--against"))?;
+    let peak = Bytes::new(run.profile.peak_bytes);
+    let of = if run.is_chosen { format!(" of {}", run.name) } else { String::new() };
+    output::remark(&format!("makeroom: wrote {}: peak {peak}{of}\n", recording::name(&arguments.against)));
     Ok(ExitCode::SUCCESS)
 }
 
-fn write_text(path: &std::path::Path, kind: Kind, text: &str) -> Result<(), Failure> {
+fn write_text(path: &Path, kind: Kind, text: &str) -> Result<(), Failure> {
     let failed = |error| Failure::Write { name: path.display().to_string(), error };
     place::write(path, kind, |to| to.write_all(text.as_bytes()).map_err(failed))
+}
+
+/// The command that writes the baseline.
+fn to_write(arguments: &Gate) -> String {
+    let word = |path: &Path| shell_word(&path.display().to_string());
+    format!("makeroom gate {} --against {} --write", word(&arguments.run), word(&arguments.against))
+}
+
+/// The baseline could not be read.
+fn not_a_baseline(failure: Failure, arguments: &Gate) -> Failure {
+    use makeroom_trace::Error;
+    let name = recording::name(&arguments.against);
+    let is_missing =
+        matches!(&failure, Failure::Open(Error::Open { cause, .. }) if cause.kind() == ErrorKind::NotFound);
+    let failure = match failure {
+        Failure::NotARecording { .. } => {
+            Failure::Baseline { name, problem: "it contains other text".to_owned() }
+        }
+        Failure::Input { error: Error::Empty, .. } => {
+            Failure::Baseline { name, problem: "the file is empty".to_owned() }
+        }
+        failure => failure,
+    };
+    let is_other = matches!(failure, Failure::Baseline { .. });
+    // `--write` does not replace a file of another kind.
+    let hint = match (is_missing, is_other) {
+        (true, _) => format!("create it with: {}", to_write(arguments)),
+        (_, true) => "create one in another file: makeroom gate RUN --against FILE --write".to_owned(),
+        _ => return failure,
+    };
+    failure.with_hint(hint)
+}
+
+/// A file could not be written; `option` names it.
+fn not_written(failure: Failure, path: &Path, option: &str) -> Failure {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+    let hint = match (&failure, folder) {
+        (Failure::Write { .. }, Some(folder)) => {
+            format!("create the directory: mkdir -p {}", shell_word(&folder.display().to_string()))
+        }
+        (Failure::Write { .. } | Failure::OverInput { .. }, _) => {
+            format!("write to another file: {option} FILE")
+        }
+        _ => return failure,
+    };
+    failure.with_hint(hint)
 }
