@@ -371,3 +371,22 @@ fn the_line_of_the_failed_request_is_named() {
     assert_eq!(report.culprits[0].place.as_deref(), Some("/app/train.py:88 main"));
     assert!(report.verdict.summary.contains(" at /app/train.py:88 main."), "{}", report.verdict.summary);
 }
+
+#[test]
+fn a_report_in_another_directory_is_about_the_same_ranks() {
+    let failed = format!("{TRACEBACK}{OUT_OF_MEMORY}\n");
+    // torchrun's directories have the local rank.
+    let end = listed("Root Cause (first observed failure):", 1, 1);
+    let logs = [("x/attempt_0/0/stderr.log", LOST), ("x/attempt_0/1/stderr.log", failed.as_str())];
+    let report = job(&[logs.as_slice(), &[("x/main.log", &end)]].concat());
+    assert_eq!((culprits(&report), report.ranks.len()), (vec!["rank 1"], 2), "{:?}", report.ranks);
+    assert!(report.verdict.title.starts_with("RANK 1 RAN OUT"), "{}", report.verdict.title);
+    let srun =
+        "srun: error: node7: task 1: Exited with exit code 1\nsrun: error: node7: tasks 0,2: Terminated\n";
+    let logs =
+        [("j/logs/rank0.log", "step\n"), ("j/logs/rank1.log", &failed), ("j/logs/rank2.log", "step\n")];
+    let report = job(&[logs.as_slice(), &[("j/slurm.out", srun)]].concat());
+    assert_eq!((culprits(&report), report.ranks.len()), (vec!["rank 1"], 3), "{:?}", report.ranks);
+    assert_eq!(followed(&report, ConsequenceKind::Terminated), "ranks 0 and 2");
+    assert!(report.used.other_jobs.is_empty(), "{:?}", report.used.other_jobs);
+}

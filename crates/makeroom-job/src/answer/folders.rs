@@ -2,7 +2,8 @@
 //! and nothing in the files says which of them belong together. Ranks of different runs must not be mixed.
 //!
 //! Directories that contain recordings of the same two ranks are different runs. One rank can be recorded twice for
-//! other reasons, and directories per node or per rank have no rank in common.
+//! other reasons, and directories per node or per rank have no rank in common. The output of all ranks, or a launcher's
+//! report, in one directory and logs of single ranks in another are one run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,11 +21,12 @@ pub(super) fn of(row: &RecordingRow) -> &str {
 
 /// The directories that contain runs of their own.
 pub(super) fn runs<'rows>(rows: &[&'rows RecordingRow]) -> BTreeSet<&'rows str> {
-    type Kinds = BTreeSet<(RecordingKind, u32)>;
+    type Kinds = BTreeSet<(RecordingKind, bool, u32)>;
     let mut ranks: BTreeMap<&str, Kinds> = BTreeMap::new();
     for row in rows {
         let of_folder = ranks.entry(of(row)).or_default();
-        of_folder.extend(row.rank.map(|rank| (row.kind, rank)));
+        let is_own = row.file() == row.recording;
+        of_folder.extend(row.rank.map(|rank| (row.kind, is_own, rank)));
     }
     let folders: Vec<(&str, Kinds)> =
         ranks.into_iter().filter(|(_, ranks)| ranks.len() >= LEAST_COMMON).take(MOST_FOLDERS).collect();

@@ -222,7 +222,7 @@ impl Case<'_, '_> {
             || process.used_devices().max_by_key(|device| device.peak_bytes).map(|device| device.device);
         RankFinding {
             label: process.label.clone(),
-            rank: process.row.rank,
+            rank: process.rank,
             host: process.host.map(str::to_owned),
             recording: process.row.recording.clone(),
             device: device.or_else(used),
@@ -255,7 +255,7 @@ impl Case<'_, '_> {
                 let failure = process.decisive();
                 RankReport {
                     label: process.label.clone(),
-                    rank: process.row.rank,
+                    rank: process.rank,
                     host: process.host.map(str::to_owned),
                     recording: process.row.recording.clone(),
                     command: look::command(process.row),

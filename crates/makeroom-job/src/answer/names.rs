@@ -45,7 +45,7 @@ fn parts(processes: &[&Process<'_>]) -> Vec<Part> {
     let mut others: Vec<Part> = Vec::new();
     for process in processes {
         let row = process.row;
-        match (row.rank, row.local_rank) {
+        match (process.rank, row.local_rank) {
             (Some(rank), _) if process.label == format!("rank {rank}") => ranks.push(rank),
             (None, Some(rank)) => local.entry(row.host.as_deref()).or_default().push(rank),
             _ => others.push(part(process)),

@@ -24,6 +24,8 @@ pub(super) struct Process<'rows> {
     pub(super) row: &'rows RecordingRow,
     /// The recording or log that explains its failure; a snapshot often does not show the failed request.
     pub(super) shown: &'rows RecordingRow,
+    /// Its rank, from its recording or from a launcher's report.
+    pub(super) rank: Option<u32>,
     /// Its PID, from its recording or from a launcher's report.
     pub(super) pid: Option<u32>,
     /// Its host, from the same.
@@ -152,11 +154,11 @@ pub(super) fn select(rows: &Rows) -> Selected<'_> {
     leave_out_unranked(&mut members, &reports, &mut used);
     let world_size = members.iter().filter_map(|row| row.world_size).max();
     let (processes, killed) = processes(rows, &members, &mut used);
-    let present: BTreeSet<u32> = processes.iter().filter_map(|process| process.row.rank).collect();
+    let present: BTreeSet<u32> = processes.iter().filter_map(|process| process.rank).collect();
     // Without a world size, only a gap between files shows that a rank is missing: not all ranks print to a common log.
     let files: BTreeSet<&str> = processes.iter().map(|process| process.row.file()).collect();
     let has_own_file =
-        |process: &Process<'_>| process.row.rank.is_some() && process.row.file() == process.row.recording;
+        |process: &Process<'_>| process.rank.is_some() && process.row.file() == process.row.recording;
     let has_own_files = processes.iter().any(has_own_file);
     let unread = used.unread.iter().filter_map(|unread| JobIdentity::from_file_name(&unread.file).rank);
     // A number that is far beyond the others is not a rank.
@@ -226,7 +228,7 @@ fn processes<'rows>(
     let mut by_rank: BTreeMap<u32, Vec<&RecordingRow>> = BTreeMap::new();
     let mut others = Vec::new();
     for &row in members {
-        match row.rank {
+        match row.rank.or_else(|| rank_of_local(row, members)) {
             Some(rank) => by_rank.entry(rank).or_default().push(row),
             None => others.push(row),
         }
@@ -238,6 +240,7 @@ fn processes<'rows>(
         processes.push(Process {
             row,
             shown: row,
+            rank: row.rank,
             pid: row.pid,
             host: row.host.as_deref(),
             is_first_failure: row.is_first_failure,
@@ -267,6 +270,7 @@ fn processes<'rows>(
         let Some((&main, rest)) = rows.split_first() else { continue };
         let position = processes.len();
         push(&mut processes, main, format!("rank {rank}"));
+        processes[position].rank = Some(rank);
         for &row in rest {
             if row.kind != main.kind || is_addition(main, row) {
                 evidence.push((row, position));
@@ -296,6 +300,21 @@ fn processes<'rows>(
     let torn = processes.iter().filter(|process| process.row.torn_bytes > 0 || process.row.is_incomplete);
     used.torn = torn.map(|process| process.row.recording.clone()).collect();
     (processes, killed)
+}
+
+/// The rank of a process of which only the local rank is known, if a launcher's report has both and no other process
+/// can be meant.
+fn rank_of_local(row: &RecordingRow, members: &[&RecordingRow]) -> Option<u32> {
+    row.local_rank?;
+    let same = |other: &RecordingRow| {
+        let hosts = row.host.as_ref().zip(other.host.as_ref());
+        other.local_rank == row.local_rank && hosts.is_none_or(|(one, two)| one == two)
+    };
+    let ranks: BTreeSet<u32> =
+        members.iter().filter(|other| same(other)).filter_map(|other| other.rank).collect();
+    let unranked = members.iter().filter(|other| other.rank.is_none() && other.local_rank == row.local_rank);
+    let nodes: BTreeSet<_> = unranked.map(|other| (other.host.as_deref(), other.node_rank)).collect();
+    ranks.first().copied().filter(|_| ranks.len() == 1 && nodes.len() == 1)
 }
 
 /// The name of a process without a rank.
