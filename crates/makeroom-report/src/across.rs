@@ -1,4 +1,4 @@
-//! The groups of several recordings side by side: the median, the least and the most that one rank holds.
+//! The groups of several recordings side by side: the median, the minimum and the maximum over the ranks.
 
 use std::fmt::Write as _;
 
@@ -32,7 +32,7 @@ pub fn across_text(across: &Across, columns: usize, is_verbose: bool) -> String 
     let _ = writeln!(
         out,
         "\n{MARGIN}{TITLE}{title:<first$}  {:>10}  {:>10}  {:>10}{TITLE:#}",
-        "median", "least", "most"
+        "median", "min", "max"
     );
     for group in shown {
         let holder = match group.least == group.most {
@@ -51,11 +51,13 @@ pub fn across_text(across: &Across, columns: usize, is_verbose: bool) -> String 
     if !hidden.is_empty() {
         let _ = writeln!(out, "{MARGIN}{MARGIN}{DIM}and {} more (--verbose){DIM:#}", hidden.len());
     }
-    let _ = writeln!(
-        out,
-        "{MARGIN}{DIM}{} recordings, each at its failure or peak; right: the one that holds the most{DIM:#}",
-        across.recordings
-    );
+    let recordings = match across.recordings {
+        1 => "1 recording, at its failure or peak".to_owned(),
+        count => format!("{count} recordings, each at its failure or peak"),
+    };
+    let has_holders = shown.iter().any(|group| group.least != group.most);
+    let holders = if has_holders { "; last column: the recording with the maximum" } else { "" };
+    let _ = writeln!(out, "{MARGIN}{DIM}{recordings}{holders}{DIM:#}");
     if !across.is_recorded {
         let _ = writeln!(out, "\n{MARGIN}hint: {}", grouped_hint(across.by, across.source));
     }
@@ -116,12 +118,14 @@ mod tests {
         assert_eq!(
             rows,
             [
-                "  Live memory by kind      median       least        most",
+                "  Live memory by kind      median         min         max",
                 "    parameters          20.00 MiB   20.00 MiB   20.00 MiB",
                 "    KV cache                    –           –    9.00 MiB  rank 3",
-                "  4 recordings, each at its failure or peak; right: the one that holds the most",
+                "  4 recordings, each at its failure or peak; last column: the recording with the maximum",
             ]
         );
+        let one = Across { recordings: 1, groups: vec![group("parameters", 20, 20)], ..across.clone() };
+        assert!(plain(&across_text(&one, 80, false)).ends_with("\n  1 recording, at its failure or peak\n"));
         let unrecorded = Across { by: By::Thread, is_recorded: false, ..across };
         assert!(
             plain(&across_text(&unrecorded, 80, false)).contains("hint: this format does not record threads")

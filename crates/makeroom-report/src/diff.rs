@@ -25,9 +25,18 @@ fn size(bytes: u64) -> String {
     Bytes::new(bytes).to_string()
 }
 
-/// The place of a line in a sentence.
+/// The place of a line in a table.
 pub(crate) fn place(line: &LineChange) -> &str {
     line.place.as_deref().unwrap_or("no stack recorded (backward pass, or a thread without Python)")
+}
+
+/// The kind and the place of a line in a sentence.
+fn memory(line: &LineChange) -> String {
+    let kind = kind_words(&line.kind);
+    match &line.place {
+        Some(place) => format!("{kind} at {place}"),
+        None => format!("{kind} without a stack (backward pass, or a thread without Python)"),
+    }
 }
 
 /// The difference in one sentence.
@@ -38,7 +47,9 @@ pub(crate) fn sentence(difference: &Difference) -> String {
     let lead = format!("The peak {changed} by {amount}");
     match &difference.verdict {
         Verdict::Same => format!("Both peaks are {}.", size(difference.after)),
-        Verdict::Shifted => format!("Both peaks are {}, but of other kinds.", size(difference.after)),
+        Verdict::Shifted => {
+            format!("Both peaks are {}, but the kinds of memory differ.", size(difference.after))
+        }
         Verdict::OtherBatch(batch) => format!(
             "{lead}: the batch is {} times as large, and {:.0} % of activations and inputs scale with it.",
             Ratio(batch.ratio),
@@ -65,13 +76,12 @@ impl std::fmt::Display for Ratio {
 }
 
 fn line_sentence(line: &LineChange) -> String {
-    let kind = kind_words(&line.kind);
-    let (place, before, after) = (place(line), size(line.before), size(line.after));
+    let (memory, before, after) = (memory(line), size(line.before), size(line.after));
     match line.status {
-        LineStatus::New => format!("{kind} at {place} {} new, {after}", is_or_are(&line.kind)),
-        LineStatus::Gone => format!("{kind} at {place} {} gone, {before}", is_or_are(&line.kind)),
+        LineStatus::New => format!("{memory} {} new, {after}", is_or_are(&line.kind)),
+        LineStatus::Gone => format!("{memory} {} gone, {before}", is_or_are(&line.kind)),
         LineStatus::Grown | LineStatus::Shrunk | LineStatus::Same => {
-            format!("{kind} at {place} went from {before} to {after}")
+            format!("{memory} went from {before} to {after}")
         }
     }
 }
@@ -89,7 +99,7 @@ fn title(difference: &Difference) -> String {
     let share = 100.0 * growth as f64 / difference.before.max(1) as f64;
     match difference.verdict {
         Verdict::Same => "SAME PEAK".to_owned(),
-        Verdict::Shifted => "SAME PEAK, OTHER KINDS".to_owned(),
+        Verdict::Shifted => "SAME PEAK, DIFFERENT KINDS".to_owned(),
         _ if growth < 0 => format!("PEAK SHRANK BY {:.1} %", -share),
         _ => format!("PEAK GREW BY {share:.1} %"),
     }
@@ -113,9 +123,11 @@ pub fn diff_text(difference: &Difference, columns: usize, is_verbose: bool) -> S
     lines(&mut out, difference, columns, if is_verbose { usize::MAX } else { MOST_LINES });
     let moved = difference.moved().count();
     if moved > 0 {
-        let lines = if moved == 1 { "line" } else { "lines" };
-        let _ =
-            writeln!(out, "{MARGIN}{DIM}note: {moved} {lines} moved within a file and hold the same{DIM:#}");
+        let (lines, hold) = if moved == 1 { ("line", "holds") } else { ("lines", "hold") };
+        let _ = writeln!(
+            out,
+            "{MARGIN}{DIM}note: {moved} {lines} moved within a file and {hold} the same memory{DIM:#}"
+        );
     }
     out
 }
@@ -123,13 +135,13 @@ pub fn diff_text(difference: &Difference, columns: usize, is_verbose: bool) -> S
 fn kinds(out: &mut String, difference: &Difference) {
     let _ = writeln!(
         out,
-        "\n{MARGIN}{TITLE}{:<18}{:>12}{:>12}{:>13}{TITLE:#}",
+        "\n{MARGIN}{TITLE}{:<18}{:>13}{:>13}{:>14}{TITLE:#}",
         "Peak by kind", "before", "after", "change"
     );
     let mut row = |name: &str, before: u64, after: u64| {
         let growth = Bytes::new(after).difference(Bytes::new(before));
         let change = if growth == 0 { String::new() } else { signed(growth) };
-        let row = format!("{MARGIN}  {name:<16}{:>12}{:>12}{change:>13}", size(before), size(after));
+        let row = format!("{MARGIN}  {name:<16}{:>13}{:>13}{change:>14}", size(before), size(after));
         let _ = writeln!(out, "{}", row.trim_end());
     };
     for kind in &difference.kinds {
@@ -147,7 +159,9 @@ fn lines(out: &mut String, difference: &Difference, columns: usize, most: usize)
         return;
     }
     let _ = writeln!(out, "\n{MARGIN}{TITLE}By line, largest change first{TITLE:#}");
-    for line in changed.iter().take(most) {
+    let shown = || changed.iter().take(most);
+    let width = shown().map(|line| kind_words(&line.kind).chars().count()).max().unwrap_or(0);
+    for line in shown() {
         let status = match line.status {
             LineStatus::Same => "same",
             LineStatus::Grown => "grown",
@@ -156,12 +170,12 @@ fn lines(out: &mut String, difference: &Difference, columns: usize, most: usize)
             LineStatus::Gone => "gone",
         };
         let moved = line.moved_from.as_ref().map_or(String::new(), |from| format!(" (was {from})"));
-        let text = format!("{:<15} {}{moved}", kind_words(&line.kind), place(line));
+        let text = format!("{:<width$}  {}{moved}", kind_words(&line.kind), place(line));
         let _ = writeln!(
             out,
-            "{MARGIN}  {:>11}  {status:<6}  {}",
+            "{MARGIN}  {:>12}  {status:<6}  {}",
             signed(line.growth()),
-            clip(&text, columns.saturating_sub(25))
+            clip(&text, columns.saturating_sub(26))
         );
     }
     if changed.len() > most {
@@ -245,8 +259,60 @@ mod tests {
         );
         let text = plain(&diff_text(&difference, 80, false));
         assert!(text.contains("PEAK GREW BY 58.2 %"), "{text}");
-        assert!(text.contains("+64.00 MiB  grown   activations     model.py:88 f"), "{text}");
+        assert!(text.contains("+64.00 MiB  grown   activations  model.py:88 f"), "{text}");
         assert_eq!(diff_json(&difference)["verdict"]["id"], "line");
+    }
+
+    #[test]
+    fn columns_have_two_spaces_between_them() {
+        let lines = [Kind::OptimizerState, Kind::GraphPools].map(|kind| Line {
+            place: Some("model.py:88 f".to_owned()),
+            kind: kind.id().to_owned(),
+            bytes: 1023 << 20,
+            blocks: 1,
+        });
+        let after = Profile {
+            peak_bytes: 2046 << 20,
+            kinds: lines.iter().map(|line| (line.kind.clone(), line.bytes)).collect(),
+            lines: lines.to_vec(),
+            ..Profile::default()
+        };
+        let before = Profile { kinds: [("graph_pools".to_owned(), 1022 << 20)].into(), ..Profile::default() };
+        let text = plain(&diff_text(&compare(&before, &after), 80, false));
+        assert!(text.contains("    CUDA-graph pools  1022.00 MiB  1023.00 MiB     +1.00 MiB\n"), "{text}");
+        assert!(text.contains("+1023.00 MiB  new     CUDA-graph pools  model.py:88 f\n"), "{text}");
+        assert!(text.contains("+1023.00 MiB  new     optimizer state   model.py:88 f\n"), "{text}");
+    }
+
+    #[test]
+    fn lines_that_moved_are_counted() {
+        let text = |moved: usize| {
+            let [before, after] = [0, 5].map(|by: usize| {
+                let mut profile = profile(10 << 20, "model.py:99 f");
+                profile.lines.extend((0..moved).map(|function| Line {
+                    place: Some(format!("model.py:{} g{function}", 10 + by)),
+                    kind: "parameters".to_owned(),
+                    bytes: 1 << 20,
+                    blocks: 1,
+                }));
+                profile
+            });
+            plain(&diff_text(&compare(&before, &after), 80, false))
+        };
+        assert!(text(1).contains("note: 1 line moved within a file and holds the same memory"));
+        assert!(text(2).contains("note: 2 lines moved within a file and hold the same memory"));
+    }
+
+    #[test]
+    fn kinds_that_differ_at_the_same_peak_are_told() {
+        let peak = |kind: Kind| Profile {
+            peak_bytes: 64 << 20,
+            kinds: [(kind.id().to_owned(), 64 << 20)].into(),
+            ..Profile::default()
+        };
+        let text = plain(&diff_text(&compare(&peak(Kind::Inputs), &peak(Kind::KvCache)), 80, false));
+        assert!(text.contains("SAME PEAK, DIFFERENT KINDS\n"), "{text}");
+        assert!(text.contains("Both peaks are 64.00 MiB, but the kinds of memory differ.\n"), "{text}");
     }
 
     #[test]
@@ -262,6 +328,11 @@ mod tests {
         };
         assert_eq!(line_sentence(&line(Kind::KvCache)), "KV cache at model.py:7 f is new, 1.00 MiB");
         assert_eq!(line_sentence(&line(Kind::Gradients)), "gradients at model.py:7 f are new, 1.00 MiB");
+        let unstacked = LineChange { place: None, ..line(Kind::Temporaries) };
+        assert_eq!(
+            line_sentence(&unstacked),
+            "temporaries without a stack (backward pass, or a thread without Python) are new, 1.00 MiB"
+        );
     }
 
     #[test]
