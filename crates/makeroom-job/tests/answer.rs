@@ -376,3 +376,31 @@ fn of_two_ranks_on_one_gpu_the_heavy_one_is_named_whichever_fails() {
         }
     }
 }
+
+#[test]
+fn a_snapshot_does_not_hide_the_failure_in_the_log_of_its_rank() {
+    let snapshot = RecordingRow {
+        recording: "rank2.pickle".to_owned(),
+        kind: RecordingKind::TorchSnapshot,
+        ..recording(2, End::Unknown)
+    };
+    let log = RecordingRow {
+        recording: "rank2.log".to_owned(),
+        kind: RecordingKind::Log,
+        began_us: None,
+        ended_us: None,
+        devices: Vec::new(),
+        cause: "live_data_fills_device".to_owned(),
+        summary: "7.00 GiB is live.".to_owned(),
+        fixes: vec![("use a smaller batch".to_owned(), None)],
+        ..recording(2, End::Unknown)
+    };
+    let failure = FailureRow { recording: "rank2.log".to_owned(), time_us: None, ..failure(2, 0) };
+    let rows = Rows { recordings: vec![snapshot, log], failures: vec![failure], ..Rows::default() };
+    let report = answer(&rows);
+    assert_eq!(report.verdict.cause, JobCause::RankRanOut);
+    assert!(report.verdict.summary.contains("7.00 GiB is live."), "{}", report.verdict.summary);
+    assert_eq!(report.fixes[0].action, "use a smaller batch");
+    assert_eq!(report.fixes.last().and_then(|fix| fix.command.as_deref()), Some("makeroom why rank2.log"));
+    assert_eq!((report.ranks.len(), report.ranks[0].kind), (1, RecordingKind::TorchSnapshot));
+}

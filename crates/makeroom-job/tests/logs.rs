@@ -59,7 +59,11 @@ fn logs_of_some_ranks_do_not_claim_anything_about_the_others() {
     let report = job(&[("rank6.log", &failed), ("rank7.log", &failed)]);
     assert_eq!((report.verdict.cause, report.culprits.len()), (JobCause::RankRanOut, 2));
     assert_eq!(report.verdict.title, "RANKS 6 AND 7 RAN OUT OF MEMORY");
-    assert!(report.verdict.summary.ends_with("1 other rank ran out too."), "{}", report.verdict.summary);
+    assert!(
+        report.verdict.summary.ends_with("1 other rank also ran out of memory."),
+        "{}",
+        report.verdict.summary
+    );
     let report = job(&[("rank0.log", &failed), ("rank1.log", &failed)]);
     assert_eq!(report.verdict.title, "ALL 2 RECORDED RANKS ARE FULL");
     let report = job(&[("rank0of2.log", &failed), ("rank1of2.log", &failed)]);
@@ -111,7 +115,7 @@ fn a_file_name_keeps_its_case() {
     let report = job(&[("accelerate.log", &failed)]);
     assert_eq!(report.verdict.title, "accelerate.log RAN OUT OF MEMORY");
     assert!(report.verdict.summary.starts_with("accelerate.log failed"), "{}", report.verdict.summary);
-    assert_eq!(report.fixes.last().unwrap().action, "accelerate.log in detail");
+    assert_eq!(report.fixes.last().unwrap().action, "inspect accelerate.log in detail");
     let node = |node: &str, rank: u32| format!("{node}/local_rank{rank}.log");
     let files = [node("node0", 0), node("node0", 1), node("node1", 0), node("node1", 1)];
     let texts = [LOST, LOST, LOST, failed.as_str()];
@@ -389,4 +393,49 @@ fn a_report_in_another_directory_is_about_the_same_ranks() {
     assert_eq!((culprits(&report), report.ranks.len()), (vec!["rank 1"], 3), "{:?}", report.ranks);
     assert_eq!(followed(&report, ConsequenceKind::Terminated), "ranks 0 and 2");
     assert!(report.used.other_jobs.is_empty(), "{:?}", report.used.other_jobs);
+}
+
+#[test]
+fn only_ranks_with_a_request_that_never_fits_are_named_for_it() {
+    let request = format!("{TRACEBACK}{}\n", OUT_OF_MEMORY.replace("3.50 GiB", "100.00 GiB"));
+    let report = job(&[("rank0.log", OUT_OF_MEMORY), ("rank1.log", &request)]);
+    assert_eq!(report.verdict.title, "RANK 1 REQUESTED MORE THAN THE WHOLE GPU");
+    assert_eq!(culprits(&report), ["rank 1"]);
+    assert!(
+        report.verdict.summary.ends_with("1 other rank also ran out of memory."),
+        "{}",
+        report.verdict.summary
+    );
+    let first = &report.fixes[0].action;
+    assert!(
+        first.starts_with("check the shape or the size computation of the request at /app/train.py:88"),
+        "{first}"
+    );
+    assert!(report.fixes.iter().all(|fix| !fix.action.contains("must be freed")), "{:?}", report.fixes);
+}
+
+#[test]
+fn ranks_with_different_causes_are_not_equally_full() {
+    let cached = OUT_OF_MEMORY.replace("36.90 GiB", "12.90 GiB").replace("410.00 MiB", "24.40 GiB");
+    let says = |report: &JobReport| report.fixes.iter().any(|fix| fix.action.contains("equally full"));
+    let report = job(&[("rank0.log", OUT_OF_MEMORY), ("rank1.log", OUT_OF_MEMORY)]);
+    assert!(report.verdict.cause == JobCause::EveryRankFull && says(&report), "{:?}", report.fixes);
+    assert!(!says(&job(&[("rank0.log", OUT_OF_MEMORY), ("rank1.log", &cached)])));
+}
+
+#[test]
+fn the_explanation_of_a_rank_keeps_its_case() {
+    let failed =
+        format!("{TRACEBACK}RuntimeError: DataLoader worker (pid 5123) is killed by signal: Killed.\n");
+    let report = job(&[("rank0.log", LOST), ("rank1.log", &failed)]);
+    assert_eq!(report.verdict.summary, format!("Rank 1: {}", report.culprits[0].own_summary));
+}
+
+#[test]
+fn the_logs_of_missing_ranks_are_asked_for() {
+    let steps = [("rank0.log", LOST), ("rank1.log", LOST), ("rank4.log", LOST)];
+    let report = job(&steps);
+    assert_eq!(report.fixes[0].action, "find the logs of ranks 2 and 3 and pass them too");
+    let report = job(&[("rank0.log", LOST), ("rank2.log", LOST)]);
+    assert_eq!(report.fixes[0].action, "find the log of rank 1 and pass it too");
 }

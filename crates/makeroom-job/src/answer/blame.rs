@@ -214,10 +214,10 @@ fn judge_memory(
         let process = &processes[index];
         process.decisive().is_some_and(|failure| exceeds_device(process, failure))
     };
-    let (too_large, others): (Vec<usize>, Vec<usize>) = ran_out.iter().partition(|index| is_too_large(index));
+    let too_large: Vec<usize> = ran_out.iter().copied().filter(is_too_large).collect();
     if let Some(&first) = too_large.first() {
         (blame.cause, blame.failed) = (JobCause::RequestTooLarge, Some(first));
-        blame.culprits = [too_large, others].concat();
+        blame.culprits = too_large;
         return;
     }
     let excesses = excesses(processes, groups);

@@ -1,12 +1,13 @@
 //! What to do, most effective first. The last step always shows more about the rank to blame.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use makeroom_core::shell_word;
 
 use super::Case;
 use super::look;
-use super::names::{capital, rank_words, words};
+use super::names::{rank_words, words};
 use super::select::Process;
 use super::words::{short, size};
 use crate::report::{JobCause, JobFix};
@@ -14,6 +15,9 @@ use crate::tables::FailureKind;
 
 /// Steps, with the one that shows more.
 const MOST_FIXES: usize = 4;
+
+/// Ranks are equally full if the least full one holds this share of the fullest.
+const SAME: f64 = 0.9;
 
 const USE_LESS_HOST_MEMORY: &str =
     "use fewer data loader workers, pin less memory, or request more host memory for the job";
@@ -34,9 +38,8 @@ fn is_script(name: &str) -> bool {
 impl Case<'_, '_> {
     pub(super) fn fixes(&self) -> Vec<JobFix> {
         let mut fixes = match self.blame.cause {
-            JobCause::None | JobCause::RankRanOut | JobCause::RequestTooLarge | JobCause::HostMemory => {
-                Vec::new()
-            }
+            JobCause::None | JobCause::RankRanOut | JobCause::HostMemory => Vec::new(),
+            JobCause::RequestTooLarge => self.check_size(),
             JobCause::Caught => vec![fix(
                 "nothing needs to change; a smaller first attempt avoids the failed allocations and their delay",
             )],
@@ -51,11 +54,7 @@ impl Case<'_, '_> {
         };
         if matches!(
             self.blame.cause,
-            JobCause::RankHoldsMore
-                | JobCause::EveryRankFull
-                | JobCause::RankRanOut
-                | JobCause::RequestTooLarge
-                | JobCause::HostMemory
+            JobCause::RankHoldsMore | JobCause::EveryRankFull | JobCause::RankRanOut | JobCause::HostMemory
         ) {
             let own = self
                 .blame
@@ -82,9 +81,43 @@ impl Case<'_, '_> {
         fixes
     }
 
+    /// After a request that can never fit, so that free memory does not help.
+    fn check_size(&self) -> Vec<JobFix> {
+        let failed = self.blame.failed.map(|index| self.process(index));
+        let failure = failed.and_then(Process::decisive);
+        let place = failure.and_then(|failure| failure.place.as_deref());
+        let at = place.map_or(String::new(), |place| format!(" at {}", short(place)));
+        let mut fixes = vec![fix(format!(
+            "check the shape or the size computation of the request{at}: a wrong dimension, an integer overflow, or samples that are padded to the longest"
+        ))];
+        let limit = if failure.is_some_and(|failure| failure.limit_bytes.is_some()) {
+            "or raise --limit; "
+        } else {
+            ""
+        };
+        fixes.push(fix(format!(
+            "if the size is right: {limit}split the request into chunks, or shard the tensor over several GPUs"
+        )));
+        fixes
+    }
+
+    /// Whether the ranks that ran out did so for the same reason, with about the same figures.
+    fn is_uniform(&self) -> bool {
+        let ran_out = || self.blame.culprits.iter().map(|&index| self.process(index));
+        let figures = |of: &dyn Fn(&Process<'_>) -> Option<u64>| {
+            let known: Vec<u64> = ran_out().filter_map(of).collect();
+            let (least, most) = (known.iter().min(), known.iter().max());
+            least.zip(most).is_none_or(|(&least, &most)| least as f64 >= most as f64 * SAME)
+        };
+        let causes: BTreeSet<&str> = ran_out().map(|process| process.shown.cause.as_str()).collect();
+        causes.len() < 2
+            && figures(&|process| process.decisive()?.held_bytes)
+            && figures(&|process| process.total_bytes(process.decisive()?.device))
+    }
+
     fn shrink(&self) -> Vec<JobFix> {
         let all = self.selected.processes.len() + self.selected.used.missing_ranks.len();
-        let why = if self.blame.full < all {
+        let why = if self.blame.full < all || !self.is_uniform() {
             ""
         } else {
             ": all ranks are equally full, so balancing does not help"
@@ -102,7 +135,7 @@ impl Case<'_, '_> {
         let label = &self.process(index).label;
         lines.first().map_or_else(Vec::new, |line| {
             vec![fix(format!(
-                "give {label} the same work as the others at {}: longer samples, more experts or extra layers there cost {excess}",
+                "balance the work of {label} at {} (sample lengths, experts, layers): it holds {excess} more than similar ranks",
                 short(&line.place)
             ))]
         })
@@ -236,8 +269,8 @@ impl Case<'_, '_> {
             ));
         }
         if !missing.is_empty() {
-            let it = if missing.len() == 1 { "it" } else { "them" };
-            fixes.push(fix(format!("find the log of {} and pass {it} too", rank_words(missing.clone()))));
+            let (log, it) = if missing.len() == 1 { ("log", "it") } else { ("logs", "them") };
+            fixes.push(fix(format!("find the {log} of {} and pass {it} too", rank_words(missing.clone()))));
             fixes.push(run("or record every rank of the next run", "makeroom run -- torchrun …"));
         }
         fixes
@@ -253,6 +286,6 @@ impl Case<'_, '_> {
                 .map(|(index, _)| index)
         };
         let process = self.process(first.or_else(fullest)?);
-        Some(run(format!("{} in detail", capital(&process.label)), look::command(process.shown)))
+        Some(run(format!("inspect {} in detail", process.label), look::command(process.shown)))
     }
 }

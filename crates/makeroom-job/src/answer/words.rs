@@ -40,13 +40,21 @@ impl Case<'_, '_> {
             JobCause::RanksShareGpu => ("RANKS SHARE A GPU WHILE OTHERS ARE IDLE".to_owned(), self.shared()),
             JobCause::EveryRankFull => (self.full_title(), self.full(&culprits)),
             JobCause::RequestTooLarge => {
-                (format!("{name} REQUESTED MORE THAN A WHOLE GPU HAS"), self.too_large(&culprits))
+                let is_limited = |process: &&Process<'_>| {
+                    process.decisive().is_some_and(|failure| failure.limit_bytes.is_some())
+                };
+                let most = match (culprits.iter().all(is_limited), many) {
+                    (false, _) => "THE WHOLE GPU",
+                    (true, false) => "ITS LIMIT",
+                    (true, true) => "THEIR LIMIT",
+                };
+                (format!("{name} REQUESTED MORE THAN {most}"), self.too_large())
             }
             JobCause::RankRanOut => {
                 let first = self.blame.culprits.first().copied();
                 let own = first.map_or("", |index| self.process(index).shown.summary.as_str());
                 let failed = first.map_or_else(String::new, |index| self.failed(index));
-                (format!("{name} RAN OUT OF MEMORY"), join(&[&failed, own, &also(&culprits)]))
+                (format!("{name} RAN OUT OF MEMORY"), join(&[&failed, own, &also(culprits.len())]))
             }
             JobCause::HostMemory => {
                 (format!("{name} RAN OUT OF HOST MEMORY"), starved(&who, &culprits))
@@ -82,7 +90,7 @@ impl Case<'_, '_> {
             format!(" The fullest is {} with a peak of {}.", process.label, size(process.peak_bytes()))
         });
         let found = match (ranks.len(), unknown) {
-            (1, _) => "The one recording shows no failure.".to_owned(),
+            (1, _) => "The recording shows no failure.".to_owned(),
             (count, 0) => format!("None of the {count} ranks failed."),
             (count, _) => format!("None of the {count} recordings shows a failure."),
         };
@@ -235,10 +243,10 @@ impl Case<'_, '_> {
                 size(super::groups::median(known))
             ),
         };
-        join(&[&failed, &also(culprits), &typical])
+        join(&[&failed, &also(culprits.len()), &typical])
     }
 
-    fn too_large(&self, culprits: &[&Process<'_>]) -> String {
+    fn too_large(&self) -> String {
         let Some(index) = self.blame.failed else { return String::new() };
         let process = self.process(index);
         let Some(failure) = process.decisive() else { return String::new() };
@@ -250,7 +258,8 @@ impl Case<'_, '_> {
         let never = format!(
             "This request can never fit, no matter what else is in memory: {has}. A wrong shape or an integer overflow is the most common reason."
         );
-        join(&[&self.failed(index), &never, &also(culprits)])
+        let ran_out = self.blame.fates.iter().filter(|fate| **fate == RankFate::RanOut).count();
+        join(&[&self.failed(index), &never, &also(ran_out)])
     }
 
     fn killed(&self, who: &str, many: bool) -> String {
@@ -338,7 +347,7 @@ fn where_(lines: &[LineDifference]) -> String {
 fn starved(who: &str, culprits: &[&Process<'_>]) -> String {
     let Some(first) = culprits.first() else { return String::new() };
     if first.shown.cause == "host_memory" {
-        return join(&[&format!("{}:", capital(&first.label)), &lower(&first.shown.summary)]);
+        return join(&[&format!("{}:", capital(&first.label)), &first.shown.summary]);
     }
     let on = first.host.map_or(String::new(), |host| format!(" on {host}"));
     let used = first
@@ -364,19 +373,13 @@ fn other_failure(who: &str, culprits: &[&Process<'_>]) -> String {
     format!("No allocation failed on any rank. {found}.")
 }
 
-/// How many more ranks ran out.
-fn also(culprits: &[&Process<'_>]) -> String {
-    match culprits.len() {
+/// How many of the ranks that ran out have not been named.
+fn also(ran_out: usize) -> String {
+    match ran_out {
         0 | 1 => String::new(),
-        2 => "1 other rank ran out too.".to_owned(),
-        count => format!("{} other ranks ran out too.", count - 1),
+        2 => "1 other rank also ran out of memory.".to_owned(),
+        count => format!("{} other ranks also ran out of memory.", count - 1),
     }
-}
-
-/// A sentence after a colon.
-fn lower(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_lowercase().chain(letters).collect())
 }
 
 /// A line without the function that it calls.
