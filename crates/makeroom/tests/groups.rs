@@ -165,3 +165,16 @@ fn exports_have_groups_where_the_format_has_room_for_them() {
         text(&table.stderr)
     );
 }
+
+#[test]
+fn logs_alone_have_no_groups() {
+    let stage = Stage::new(env!("CARGO_TARGET_TMPDIR"), Path::new("groups").join("logs"));
+    fs::create_dir(stage.path("logs")).unwrap();
+    for rank in 0..2 {
+        fs::write(stage.path("logs").join(format!("rank{rank}.log")), "step 1\n").unwrap();
+    }
+    let output = makeroom(&["job", "--by", "kind", &stage.path("logs").display().to_string()]);
+    let said = text(&output.stderr);
+    assert!(said.contains("logs do not show memory by kind; pass recordings or snapshots"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
+}

@@ -7,6 +7,7 @@ use makeroom_explain::{Across, By, Grouped, across, grouped};
 use makeroom_gather::read_recording;
 use makeroom_job::{JobReport, RecordingKind, answer};
 use makeroom_report::{across_json, across_text};
+use makeroom_view::Refusal;
 
 use crate::commands::job;
 use crate::failure::Failure;
@@ -16,6 +17,12 @@ use crate::output;
 pub(crate) fn of_job(paths: &[PathBuf], by: By, is_json: bool, is_verbose: bool) -> Result<(), Failure> {
     let report = answer(&job::rows(paths)?);
     let (across, first) = of_ranks(&report, by);
+    let has_only_logs = report.ranks.iter().all(|rank| rank.kind == RecordingKind::Log);
+    if has_only_logs && !report.ranks.is_empty() {
+        let message = format!("logs do not show memory by {}; pass recordings or snapshots", by.id());
+        let hint = "record the ranks of the next run: makeroom run -- torchrun …";
+        return Err(Failure::View(Refusal::new(404, message, hint)));
+    }
     let name = || paths.first().map_or_else(String::new, |path| path.display().to_string());
     let across = across.ok_or_else(|| Failure::NoRecordings {
         name: name(),
