@@ -74,15 +74,17 @@ pub(crate) fn changes(before: &Profile, after: &Profile, noise: u64) -> Vec<Line
     let (old_places, new_places) = (places(before), places(after));
     let mut by_function: BTreeMap<FunctionKey<'_>, Sides<'_>> = BTreeMap::new();
     for line in old.into_values() {
-        match new_places.contains(&line.place) {
-            true => pairs.push((Some(line), None)),
-            false => by_function.entry(function(line)).or_default().0.push(line),
+        if new_places.contains(&line.place) {
+            pairs.push((Some(line), None));
+        } else {
+            by_function.entry(function(line)).or_default().0.push(line);
         }
     }
     for line in new {
-        match old_places.contains(&line.place) {
-            true => pairs.push((None, Some(line))),
-            false => by_function.entry(function(line)).or_default().1.push(line),
+        if old_places.contains(&line.place) {
+            pairs.push((None, Some(line)));
+        } else {
+            by_function.entry(function(line)).or_default().1.push(line);
         }
     }
     for (mut old, mut new) in by_function.into_values() {
