@@ -35,9 +35,10 @@ pub fn across_text(across: &Across, columns: usize, is_verbose: bool) -> String 
         "median", "min", "max"
     );
     for group in shown {
-        let holder = match group.least == group.most {
-            true => String::new(),
-            false => format!("  {DIM}{}{DIM:#}", group.most_in),
+        let holder = if group.least == group.most {
+            String::new()
+        } else {
+            format!("  {DIM}{}{DIM:#}", group.most_in)
         };
         let _ = writeln!(
             out,

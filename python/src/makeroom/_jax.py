@@ -90,7 +90,11 @@ def allocator_log(error: BaseException, request: int | None) -> str:
     jax = module()
     if jax is None or not request or not is_started() or not _is_of_jax(error):
         return ""
-    figures = [(device, stats) for device, stats in counted_devices(jax) if stats.get("bytes_limit")]
+    try:
+        figures = [(device, stats) for device, stats in counted_devices(jax) if stats.get("bytes_limit")]
+    except Exception:
+        # After a failure, JAX may be unusable.
+        return ""
     if not figures:
         return ""
     device, stats = max(figures, key=lambda each: each[1]["bytes_in_use"] / each[1]["bytes_limit"])
@@ -110,7 +114,7 @@ def allocator_log(error: BaseException, request: int | None) -> str:
 
 def _index(device: Any) -> int:
     """Return the number of a device on this host."""
-    return int(device.local_hardware_id or 0)
+    return int(getattr(device, "local_hardware_id", 0) or 0)
 
 
 def _is_of_jax(error: BaseException) -> bool:

@@ -109,9 +109,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
     item.user_properties.append((_PEAK, watched.peak_bytes))
     item.user_properties.append((_TAKEN, watched.taken_bytes))
     item.user_properties.append((_LEFT, watched.left_bytes))
-    complaint = _complaint(watched, budget, wish == "write")
-    # A failed test has its own reason, and its traceback keeps its tensors alive.
-    if complaint is not None and outcome.excinfo is None:
+    # A failed test has its own reason, and its traceback keeps its tensors alive; it may have ended before its peak.
+    complaint = None if outcome.excinfo else _complaint(watched, budget, wish == "write")
+    if complaint is not None:
         _fail(outcome, f"{complaint}\n\n{watched!r}")
 
 
@@ -215,7 +215,10 @@ def _complaint(watched: Watch, budget: Budget, writes: bool) -> str | None:
     before = _written.get(budget.baseline)
     if before is None or now.peak_bytes > before.peak_bytes:
         _written[budget.baseline] = now
-        _baseline.write(budget.baseline, now)
+        try:
+            _baseline.write(budget.baseline, now)
+        except OSError as error:
+            return f"gpu_memory: the baseline cannot be written: {error}"
     return None
 
 

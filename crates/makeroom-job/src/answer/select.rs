@@ -165,7 +165,8 @@ pub(super) fn select(rows: &Rows) -> Selected<'_> {
     let most = 2 * (present.len() + used.unread.len());
     let unread = unread.filter(|&rank| (rank as usize) < most);
     let last = present.iter().copied().chain(unread).max().filter(|_| has_own_files);
-    let ranks = world_size.or_else(|| last.map(|last| last + 1)).filter(|_| !present.is_empty());
+    let ranks =
+        world_size.or_else(|| last.map(|last| last.saturating_add(1))).filter(|_| !present.is_empty());
     used.missing_ranks =
         (0..ranks.unwrap_or(0)).filter(|rank| !present.contains(rank)).take(MOST_MISSING).collect();
     used.recordings = processes.len();

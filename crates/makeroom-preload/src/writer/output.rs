@@ -255,6 +255,13 @@ fn expand(pattern: &[u8], job: &JobIdentity, header: &Header, attempt: u32) -> V
                     // Of the separators on both sides, one is left.
                     let is_after_one = parts.last().is_none_or(|byte| b"./-_".contains(byte));
                     let is_before_one = after.get(1).is_some_and(|byte| b".-_".contains(byte));
+                    // A folder needs a name.
+                    let is_first = parts.last().is_none_or(|&byte| byte == b'/');
+                    if is_first && after.get(1) == Some(&b'/') {
+                        parts.extend(pid.as_bytes());
+                        rest = after.get(1..).unwrap_or_default();
+                        continue;
+                    }
                     rest = after.get(1 + usize::from(is_after_one && is_before_one)..).unwrap_or_default();
                     continue;
                 }
@@ -348,7 +355,8 @@ mod tests {
             ("%r.%p", "42"),
             ("/d/%p.%r.room", "/d/42.room"),
             ("rank%r.%p.room", "rank.42.room"),
-            ("/%r/%p.room", "//42.room"),
+            ("/%r/%p.room", "/42/42.room"),
+            ("%r/%p.room", "42/42.room"),
             ("%%p.%r.room", "%p.42.room"),
         ] {
             assert_eq!(name(pattern, &alone, 0), expected, "the process id is in the name once");

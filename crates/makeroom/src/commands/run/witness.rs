@@ -33,7 +33,8 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    /// Starts the process, or returns `None` if that is not possible.
+    /// Starts the process and waits until it catches signals: one that the group receives before that would look as if
+    /// this command alone had received it. Returns `None` if that is not possible.
     pub(crate) fn start() -> Option<Self> {
         let (own, its) = UnixStream::pair().ok()?;
         own.set_read_timeout(Some(TIMEOUT)).ok()?;
@@ -46,7 +47,9 @@ impl Witness {
             .stderr(Stdio::null())
             .spawn()
             .ok()?;
-        Some(Self { process, socket: Some(own) })
+        let mut witness = Self { process, socket: Some(own) };
+        witness.socket.as_mut()?.read_exact(&mut [0]).ok()?;
+        Some(witness)
     }
 
     /// Whether the process has received this signal since the last query. `None` if it does not reply.
@@ -68,7 +71,7 @@ impl Drop for Witness {
     }
 }
 
-/// The process itself: replies until its socket, which is its standard input, is closed.
+/// The process itself: reports that it catches signals, then replies until its socket, which is its standard input, is closed.
 pub(crate) fn run() -> io::Result<()> {
     let received: [Arc<AtomicBool>; LAST_SIGNAL as usize + 1] = std::array::from_fn(|_| Arc::default());
     let uncaught = [SIGKILL, SIGSTOP, SIGCHLD, SIGFPE, SIGILL, SIGSEGV, 32, 33];
@@ -80,6 +83,7 @@ pub(crate) fn run() -> io::Result<()> {
     }
     let stdin = io::stdin().lock();
     let mut socket = UnixStream::from(rustix::io::dup(&stdin)?);
+    socket.write_all(&[0])?;
     let mut question = [0];
     while socket.read(&mut question)? == 1 {
         let answer =
