@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Gate) -> Result<ExitCode, Failure> {
 fn write(arguments: &Gate, run: &Source) -> Result<ExitCode, Failure> {
     let mut text = serde_json::to_string_pretty(&run.profile)?;
     text.push('\n');
-    place::check(&arguments.against, Kind::Baseline, &[arguments.run.clone()])
+    place::check(&arguments.against, Kind::Baseline, std::slice::from_ref(&arguments.run))
         .and_then(|()| write_text(&arguments.against, Kind::Baseline, &text))
         .map_err(|failure| not_written(failure, &arguments.against, "--against"))?;
     let peak = Bytes::new(run.profile.peak_bytes);
