@@ -83,7 +83,7 @@ fn one_heavy_rank() {
     assert!(html.contains("job-ranks/rank-3.html") && html.len() < 200_000);
     assert!(stage.path("job-ranks/rank-3.html").exists());
     // The screen has what a user needs next: the fix, and whose memory fills the GPU.
-    assert!(shown.contains("1. give rank 3 the same work") && shown.contains("GPU 3, 8.00 GiB"), "{shown}");
+    assert!(shown.contains("1. balance the work of rank 3") && shown.contains("GPU 3, 8.00 GiB"), "{shown}");
     assert!(shown.contains("makeroom view recordings/"), "{shown}");
     // From an archive, ranks have pages and commands too.
     let packed =

@@ -127,7 +127,7 @@ class Trace:
     why = explain
 
     def by(self, by: By, *, device: int | None = None) -> Groups:
-        """Group live memory at the first failed allocation, else at the peak; same as `makeroom why --by`.
+        """Return live memory in groups, at the first failed allocation, else at the peak, as `makeroom why --by` does.
 
         Args:
             by: `kind` (parameters, gradients, optimizer state, activations, …), `line`, `module` (source file), `stage`
