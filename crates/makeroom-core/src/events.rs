@@ -185,6 +185,16 @@ impl Events {
         })
     }
 
+    /// The address of an event; 0 if there is no such event.
+    pub fn address(&self, index: usize) -> u64 {
+        self.addresses.get(index).copied().unwrap_or(0)
+    }
+
+    /// The kind of an event.
+    pub fn action(&self, index: usize) -> Option<Action> {
+        self.actions.get(index).copied()
+    }
+
     /// The event at an index.
     pub fn get(&self, index: usize) -> Option<Event> {
         Some(Event {

@@ -21,6 +21,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod address_table;
 mod bytes;
 mod column;
 mod events;
@@ -37,6 +38,7 @@ mod stacks;
 mod start;
 mod trace;
 
+pub use address_table::AddressTable;
 pub use bytes::{Bytes, ParseBytesError, unit_bytes};
 pub use events::{Action, Event, Events};
 pub use framework::Framework;

@@ -4,10 +4,10 @@
 //! freed without an allocation was live, and so was a block that is live at the end and never allocated in between.
 //! Segments are replayed backward from the end; those left before the first event existed at the start.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use crate::{
-    Action, Address, BlockState, Bytes, DeviceTrace, FastHasher, FastMap, PoolId, Ranges, Segment, StackId,
+    Action, Address, AddressTable, BlockState, Bytes, DeviceTrace, FastMap, PoolId, Ranges, Segment, StackId,
     StreamId,
 };
 
@@ -18,17 +18,31 @@ pub struct OlderBlock {
     pub address: Address,
     /// Requested size.
     pub requested: Bytes,
-    /// Its size with rounding; known only if it still exists at the end.
-    pub size: Option<Bytes>,
-    /// Its end, if it can be inferred: the address of the first allocation behind it while it existed, because
-    /// allocators split blocks from the front.
-    pub end: Option<Address>,
     /// Its stream.
     pub stream: StreamId,
     /// The call stack of its allocation; known only if it still exists at the end.
     pub stack: StackId,
     /// Whether its free had been requested before the recording began.
     pub is_pending: bool,
+    /// Whether `end` is the end of its memory, and not of what may be its memory.
+    is_measured: bool,
+    /// `UNKNOWN` if nothing is known.
+    end: Address,
+}
+
+const UNKNOWN: Address = Address(u64::MAX);
+
+impl OlderBlock {
+    /// Its size with rounding; known only if it still exists at the end.
+    pub fn size(&self) -> Option<Bytes> {
+        self.is_measured.then(|| Bytes::new(self.end.0.saturating_sub(self.address.0)))
+    }
+
+    /// Its end, if it can be inferred: the address of the first allocation behind it while it existed, because
+    /// allocators split blocks from the front.
+    pub fn end(&self) -> Option<Address> {
+        (self.end != UNKNOWN).then_some(self.end)
+    }
 }
 
 /// Driver memory that is older than the recording.
@@ -83,29 +97,30 @@ impl Start {
     }
 
     fn find_blocks(&mut self, device: &DeviceTrace) {
-        // The state of each address after the events so far.
-        let mut is_live: FastMap<u64, bool> = FastMap::default();
-        let mut freed_early: HashSet<u64, FastHasher> = HashSet::default();
-        for event in device.events.iter() {
+        let address_of = |index: usize| device.events.address(index);
+        let is_alloc = |index: usize| device.events.action(index) == Some(Action::Alloc);
+        // The last allocation or completed free at each address, and the requested frees of older blocks.
+        let (mut last, mut freed_early) = (AddressTable::default(), AddressTable::default());
+        for (index, event) in device.events.iter().enumerate() {
             match event.action {
                 Action::Alloc => {
-                    is_live.insert(event.address.0, true);
+                    last.insert(index, address_of);
                 }
-                Action::FreeRequested if !is_live.contains_key(&event.address.0) => {
-                    freed_early.insert(event.address.0);
+                Action::FreeRequested if last.get(event.address.0, address_of).is_none() => {
+                    freed_early.insert(index, address_of);
                 }
-                Action::FreeCompleted => match is_live.insert(event.address.0, false) {
+                Action::FreeCompleted => match last.insert(index, address_of).map(is_alloc) {
                     Some(true) => {}
                     Some(false) => self.unmatched_frees += 1,
                     None => self.blocks.push(OlderBlock {
                         address: event.address,
                         requested: event.size,
-                        size: None,
-                        end: None,
                         stream: event.stream,
                         // The stack of a free shows who freed it, not who allocated it.
                         stack: StackId::NONE,
-                        is_pending: !freed_early.contains(&event.address.0),
+                        is_pending: freed_early.get(event.address.0, address_of).is_none(),
+                        is_measured: false,
+                        end: UNKNOWN,
                     }),
                 },
                 _ => {}
@@ -113,16 +128,16 @@ impl Start {
         }
         for segment in &device.segments {
             for block in &segment.blocks {
-                if block.state != BlockState::Free && !is_live.contains_key(&block.address.0) {
+                if block.state != BlockState::Free && last.get(block.address.0, address_of).is_none() {
                     self.blocks.push(OlderBlock {
                         address: block.address,
                         requested: block.requested.unwrap_or(block.size),
-                        size: Some(block.size),
-                        end: Some(Address(block.address.0.saturating_add(block.size.get()))),
                         stream: segment.stream,
                         stack: block.stack,
                         is_pending: block.state == BlockState::PendingFree
-                            && !freed_early.contains(&block.address.0),
+                            && freed_early.get(block.address.0, address_of).is_none(),
+                        is_measured: true,
+                        end: Address(block.address.0.saturating_add(block.size.get())),
                     });
                 }
             }
@@ -134,7 +149,7 @@ impl Start {
     fn find_ends(&mut self, device: &DeviceTrace) {
         // The end of the gap behind each such block: the next older block, or the end of its segment.
         let mut open: BTreeMap<u64, (usize, u64)> = BTreeMap::new();
-        for (index, block) in self.blocks.iter().enumerate().filter(|(_, block)| block.end.is_none()) {
+        for (index, block) in self.blocks.iter().enumerate().filter(|(_, block)| block.end().is_none()) {
             let next = self.blocks.get(index + 1).map_or(u64::MAX, |next| next.address.0);
             let after = self.segments.partition_point(|segment| segment.address <= block.address);
             let segment = after.checked_sub(1).map(|position| &self.segments[position]);
@@ -150,7 +165,7 @@ impl Start {
                     let before = open.range(..event.address.0).next_back();
                     let Some((&before, &(index, gap_end))) = before else { continue };
                     if event.address.0 < gap_end {
-                        self.blocks[index].end = Some(event.address);
+                        self.blocks[index].end = event.address;
                         open.remove(&before);
                     }
                 }

@@ -86,7 +86,7 @@ fn watch_device(trace: &Trace, device: &DeviceTrace, moments: &Moments) -> Optio
     let [at_peak, at_end] = states.as_slice() else { return None };
     let born_in = |from: usize, to: usize| {
         at_end.blocks.iter().filter(move |block| {
-            !block.is_pending && block.born.is_some_and(|born| (from..to).contains(&born))
+            !block.is_pending() && block.born().is_some_and(|born| (from..to).contains(&born))
         })
     };
     let places = Places::new(trace);

@@ -1,7 +1,7 @@
 //! Every allocation of a device with its lifetime, in the order of `makeroom_core::lifetimes`: first those older than
 //! the recording, by address, then in order of allocation.
 
-use makeroom_core::{Action, Bytes, DeviceTrace, FastMap, PoolId, StackId, Start, StreamId};
+use makeroom_core::{Action, AddressTable, Bytes, DeviceTrace, FastMap, PoolId, StackId, Start, StreamId};
 
 use crate::{Kind, Phase, Rule};
 
@@ -75,6 +75,11 @@ impl Allocation {
     }
 }
 
+/// The address of an allocation by its number.
+fn address(rows: &[Allocation], number: u32) -> u64 {
+    rows.get(number as usize).map_or(0, |row| row.address)
+}
+
 fn index(event: u32) -> Option<usize> {
     (event != NONE).then_some(event as usize)
 }
@@ -112,7 +117,10 @@ impl Table {
                 row
             })
             .collect();
-        let mut live_at: FastMap<u64, u32> = rows.iter().map(|row| row.address).zip(0..).collect();
+        let mut live_at = AddressTable::default();
+        for number in 0..rows.len() as u32 {
+            live_at.insert(number, |number| address(&rows, number));
+        }
         let mut live = start.live();
         let mut peak = (0, live);
         for (event_index, event) in device.events.iter().enumerate() {
@@ -120,12 +128,12 @@ impl Table {
             match event.action {
                 Action::Alloc => {
                     let number = rows.len() as u32;
-                    let lost = live_at.insert(event.address.0, number);
+                    rows.push(row(event.address.0, event.size, event.stream, event.stack, at));
+                    let lost = live_at.insert(number, |number| address(&rows, number));
                     if let Some(lost) = lost.and_then(|lost| rows.get_mut(lost as usize)) {
                         live = live - lost.size;
                         lost.freed = at;
                     }
-                    rows.push(row(event.address.0, event.size, event.stream, event.stack, at));
                     live += event.size;
                     if live > peak.1 {
                         peak = (event_index + 1, live);
@@ -133,10 +141,11 @@ impl Table {
                 }
                 Action::FreeRequested | Action::FreeCompleted => {
                     let is_complete = event.action == Action::FreeCompleted;
+                    let address_of = |number| address(&rows, number);
                     let number = if is_complete {
-                        live_at.remove(&event.address.0)
+                        live_at.remove(event.address.0, address_of)
                     } else {
-                        live_at.get(&event.address.0).copied()
+                        live_at.get(event.address.0, address_of)
                     };
                     let Some(row) = number.and_then(|number| rows.get_mut(number as usize)) else { continue };
                     if row.released == NONE {

@@ -237,10 +237,10 @@ impl Known<'_> {
         let requested = block.requested.get();
         row.live = row.live.saturating_add(requested);
         row.rounding = row.rounding.saturating_add(size.saturating_sub(requested));
-        if block.is_pending {
+        if block.is_pending() {
             row.at.pending = row.at.pending.saturating_add(requested);
         }
-        let state = if block.is_pending { PENDING } else { LIVE };
+        let state = if block.is_pending() { PENDING } else { LIVE };
         let holder = page_number(self.sites.site_of(allocation));
         row.blocks.push((block.address - row.at.address, size, state, holder));
     }

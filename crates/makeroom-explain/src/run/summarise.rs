@@ -87,7 +87,7 @@ fn add_device(summary: &mut RunSummary, process: &ProcessRecord, device: &Device
             let held = if is_pooled { &mut pooled } else { &mut torch };
             *(if is_own { &mut held.own } else { &mut held.live }) += block.requested;
         }
-        if is_own && !block.is_pending {
+        if is_own && !block.is_pending() {
             left.push((block.stack, block.requested));
         }
     }

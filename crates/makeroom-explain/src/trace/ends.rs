@@ -87,7 +87,7 @@ fn windows(settings: &Settings, segments: &[HeldSegment], blocks: &[LiveBlock]) 
             let next = inside.get(index + 1).map_or(end, |next| next.address);
             let from = block.address.saturating_add(settings.round_size(block.requested.get()));
             if next.saturating_sub(from) > LARGEST_UNSPLIT {
-                let since = block.born.map_or(0, |born| born + 1);
+                let since = block.born().map_or(0, |born| born + 1);
                 windows.push(Window { from, since, block: block.address, end: None });
             }
         }

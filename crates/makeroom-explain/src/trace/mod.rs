@@ -55,6 +55,7 @@ pub use outside::{
 };
 pub(crate) use overhead::{DEFAULT_HEAP, Measured};
 pub use room::Room;
+use room::possible_room;
 pub use segments::{HeldSegment, SegmentsHeld};
 pub use sites::Places;
 pub(crate) use sites::by_stack;
@@ -133,10 +134,12 @@ impl<'trace> Subject<'trace> {
     fn explain(&self, room: Room) -> Explanation {
         let failure = self.history.failures.first().copied();
         let moment = failure.or(self.history.peak);
+        // What needs tables of its own comes first: they and the state need not be in memory at the same time.
+        let growth = steps::growth(self.trace, self.device, &self.history, &self.steps);
+        let held = self.peak_held();
         let mut states = states_at(self.device, &self.history, &[moment]);
         let state = states.pop().unwrap_or_default();
         let pieces = Pieces::new(self.device, &self.settings, &state, moment);
-        let growth = steps::growth(self.trace, self.device, &self.history, &self.steps);
         let (sites, other_sites) = self.places.tree(&by_stack(&state.blocks));
         let mut explanation = Explanation {
             input: self.input(),
@@ -158,7 +161,7 @@ impl<'trace> Subject<'trace> {
             (Room::Unknown, Some(limit)) => Room::Limit(limit),
             _ => room,
         };
-        let room = self.possible_room(room, &mut explanation);
+        let room = possible_room(room, held, &mut explanation);
         let is_closed = match failure.and_then(|index| Some((index, self.device.events.get(index)?))) {
             Some((index, event)) => {
                 self.explain_failure(&mut explanation, room, (index, event), &state, &pieces)
@@ -312,7 +315,7 @@ impl<'trace> Subject<'trace> {
         let growing: Bytes = state
             .blocks
             .iter()
-            .filter(|block| block.born.is_some_and(|born| born >= start))
+            .filter(|block| block.born().is_some_and(|born| born >= start))
             .map(|block| block.requested)
             .sum();
         Some(StepSplit { lasting: state.live() - growing, growing })

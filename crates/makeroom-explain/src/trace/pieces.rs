@@ -93,7 +93,7 @@ impl Pieces {
                 let block = &blocks[index];
                 self.live += block.requested;
                 self.rounding += Bytes::new(size) - block.requested;
-                if block.is_pending {
+                if block.is_pending() {
                     self.pending += block.requested;
                 }
                 if is_private {

@@ -42,26 +42,30 @@ impl Room {
 }
 
 impl Subject<'_> {
-    /// The room that was named, unless the run is known to have held more than that.
-    pub(super) fn possible_room(&self, room: Room, explanation: &mut Explanation) -> Room {
+    /// The most that the run held at once.
+    pub(super) fn peak_held(&self) -> Bytes {
         let taken = match self.trace.process {
             Some(_) => peak_taken(self.device, &self.history.start),
             None => self.history.peak_live,
         };
-        let held = taken.max(self.history.peak_reserved.unwrap_or(Bytes::ZERO));
-        match room.limit() {
-            Some(limit) if held > limit => {
-                explanation.notes.insert(
-                    0,
-                    format!("the run held up to {held}, so {limit} was not its limit and is not used here"),
-                );
-                explanation.next.push(
-                    Fix::new("to see whether it would have fit")
-                        .command(format!("makeroom replay --memory {}MiB …", limit.get() >> 20)),
-                );
-                Room::Unknown
-            }
-            _ => room,
+        taken.max(self.history.peak_reserved.unwrap_or(Bytes::ZERO))
+    }
+}
+
+/// The room that was named, unless the run held more than that.
+pub(super) fn possible_room(room: Room, held: Bytes, explanation: &mut Explanation) -> Room {
+    match room.limit() {
+        Some(limit) if held > limit => {
+            explanation.notes.insert(
+                0,
+                format!("the run held up to {held}, so {limit} was not its limit and is not used here"),
+            );
+            explanation.next.push(
+                Fix::new("to see whether it would have fit")
+                    .command(format!("makeroom replay --memory {}MiB …", limit.get() >> 20)),
+            );
+            Room::Unknown
         }
+        _ => room,
     }
 }

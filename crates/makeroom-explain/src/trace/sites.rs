@@ -6,6 +6,8 @@
 //! that go down to the driver, the one that the program itself called. A node with one child that matters is merged
 //! with it, so that `<module>` and `main` do not fill the screen.
 
+use std::borrow::Borrow;
+
 use makeroom_core::{Bytes, FastMap, Frame, FrameId, Framework, Library, StackId, Stacks, Trace};
 
 use super::choice::framework;
@@ -36,9 +38,10 @@ pub(crate) struct StackTotal {
 pub(crate) type HeldByStack = FastMap<StackId, StackTotal>;
 
 /// Adds up blocks by stack.
-pub(crate) fn by_stack<'state>(blocks: impl IntoIterator<Item = &'state LiveBlock>) -> HeldByStack {
+pub(crate) fn by_stack(blocks: impl IntoIterator<Item: Borrow<LiveBlock>>) -> HeldByStack {
     let mut held = HeldByStack::default();
     for block in blocks {
+        let block = block.borrow();
         let entry = held.entry(block.stack).or_default();
         entry.bytes += block.requested;
         entry.blocks += 1;

@@ -1,9 +1,11 @@
 //! The memory of one device at chosen moments of its recording.
 
-use makeroom_core::{Action, Bytes, DeviceTrace, FastMap, StackId, Start};
+use makeroom_core::{Action, AddressTable, Bytes, DeviceTrace, StackId, Start};
 
 use super::history::History;
+use super::lifetimes::Allocation;
 use super::segments::{HeldSegment, SegmentsHeld};
+use super::sites::{HeldByStack, by_stack};
 
 /// A block in the program's hands.
 #[derive(Clone, Copy, Debug)]
@@ -14,10 +16,31 @@ pub struct LiveBlock {
     pub requested: Bytes,
     /// Who asked for it.
     pub stack: StackId,
+    held: Held,
+}
+
+impl LiveBlock {
+    /// A block of an allocation that is known.
+    pub fn new(allocation: &Allocation, is_pending: bool) -> Self {
+        let pending = if is_pending { Held::PENDING } else { 0 };
+        let held = allocation.born.map_or(Held::older(0, false), Held::allocated);
+        Self {
+            address: allocation.address,
+            requested: Bytes::new(allocation.requested),
+            stack: allocation.stack,
+            held: Held(held.0 | pending),
+        }
+    }
+
     /// The event that allocated it; `None` when it is older than the recording.
-    pub born: Option<usize>,
-    /// Its free was requested and waits for a stream.
-    pub is_pending: bool,
+    pub fn born(&self) -> Option<usize> {
+        (!self.held.has(Held::OLDER)).then_some(self.held.position())
+    }
+
+    /// Whether its free was requested and waits for a stream.
+    pub fn is_pending(&self) -> bool {
+        self.held.has(Held::PENDING)
+    }
 }
 
 /// Everything that is there after an event.
@@ -38,8 +61,26 @@ impl State {
 
 /// The states after each of `moments`, which ascend. A moment of `None` is before the first event.
 pub(crate) fn states_at(device: &DeviceTrace, history: &History, moments: &[Option<usize>]) -> Vec<State> {
+    at_moments(device, history, moments, |running| running.state())
+}
+
+/// What is live by stack after each of `moments`, which ascend. Unlike states, these take no memory per block.
+pub(crate) fn stacks_at(
+    device: &DeviceTrace,
+    history: &History,
+    moments: &[Option<usize>],
+) -> Vec<HeldByStack> {
+    at_moments(device, history, moments, |running| by_stack(running.live_blocks()))
+}
+
+fn at_moments<T>(
+    device: &DeviceTrace,
+    history: &History,
+    moments: &[Option<usize>],
+    view: impl Fn(&Running<'_>) -> T,
+) -> Vec<T> {
     let mut running = Running::start(device, &history.start);
-    let mut states = Vec::with_capacity(moments.len());
+    let mut views = Vec::with_capacity(moments.len());
     let mut next_event = 0;
     for moment in moments {
         let until = moment.map_or(0, |index| index + 1);
@@ -47,9 +88,9 @@ pub(crate) fn states_at(device: &DeviceTrace, history: &History, moments: &[Opti
             running.apply(next_event);
             next_event += 1;
         }
-        states.push(running.state());
+        views.push(view(&running));
     }
-    states
+    views
 }
 
 struct Running<'trace> {
@@ -57,12 +98,12 @@ struct Running<'trace> {
     start: &'trace Start,
     /// Live blocks by address. A recording can have as many as events, so the rest of a block is looked up for the
     /// moments that are asked for.
-    blocks: FastMap<u64, Held>,
+    blocks: AddressTable<Held>,
     segments: SegmentsHeld,
 }
 
 /// A live block: the event that allocated it, or its position among the blocks that are older than the recording.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Held(u64);
 
 impl Held {
@@ -84,30 +125,40 @@ impl Held {
     fn position(self) -> usize {
         (self.0 >> 2) as usize
     }
+
+    fn address(self, device: &DeviceTrace, start: &Start) -> u64 {
+        if self.has(Self::OLDER) {
+            start.blocks.get(self.position()).map_or(0, |block| block.address.0)
+        } else {
+            device.events.address(self.position())
+        }
+    }
 }
 
 impl<'trace> Running<'trace> {
     fn start(device: &'trace DeviceTrace, start: &'trace Start) -> Self {
-        let older = start.blocks.iter().enumerate();
-        let blocks =
-            older.map(|(position, block)| (block.address.0, Held::older(position, block.is_pending)));
-        Self { device, start, blocks: blocks.collect(), segments: SegmentsHeld::at_start(device, start) }
+        let mut blocks = AddressTable::default();
+        for (position, block) in start.blocks.iter().enumerate() {
+            blocks.insert(Held::older(position, block.is_pending), |held| held.address(device, start));
+        }
+        Self { device, start, blocks, segments: SegmentsHeld::at_start(device, start) }
     }
 
     fn apply(&mut self, index: usize) {
         let Some(event) = self.device.events.get(index) else { return };
-        let address = event.address.0;
+        let (address, device, start) = (event.address.0, self.device, self.start);
+        let address_of = |held: Held| held.address(device, start);
         match event.action {
             Action::Alloc => {
-                self.blocks.insert(address, Held::allocated(index));
+                self.blocks.insert(Held::allocated(index), address_of);
             }
             Action::FreeRequested => {
-                if let Some(block) = self.blocks.get_mut(&address) {
+                if let Some(block) = self.blocks.get_mut(address, address_of) {
                     block.0 |= Held::PENDING;
                 }
             }
             Action::FreeCompleted => {
-                self.blocks.remove(&address);
+                self.blocks.remove(address, address_of);
             }
             Action::SegmentAlloc | Action::SegmentFree | Action::SegmentMap | Action::SegmentUnmap => {
                 self.segments.apply(self.device, index);
@@ -116,7 +167,7 @@ impl<'trace> Running<'trace> {
         }
     }
 
-    fn block(&self, address: u64, held: Held) -> Option<LiveBlock> {
+    fn block(&self, held: Held) -> Option<LiveBlock> {
         let position = held.position();
         let is_older = held.has(Held::OLDER);
         let (requested, stack) = if is_older {
@@ -126,14 +177,18 @@ impl<'trace> Running<'trace> {
             let event = self.device.events.get(position)?;
             (event.size, event.stack)
         };
-        let born = (!is_older).then_some(position);
-        Some(LiveBlock { address, requested, stack, born, is_pending: held.has(Held::PENDING) })
+        let address = held.address(self.device, self.start);
+        Some(LiveBlock { address, requested, stack, held })
+    }
+
+    fn live_blocks(&self) -> impl Iterator<Item = LiveBlock> {
+        self.blocks.iter().filter_map(|held| self.block(held))
     }
 
     fn state(&self) -> State {
         // `filter_map` does not know that it keeps every block.
         let mut blocks = Vec::with_capacity(self.blocks.len());
-        blocks.extend(self.blocks.iter().filter_map(|(&address, &held)| self.block(address, held)));
+        blocks.extend(self.live_blocks());
         blocks.sort_unstable_by_key(|block: &LiveBlock| block.address);
         State { blocks, segments: self.segments.list() }
     }

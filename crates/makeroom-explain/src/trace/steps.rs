@@ -6,8 +6,8 @@ use makeroom_kind::{Allocation, Certainty, Kind, Kinds, Rule};
 
 use super::history::{Floor, History};
 use super::rounds::Rounds;
-use super::sites::{self, HeldByStack, Places, StackTotal};
-use super::state::{State, states_at};
+use super::sites::{HeldByStack, Places, StackTotal};
+use super::state::stacks_at;
 use crate::Growth;
 
 /// A recording without steps is cut into this many parts of equal length.
@@ -135,8 +135,7 @@ pub(crate) fn growth(
     let (first, last) = (settled[0], settled[settled.len() - 1]);
     let middle = settled[settled.len() / 2];
     let moments = [Some(first.index), Some(middle.index), Some(last.index)];
-    let states = states_at(device, history, &moments);
-    let rising = rising(&states);
+    let rising = rising(&stacks_at(device, history, &moments));
     let kinds = kinds_of(trace, device, &rising, (first.index + 1, last.index + 1));
     let (leaking, _) = Places::new(trace).tree(&rising);
     let count = settled.len() - 1;
@@ -213,21 +212,19 @@ fn keeps_growing(floors: &[Floor]) -> bool {
         && early.get().saturating_mul(10) >= gain.get()
 }
 
-/// Stacks whose live bytes rise from the first state over the second to the third.
-fn rising(states: &[State]) -> HeldByStack {
-    let [first, middle, last] = states else { return HeldByStack::default() };
-    let [first, middle] = [first, middle].map(|state| sites::by_stack(&state.blocks));
+/// Stacks whose live bytes rise from the first moment over the second to the third.
+fn rising(held: &[HeldByStack]) -> HeldByStack {
+    let [first, middle, last] = held else { return HeldByStack::default() };
     let bytes =
         |held: &HeldByStack, stack| held.get(&stack).map_or(Bytes::ZERO, |entry: &StackTotal| entry.bytes);
-    sites::by_stack(&last.blocks)
-        .into_iter()
-        .filter(|(stack, entry)| {
-            let (early, between) = (bytes(&first, *stack), bytes(&middle, *stack));
+    last.iter()
+        .filter(|&(&stack, entry)| {
+            let (early, between) = (bytes(first, stack), bytes(middle, stack));
             early < between && between < entry.bytes
         })
-        .map(|(stack, entry)| {
+        .map(|(&stack, entry)| {
             let blocks = entry.blocks.saturating_sub(first.get(&stack).map_or(0, |early| early.blocks));
-            (stack, StackTotal { bytes: entry.bytes - bytes(&first, stack), blocks })
+            (stack, StackTotal { bytes: entry.bytes - bytes(first, stack), blocks })
         })
         .collect()
 }

@@ -83,7 +83,7 @@ impl Pytorch {
         for (index, block) in live.iter().enumerate() {
             self.seed_block(&mut chain, segment, lifetime, cursor, block.address.0, Use::Unused);
             let next = live.get(index + 1).map_or(end, |next| next.address.0);
-            let size = block.size.map_or_else(
+            let size = block.size().map_or_else(
                 || {
                     chain.assumed += 1;
                     self.assumed_size(block, next, is_small, segment.is_expandable)
@@ -112,7 +112,7 @@ impl Pytorch {
         if size >= self.settings.max_split_size {
             return room;
         }
-        let end = block.end.map_or(next, |end| end.0.min(next));
+        let end = block.end().map_or(next, |end| end.0.min(next));
         let rest = end.saturating_sub(block.address.0.saturating_add(size));
         if rest <= SMALL { size + rest } else { size }
     }

@@ -117,13 +117,7 @@ impl Timeline {
     pub(crate) fn blocks_at(&self, trace: &Trace, position: usize) -> (Vec<LiveBlock>, Vec<Allocation>) {
         let mut live: Vec<Allocation> = self.live_at(trace, position).collect();
         live.sort_unstable_by_key(|allocation| allocation.address);
-        let block = |allocation: &Allocation| LiveBlock {
-            address: allocation.address,
-            requested: makeroom_core::Bytes::new(allocation.requested),
-            stack: allocation.stack,
-            born: allocation.born,
-            is_pending: allocation.is_pending(position),
-        };
+        let block = |allocation: &Allocation| LiveBlock::new(allocation, allocation.is_pending(position));
         (live.iter().map(block).collect(), live)
     }
 
