@@ -10,6 +10,7 @@
 //! validate.rs    a slow, obviously correct checker   by_address.rs   first fit
 //! conformance.rs the test suite for policies         bins.rs         BFC: best fit with its own rule for splitting
 //! size_map.rs    an ordered map by size and address  pool/           the pool's policy, over pages that move
+//! paged/         pages under addresses that PyTorch chose
 //! ```
 //!
 //! Not here: streams, drivers, and when to grow and by how much. Those belong to an allocator, not to a policy.
@@ -19,6 +20,7 @@ mod bins;
 mod by_address;
 mod by_size;
 mod conformance;
+pub mod paged;
 mod placement;
 pub mod pool;
 mod size_map;

@@ -9,7 +9,8 @@ use makeroom_core::{Trace, TraceKind};
 use crate::device::Device;
 use crate::model::Model;
 use crate::models::{
-    Bfc, BfcOptions, CudaAsync, Cupy, Ideal, Makeroom, OptionError, Planned, RmmPool, RmmPoolOptions,
+    Bfc, BfcOptions, CudaAsync, Cupy, Ideal, Makeroom, OptionError, PagedPytorch, Planned, RmmPool,
+    RmmPoolOptions,
 };
 use crate::program::Program;
 use crate::pytorch::{Pytorch, Settings, SettingsError, Version};
@@ -30,6 +31,8 @@ enum Kind {
     Cupy,
     RmmPool(RmmPoolOptions),
     Makeroom,
+    /// PyTorch's settings, with expandable segments.
+    Paged(Settings),
     Planned,
     Ideal,
 }
@@ -62,7 +65,7 @@ pub enum AllocatorError {
 
 /// All names, for error messages.
 const KNOWN: &str = "`pytorch[:SETTINGS]`, `pytorch-2.9[:SETTINGS]`, `cuda-async`, `bfc[:OPTIONS]`, `cupy`, \
-                     `rmm-pool[:OPTIONS]`, `makeroom`, `planned` and `ideal`";
+                     `rmm-pool[:OPTIONS]`, `makeroom`, `makeroom-paged[:SETTINGS]`, `planned` and `ideal`";
 
 /// The default allocators to compare a recording with.
 const USUAL: [&str; 5] = ["pytorch:expandable_segments:True", "cuda-async", "makeroom", "planned", "ideal"];
@@ -116,6 +119,10 @@ pub fn parse(name: &str) -> Result<AllocatorSpec, AllocatorError> {
         "cupy" => without_options(allocator, options, Kind::Cupy)?,
         "rmm-pool" => Kind::RmmPool(RmmPoolOptions::parse(options)?),
         "makeroom" => without_options(allocator, options, Kind::Makeroom)?,
+        "makeroom-paged" => {
+            let settings = Settings::parse_for(Version::V2_11, options)?;
+            Kind::Paged(Settings { expandable_segments: true, ..settings })
+        }
         "planned" => without_options(allocator, options, Kind::Planned)?,
         "ideal" => without_options(allocator, options, Kind::Ideal)?,
         unknown => return Err(AllocatorError::Unknown { name: unknown.to_owned() }),
@@ -190,6 +197,7 @@ impl AllocatorSpec {
             Kind::Cupy => Box::new(Cupy::default()),
             Kind::RmmPool(options) => Box::new(RmmPool::new(*options, memory)),
             Kind::Makeroom => Box::new(Makeroom::default()),
+            Kind::Paged(settings) => Box::new(PagedPytorch::new(settings.clone())),
             Kind::Planned => Box::new(Planned::new(program)),
             Kind::Ideal => Box::new(Ideal::default()),
         }

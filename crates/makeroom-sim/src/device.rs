@@ -68,6 +68,11 @@ impl Device {
         self.peak_taken
     }
 
+    /// Memory that is not in use.
+    pub(crate) fn free(&self) -> u64 {
+        self.capacity - self.taken
+    }
+
     /// Number of driver calls.
     pub fn calls(&self) -> u64 {
         self.calls

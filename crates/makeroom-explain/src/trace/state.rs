@@ -61,7 +61,7 @@ impl State {
 
 /// The states after each of `moments`, which ascend. A moment of `None` is before the first event.
 pub(crate) fn states_at(device: &DeviceTrace, history: &History, moments: &[Option<usize>]) -> Vec<State> {
-    at_moments(device, history, moments, |running| running.state())
+    at_moments(device, history, moments, Running::state)
 }
 
 /// What is live by stack after each of `moments`, which ascend. Unlike states, these take no memory per block.
@@ -73,11 +73,11 @@ pub(crate) fn stacks_at(
     at_moments(device, history, moments, |running| by_stack(running.live_blocks()))
 }
 
-fn at_moments<T>(
-    device: &DeviceTrace,
-    history: &History,
+fn at_moments<'trace, T>(
+    device: &'trace DeviceTrace,
+    history: &'trace History,
     moments: &[Option<usize>],
-    view: impl Fn(&Running<'_>) -> T,
+    view: impl Fn(&Running<'trace>) -> T,
 ) -> Vec<T> {
     let mut running = Running::start(device, &history.start);
     let mut views = Vec::with_capacity(moments.len());

@@ -1,0 +1,244 @@
+//! Ranges of addresses, their slots, and the pages of each slot.
+
+use super::backing::Mark;
+use crate::pool::Handle;
+
+/// The index of a page in the table.
+pub(super) type PageId = u32;
+/// No page.
+pub(super) const NO_PAGE: PageId = u32::MAX;
+
+/// A part of a slot that has its own physical memory, or none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page {
+    pub(super) address: u64,
+    pub(super) size: u64,
+    pub(super) handle: Option<Handle>,
+    pub(super) is_on_host: bool,
+    /// Blocks that overlap it.
+    pub(super) blocks: u32,
+    /// When it became idle.
+    pub(super) freed: Mark,
+    /// Its memory never moves.
+    pub(super) is_pinned: bool,
+    pub(super) is_idle: bool,
+    /// Neighbors in the list of idle pages.
+    pub(super) older: PageId,
+    pub(super) newer: PageId,
+}
+
+/// All pages. Those of a slot are next to each other.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pages {
+    table: Vec<Page>,
+    /// Runs of unused entries, by length.
+    vacant: Vec<(u32, Vec<PageId>)>,
+}
+
+impl Pages {
+    pub(super) fn get(&self, id: PageId) -> &Page {
+        &self.table[id as usize]
+    }
+
+    pub(super) fn get_mut(&mut self, id: PageId) -> &mut Page {
+        &mut self.table[id as usize]
+    }
+
+    fn add(&mut self, address: u64, size: u64, count: u32) -> PageId {
+        let vacant = self.vacant.iter_mut().find(|(length, _)| *length == count);
+        let first = vacant.and_then(|(_, runs)| runs.pop()).unwrap_or_else(|| {
+            let first = self.table.len() as PageId;
+            self.table.resize(self.table.len() + count as usize, Page::new(0, size));
+            first
+        });
+        for (id, number) in (first..).zip(0..u64::from(count)) {
+            self.table[id as usize] = Page::new(address + number * size, size);
+        }
+        first
+    }
+
+    fn remove(&mut self, first: PageId, count: u32) {
+        match self.vacant.iter_mut().find(|(length, _)| *length == count) {
+            Some((_, runs)) => runs.push(first),
+            None => self.vacant.push((count, vec![first])),
+        }
+    }
+}
+
+impl Page {
+    fn new(address: u64, size: u64) -> Self {
+        Self {
+            address,
+            size,
+            handle: None,
+            is_on_host: false,
+            blocks: 0,
+            freed: Mark::default(),
+            is_pinned: false,
+            is_idle: false,
+            older: NO_PAGE,
+            newer: NO_PAGE,
+        }
+    }
+}
+
+/// A mapped slot.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// Its first page; `NO_PAGE` if the slot is not mapped.
+    first: PageId,
+    /// How many pages it has.
+    count: u32,
+    /// The allocator gave it up, but some of its memory could not be released.
+    is_returned: bool,
+}
+
+const UNMAPPED: Slot = Slot { first: NO_PAGE, count: 0, is_returned: false };
+
+/// A reserved range of addresses.
+#[derive(Clone, Debug)]
+pub(super) struct Range {
+    pub(super) address: u64,
+    size: u64,
+    /// The size of its slots; 0 until one is mapped.
+    slot: u64,
+    slots: Vec<Slot>,
+    /// All of its pages keep their memory.
+    pub(super) is_exempt: bool,
+}
+
+impl Range {
+    fn contains(&self, address: u64) -> bool {
+        address.wrapping_sub(self.address) < self.size
+    }
+
+    fn index(&self, address: u64) -> usize {
+        ((address - self.address) / self.slot) as usize
+    }
+}
+
+/// All ranges, by ascending address.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ranges {
+    list: Vec<Range>,
+}
+
+impl Ranges {
+    /// Adds a range that overlaps no other.
+    pub(super) fn add(&mut self, address: u64, size: u64) {
+        let at = self.list.partition_point(|range| range.address < address);
+        let range = Range { address, size, slot: 0, slots: Vec::new(), is_exempt: false };
+        self.list.insert(at, range);
+    }
+
+    pub(super) fn find(&self, address: u64) -> Option<usize> {
+        let at = self.list.partition_point(|range| range.address <= address).checked_sub(1)?;
+        self.list[at].contains(address).then_some(at)
+    }
+
+    pub(super) fn get_mut(&mut self, position: usize) -> &mut Range {
+        &mut self.list[position]
+    }
+
+    /// Removes a range without mapped slots; returns whether there was one.
+    pub(super) fn remove(&mut self, address: u64) -> bool {
+        let Some(at) = self.list.iter().position(|range| range.address == address) else { return false };
+        let is_empty = self.list[at].slots.iter().all(|slot| slot.first == NO_PAGE);
+        if is_empty {
+            self.list.remove(at);
+        }
+        is_empty
+    }
+
+    /// Divides a slot into pages. `None` if it is not in a range, not aligned like the others, or mapped already.
+    pub(super) fn map(
+        &mut self,
+        pages: &mut Pages,
+        address: u64,
+        size: u64,
+        page: u64,
+    ) -> Option<(usize, PageId, u32)> {
+        let position = self.find(address)?;
+        let range = &mut self.list[position];
+        if range.slot == 0 {
+            range.slot = size;
+        }
+        let is_aligned = size == range.slot && (address - range.address).is_multiple_of(size);
+        if !is_aligned || range.size - (address - range.address) < size {
+            return None;
+        }
+        let index = range.index(address);
+        if range.slots.len() <= index {
+            range.slots.resize(index + 1, UNMAPPED);
+        }
+        let slot = &mut range.slots[index];
+        if slot.first != NO_PAGE {
+            let was_returned = std::mem::take(&mut slot.is_returned);
+            return was_returned.then_some((position, slot.first, slot.count));
+        }
+        let count = u32::try_from(size / page).ok()?;
+        let first = pages.add(address, page, count);
+        *slot = Slot { first, count, is_returned: false };
+        Some((position, first, count))
+    }
+
+    /// The pages of a slot.
+    pub(super) fn slot(&self, address: u64) -> Option<(PageId, u32)> {
+        let range = &self.list[self.find(address)?];
+        if range.slot == 0 {
+            return None;
+        }
+        let slot = range.slots.get(range.index(address))?;
+        (slot.first != NO_PAGE && !slot.is_returned).then_some((slot.first, slot.count))
+    }
+
+    /// Forgets a slot and its pages, unless some still have memory.
+    pub(super) fn unmap(&mut self, pages: &mut Pages, address: u64) {
+        let Some(position) = self.find(address) else { return };
+        let range = &mut self.list[position];
+        let index = range.index(address);
+        let slot = &mut range.slots[index];
+        if (slot.first..slot.first + slot.count).any(|id| pages.get(id).handle.is_some()) {
+            slot.is_returned = true;
+            return;
+        }
+        pages.remove(slot.first, slot.count);
+        *slot = UNMAPPED;
+    }
+
+    /// Calls `visit` with each page that overlaps a block.
+    pub(super) fn each_page(
+        &self,
+        pages: &mut Pages,
+        address: u64,
+        size: u64,
+        mut visit: impl FnMut(&mut Pages, PageId),
+    ) {
+        let Some(position) = self.find(address) else { return };
+        let range = &self.list[position];
+        if range.slot == 0 {
+            return;
+        }
+        let end = address.saturating_add(size.max(1)).min(range.address + range.size);
+        let mut at = address;
+        while at < end {
+            let index = range.index(at);
+            let slot_address = range.address + index as u64 * range.slot;
+            let slot_end = slot_address + range.slot;
+            if let Some(slot) = range.slots.get(index).filter(|slot| slot.first != NO_PAGE) {
+                let page = range.slot / u64::from(slot.count);
+                let (from, to) = (at - slot_address, end.min(slot_end) - 1 - slot_address);
+                for number in from / page..=to / page {
+                    visit(pages, slot.first + number as u32);
+                }
+            }
+            at = slot_end;
+        }
+    }
+
+    /// The pages of all mapped slots of a range.
+    pub(super) fn all_pages(&self, position: usize) -> Vec<PageId> {
+        let slots = self.list[position].slots.iter().filter(|slot| slot.first != NO_PAGE);
+        slots.flat_map(|slot| slot.first..slot.first + slot.count).collect()
+    }
+}

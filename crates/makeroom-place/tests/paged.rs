@@ -1,0 +1,417 @@
+//! Pages under random programs: blocks keep their contents, no page moves too early, and the figures add up, also if any
+//! device call fails.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use makeroom_place::paged::{Mark, PageBacking, Paged, Settings};
+use makeroom_place::pool::{Handle, Piece, Refused, Timeout};
+use proptest::prelude::*;
+
+const MIB: u64 = 1 << 20;
+const BASE: u64 = 1 << 40;
+const SLOTS: u64 = 24;
+
+/// A device that checks every call.
+#[derive(Default)]
+struct Checked {
+    capacity: u64,
+    host: u64,
+    used: u64,
+    last_handle: u64,
+    /// Sizes of the handles, and whether each is in host memory.
+    handles: HashMap<u64, (u64, bool)>,
+    /// The handle at each address.
+    mapped: BTreeMap<u64, Piece>,
+    marks: u64,
+    passed: u64,
+    /// The mark up to which the GPU may use the memory at an address.
+    in_use_until: HashMap<u64, u64>,
+    /// What was last written to each handle.
+    contents: HashMap<u64, u64>,
+    /// The call that fails; counts down.
+    fails_after: Option<u64>,
+    may_wait: bool,
+    moves: u64,
+    /// Addresses whose memory must not move.
+    kept: HashSet<u64>,
+}
+
+impl Checked {
+    fn call(&mut self) -> Result<(), Refused> {
+        match &mut self.fails_after {
+            Some(0) => {
+                self.fails_after = None;
+                Err(Refused)
+            }
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn new_handle(&mut self, size: u64, is_on_host: bool) -> Handle {
+        self.last_handle += 1;
+        self.handles.insert(self.last_handle, (size, is_on_host));
+        Handle(self.last_handle)
+    }
+
+    /// The handle under an address.
+    fn under(&self, address: u64) -> Option<Piece> {
+        let (&start, &piece) = self.mapped.range(..=address).next_back()?;
+        (address - start < piece.size).then_some(piece)
+    }
+}
+
+impl PageBacking for Checked {
+    fn create(&mut self, size: u64) -> Result<Handle, Refused> {
+        self.call()?;
+        if self.used + size > self.capacity {
+            return Err(Refused);
+        }
+        self.used += size;
+        Ok(self.new_handle(size, false))
+    }
+
+    fn create_on_host(&mut self, size: u64) -> Result<Handle, Refused> {
+        self.call()?;
+        if size > self.host {
+            return Err(Refused);
+        }
+        self.host -= size;
+        Ok(self.new_handle(size, true))
+    }
+
+    fn release(&mut self, piece: Piece) -> Result<(), Refused> {
+        assert!(self.mapped.values().all(|other| other.handle != piece.handle), "released while mapped");
+        let (size, is_on_host) = self.handles.remove(&piece.handle.0).expect("a known handle");
+        assert_eq!(size, piece.size);
+        if is_on_host {
+            self.host += size;
+        } else {
+            self.used -= size;
+        }
+        Ok(())
+    }
+
+    fn map(&mut self, address: u64, piece: Piece) -> Result<(), Refused> {
+        self.call()?;
+        assert!(self.mapped.values().all(|other| other.handle != piece.handle), "mapped twice");
+        let overlapping = self.mapped.range(..address + piece.size).next_back();
+        assert!(
+            overlapping.is_none_or(|(&start, other)| start + other.size <= address),
+            "mapped over another"
+        );
+        self.mapped.insert(address, piece);
+        self.moves += u64::from(self.contents.contains_key(&piece.handle.0));
+        Ok(())
+    }
+
+    fn unmap(&mut self, address: u64, piece: Piece) -> Result<(), Refused> {
+        self.call()?;
+        let until = self.in_use_until.get(&address).copied().unwrap_or(0);
+        assert!(until <= self.passed, "unmapped while the GPU may use it");
+        assert!(!self.kept.contains(&address), "unmapped although it is pinned");
+        assert_eq!(self.mapped.remove(&address), Some(piece));
+        Ok(())
+    }
+
+    fn mark(&mut self) -> Mark {
+        self.marks += 1;
+        Mark(self.marks)
+    }
+
+    fn passed(&mut self) -> Mark {
+        Mark(self.passed)
+    }
+
+    fn wait(&mut self, mark: Mark, timeout: Timeout) -> Result<(), Refused> {
+        assert_ne!(timeout, Timeout::DoNotWait);
+        self.call()?;
+        if !self.may_wait {
+            return Err(Refused);
+        }
+        self.passed = self.passed.max(mark.0);
+        Ok(())
+    }
+}
+
+/// The allocator above: first fit in the mapped slots of one range.
+struct Program {
+    pages: Paged,
+    device: Checked,
+    slot: u64,
+    is_mapped: Vec<bool>,
+    /// Blocks by address: size and contents.
+    blocks: BTreeMap<u64, (u64, u64)>,
+    last_tag: u64,
+    /// Blocks that lost memory to a failed call; their contents are not checked.
+    unbacked: u64,
+}
+
+impl Program {
+    fn new(slot: u64, capacity: u64, host: u64, fails_after: Option<u64>) -> Self {
+        let device = Checked { capacity, host, fails_after, may_wait: true, ..Checked::default() };
+        let mut pages = Paged::new(Settings { host_quota: host });
+        pages.reserve(BASE, SLOTS * slot);
+        Self {
+            pages,
+            device,
+            slot,
+            is_mapped: vec![false; SLOTS as usize],
+            blocks: BTreeMap::new(),
+            last_tag: 0,
+            unbacked: 0,
+        }
+    }
+
+    fn is_free(&self, address: u64, size: u64) -> bool {
+        let before = self.blocks.range(..address + size).next_back();
+        before.is_none_or(|(&start, &(length, _))| start + length <= address)
+    }
+
+    fn is_usable(&self, address: u64, size: u64) -> bool {
+        let first = (address - BASE) / self.slot;
+        let last = (address + size - 1 - BASE) / self.slot;
+        last < SLOTS && (first..=last).all(|index| self.is_mapped[index as usize])
+    }
+
+    fn allocate(&mut self, size: u64) {
+        let starts = std::iter::once(BASE)
+            .chain((0..SLOTS).map(|index| BASE + index * self.slot))
+            .chain(self.blocks.iter().map(|(&start, &(length, _))| start + length));
+        let found = starts.filter(|&at| self.is_usable(at, size) && self.is_free(at, size)).min();
+        let Some(address) = found else { return };
+        let result = self.pages.take(&mut self.device, address, size);
+        self.last_tag += 1;
+        self.blocks.insert(address, (size, self.last_tag));
+        if let Err(unbacked) = result {
+            assert!(unbacked.bytes > 0);
+            self.unbacked += 1;
+        } else {
+            self.write(address);
+        }
+    }
+
+    /// The program writes to a block: every part of it has memory that no other block uses.
+    fn write(&mut self, address: u64) {
+        let (size, tag) = self.blocks[&address];
+        let mut at = address;
+        while at < address + size {
+            let piece = self.device.under(at).expect("a block has memory");
+            self.device.contents.insert(piece.handle.0, tag);
+            at = (at / (2 * MIB) + 1) * 2 * MIB;
+        }
+    }
+
+    fn free(&mut self, number: usize) {
+        let Some((&address, &(size, _))) = self.blocks.iter().nth(number % self.blocks.len().max(1)) else {
+            return;
+        };
+        self.blocks.remove(&address);
+        self.pages.give(&mut self.device, address, size);
+        // The GPU may use everything under the block until the work submitted so far is done.
+        let marks = self.device.marks;
+        let starts: Vec<u64> = self.device.mapped.range(..address + size).map(|(&start, _)| start).collect();
+        for start in starts {
+            if start + self.device.mapped[&start].size > address {
+                self.device.in_use_until.insert(start, marks);
+            }
+        }
+    }
+
+    /// The memory in a range must not move from now on.
+    fn keep(&mut self, address: u64, size: u64) {
+        let before = self.device.mapped.range(..address + size);
+        let inside = before.filter(|&(&start, piece)| start + piece.size > address);
+        self.device.kept.extend(inside.map(|(&start, _)| start));
+    }
+
+    fn map(&mut self, index: u64) {
+        let index = index % SLOTS;
+        let free = self.device.capacity - self.device.used;
+        if !self.is_mapped[index as usize] && self.pages.may_map(self.slot, free) {
+            assert!(self.pages.map(&mut self.device, BASE + index * self.slot, self.slot));
+            self.is_mapped[index as usize] = true;
+        }
+    }
+
+    fn unmap(&mut self, index: u64) {
+        let index = index % SLOTS;
+        let address = BASE + index * self.slot;
+        if self.is_mapped[index as usize] && self.is_free(address, self.slot) {
+            // Who gives a slot up ends its pins.
+            self.device.kept.retain(|&page| page < address || page >= address + self.slot);
+            assert!(self.pages.unmap(&mut self.device, address));
+            self.is_mapped[index as usize] = false;
+        }
+    }
+
+    fn check(&self) {
+        let stats = self.pages.stats();
+        assert_eq!(stats.live, self.blocks.values().map(|&(size, _)| size).sum::<u64>());
+        let sizes = |on_host| -> u64 {
+            let found = self.device.handles.values().filter(|&&(_, is_on_host)| is_on_host == on_host);
+            found.map(|&(size, _)| size).sum()
+        };
+        assert_eq!((stats.physical, stats.on_host), (sizes(false), sizes(true)));
+        assert!(stats.idle <= stats.physical + stats.on_host && stats.peak_physical >= stats.physical);
+        let mapped = self.is_mapped.iter().filter(|&&is_mapped| is_mapped).count() as u64;
+        assert_eq!(stats.mapped, mapped * self.slot);
+        if self.unbacked == 0 {
+            for (&address, &(size, _)) in &self.blocks {
+                assert!(
+                    self.device.under(address).is_some() && self.device.under(address + size - 1).is_some()
+                );
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Allocate(u64),
+    Free(usize),
+    Map(u64),
+    Unmap(u64),
+    Pass(u64),
+    Pin(usize),
+    Exempt,
+    MayWait(bool),
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    prop_oneof![
+        8 => (1_u64..50_000).prop_map(|grains| Operation::Allocate(grains * 512)),
+        8 => any::<usize>().prop_map(Operation::Free),
+        4 => (0..SLOTS).prop_map(Operation::Map),
+        2 => (0..SLOTS).prop_map(Operation::Unmap),
+        2 => (0_u64..20).prop_map(Operation::Pass),
+        1 => any::<usize>().prop_map(Operation::Pin),
+        1 => Just(Operation::Exempt),
+        1 => any::<bool>().prop_map(Operation::MayWait),
+    ]
+}
+
+fn run(program: &mut Program, operations: &[Operation]) {
+    for operation in operations {
+        match *operation {
+            Operation::Allocate(size) => program.allocate(size),
+            Operation::Free(number) => program.free(number),
+            Operation::Map(index) => program.map(index),
+            Operation::Unmap(index) => program.unmap(index),
+            Operation::Pass(back) => {
+                let marks = program.device.marks.saturating_sub(back);
+                program.device.passed = program.device.passed.max(marks);
+            }
+            Operation::Pin(number) => {
+                if let Some((&address, &(size, _))) =
+                    program.blocks.iter().nth(number % program.blocks.len().max(1))
+                {
+                    program.pages.pin(&mut program.device, address, size);
+                    program.keep(address, size);
+                }
+            }
+            Operation::Exempt => {
+                // Rarely: afterwards nothing moves.
+                if program.last_tag % 16 == 15 {
+                    program.pages.exempt(&mut program.device, BASE);
+                    program.keep(BASE, SLOTS * program.slot);
+                }
+            }
+            Operation::MayWait(may) => program.device.may_wait = may,
+        }
+        program.check();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn blocks_have_memory_of_their_own(
+        operations in proptest::collection::vec(operation(), 1..300),
+        slot in prop_oneof![Just(2 * MIB), Just(20 * MIB), Just(12 * MIB)],
+        capacity in 1_u64..500,
+        host in prop_oneof![Just(0_u64), Just(100 * MIB)],
+        fails_after in proptest::option::of(0_u64..200),
+    ) {
+        let mut program = Program::new(slot, capacity * MIB, host, fails_after);
+        run(&mut program, &operations);
+    }
+}
+
+/// Blocks of two sizes, alternately freed, so that free space is scattered.
+fn scatter(program: &mut Program) {
+    for index in 0..SLOTS {
+        program.map(index);
+    }
+    for _ in 0..12 {
+        program.allocate(16 * MIB);
+        program.allocate(4 * MIB);
+    }
+    // Every other block.
+    for number in 0..12 {
+        program.free(number);
+    }
+    program.device.passed = program.device.marks;
+    for _ in 0..4 {
+        program.allocate(40 * MIB);
+    }
+    program.check();
+}
+
+#[test]
+fn memory_moves_from_idle_pages_to_new_blocks() {
+    let mut program = Program::new(20 * MIB, 1 << 40, 0, None);
+    scatter(&mut program);
+    let stats = program.pages.stats();
+    assert!(stats.moved > 0 && program.device.moves > 0, "no page moved: {stats:?}");
+    assert!(stats.peak_physical <= stats.peak_live + stats.peak_live / 8, "{stats:?}");
+    assert!(stats.mapped > stats.peak_physical, "slots are virtual: {stats:?}");
+}
+
+#[test]
+fn each_call_can_fail() {
+    let mut calls = 0;
+    loop {
+        let mut program = Program::new(20 * MIB, 1 << 40, 1 << 40, Some(calls));
+        scatter(&mut program);
+        if program.device.fails_after.is_some() {
+            break;
+        }
+        calls += 1;
+    }
+    assert!(calls > 30, "{calls}");
+}
+
+#[test]
+fn the_commit_rule_counts_what_is_held_and_what_is_free() {
+    let mut program = Program::new(20 * MIB, 100 * MIB, 0, None);
+    for index in 0..SLOTS {
+        program.map(index);
+    }
+    assert_eq!(program.pages.stats().mapped, 100 * MIB);
+    for _ in 0..5 {
+        program.allocate(20 * MIB);
+    }
+    assert_eq!((program.pages.stats().physical, program.unbacked), (100 * MIB, 0));
+    assert!(!program.pages.may_map(20 * MIB, 0));
+}
+
+#[test]
+fn a_full_device_uses_idle_pages_and_then_host_memory() {
+    let mut program = Program::new(20 * MIB, 60 * MIB, 40 * MIB, None);
+    for index in 0..5 {
+        program.map(index);
+    }
+    for _ in 0..3 {
+        program.allocate(20 * MIB);
+    }
+    program.allocate(20 * MIB);
+    assert_eq!((program.pages.stats().on_host, program.unbacked), (20 * MIB, 0));
+    program.free(0);
+    program.allocate(20 * MIB);
+    assert_eq!(program.pages.stats().on_host, 20 * MIB);
+}
