@@ -26,6 +26,17 @@ def test_mapping_waits(runs, show):
     assert statuses == [(0, 0), (0, 0)], "not allowed in a capture"
 
 
+@pytest.mark.needs("nvcc")
+@pytest.mark.goal("an event of the context is done once the work of all streams before it is, and not earlier")
+def test_context_events(runs, show):
+    run = runs.plain("context_events", [runs.build("context_events", "context_events.cu", "-lcuda")])
+    assert run.status == 0, f"exit status {run.status}: {last_line(run.err)}"
+    found = json.loads(last_line(run.out))
+    show(f"recording takes {found['record_us']} us, a query {found['query_us']} us; in a capture it answers "
+         f"{found['in_capture']}, and the capture ends with {found['capture_ended']}", **found)
+    assert found["covered"] == found["streams"] and found["independent"]
+
+
 @pytest.mark.needs("torch")
 @pytest.mark.goal("after 100 refusals, PyTorch's statistics are the same as before")
 @pytest.mark.parametrize("pattern", ["plain", "autograd", "capture", "cached"], ids="refusals_{}".format)

@@ -27,10 +27,10 @@ impl Column {
         Some(u64::from(self.high(position)) << 32 | low)
     }
 
-    /// The number at a position that is there.
-    #[inline]
-    pub(crate) fn at(&self, position: usize) -> u64 {
-        u64::from(self.high(position)) << 32 | u64::from(self.low[position])
+    /// The first `length` numbers, for a pass over them.
+    pub(crate) fn view(&self, length: usize) -> View<'_> {
+        let (last_begin, last_high) = self.runs.last().copied().unwrap_or_default();
+        View { column: self, low: &self.low[..length], last_begin: last_begin as usize, last_high }
     }
 
     /// The lower halves, in order.
@@ -55,6 +55,24 @@ impl Column {
     }
 }
 
+/// Numbers of a column. Most columns have one run, so the last one is at hand.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'column> {
+    column: &'column Column,
+    low: &'column [u32],
+    last_begin: usize,
+    last_high: u32,
+}
+
+impl View<'_> {
+    /// The number at a position that is there.
+    #[inline]
+    pub(crate) fn at(&self, position: usize) -> u64 {
+        let high = if position >= self.last_begin { self.last_high } else { self.column.high(position) };
+        u64::from(high) << 32 | u64::from(self.low[position])
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,8 +84,9 @@ mod tests {
         for number in numbers {
             column.push(number);
         }
+        let view = column.view(numbers.len());
         for (position, number) in numbers.into_iter().enumerate() {
-            assert_eq!((column.get(position), column.at(position)), (Some(number), number));
+            assert_eq!((column.get(position), view.at(position)), (Some(number), number));
         }
         assert_eq!(column.get(numbers.len()), None);
         assert_eq!(column.runs.len(), 5);

@@ -214,13 +214,18 @@ impl Events {
 
     /// All events in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Event> + ExactSizeIterator + '_ {
-        (0..self.len()).map(|index| Event {
-            action: self.actions[index],
-            address: Address(self.addresses[index]),
-            size: Bytes::new(self.sizes.at(index)),
-            stream: self.stream_ids[self.streams[index] as usize],
-            time_us: self.times.at(index),
-            stack: self.stacks[index],
+        // Slices of one length: the compiler then checks an index once, not once per column.
+        let length = self.len();
+        let (actions, addresses) = (&self.actions[..length], &self.addresses[..length]);
+        let (streams, stacks) = (&self.streams[..length], &self.stacks[..length]);
+        let (sizes, times) = (self.sizes.view(length), self.times.view(length));
+        (0..length).map(move |index| Event {
+            action: actions[index],
+            address: Address(addresses[index]),
+            size: Bytes::new(sizes.at(index)),
+            stream: self.stream_ids[streams[index] as usize],
+            time_us: times.at(index),
+            stack: stacks[index],
         })
     }
 

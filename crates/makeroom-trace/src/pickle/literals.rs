@@ -2,6 +2,7 @@
 
 use super::complaints::quoted;
 use super::machine::{Machine, Outcome};
+use super::memo::Entry;
 use super::source::LONGEST_PIECE;
 use super::value::{Heap, Value};
 use super::{opcode as op, text_forms};
@@ -9,12 +10,12 @@ use super::{opcode as op, text_forms};
 /// The value that the first opcode pushes, and the code after it, if it is one of the simplest opcodes and its
 /// operand is in the buffer.
 #[inline]
-pub(super) fn pushed<'a>(code: &'a [u8], remembered: &[Option<Value>]) -> Option<(Value, &'a [u8])> {
+pub(super) fn pushed<'a>(code: &'a [u8], remembered: &[Entry]) -> Option<(Value, &'a [u8])> {
     Some(match *code {
         [op::LONG_BINGET, a, b, c, d, ref rest @ ..] => {
-            ((*remembered.get(u32::from_le_bytes([a, b, c, d]) as usize)?)?, rest)
+            (remembered.get(u32::from_le_bytes([a, b, c, d]) as usize)?.value()?, rest)
         }
-        [op::BINGET, number, ref rest @ ..] => ((*remembered.get(usize::from(number))?)?, rest),
+        [op::BINGET, number, ref rest @ ..] => (remembered.get(usize::from(number))?.value()?, rest),
         // Read eight bytes and shift up and down again, which sign-extends the shorter number.
         [op::LONG1, length @ 1..=8, ref rest @ ..] => {
             let shift = 64 - 8 * u32::from(length);

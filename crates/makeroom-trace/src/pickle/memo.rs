@@ -2,20 +2,52 @@
 //!
 //! Picklers count up from zero and memoize most values, so the memo of a large snapshot is an array with tens of
 //! millions of entries. A number far beyond the array, which only crafted files have, goes into a map, so that it
-//! costs one entry instead of the gap.
+//! costs one entry instead of the gap. Almost all values are strings and containers, which fit into half the size of a
+//! value; others go into the map as well.
 
 use makeroom_core::FastMap;
 
-use super::value::Value;
+use super::value::{ObjectId, TextId, Value};
 
 /// How far a number may be beyond the array before it goes into the map.
 const LARGEST_GAP: u64 = 16;
 /// The array has at most this many slots per entry.
 const LARGEST_STRIDE: u64 = 4;
 
+/// A string, a container, or nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry(u64);
+
+impl Entry {
+    const NOTHING: Self = Self(0);
+    const TEXT: u64 = 1;
+    const OBJECT: u64 = 2;
+
+    /// `None` if the value does not fit.
+    #[inline]
+    fn of(value: Value) -> Option<Self> {
+        match value {
+            Value::Text(TextId(id)) => Some(Self(Self::TEXT << 32 | u64::from(id))),
+            Value::Object(ObjectId(id)) => Some(Self(Self::OBJECT << 32 | u64::from(id))),
+            _ => None,
+        }
+    }
+
+    /// The value, if there is one here.
+    #[inline]
+    pub(super) fn value(self) -> Option<Value> {
+        let id = self.0 as u32;
+        match self.0 >> 32 {
+            Self::OBJECT => Some(Value::Object(ObjectId(id))),
+            Self::TEXT => Some(Value::Text(TextId(id))),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Memo {
-    row: Vec<Option<Value>>,
+    row: Vec<Entry>,
     scattered: FastMap<u64, Value>,
     count: u64,
 }
@@ -24,11 +56,12 @@ impl Memo {
     /// Stores a value under the next number.
     #[inline]
     pub(super) fn push(&mut self, value: Value) {
-        if self.count == self.row.len() as u64 {
-            self.row.push(Some(value));
-            self.count += 1;
-        } else {
-            self.put(self.count, value);
+        match Entry::of(value) {
+            Some(entry) if self.count == self.row.len() as u64 => {
+                self.row.push(entry);
+                self.count += 1;
+            }
+            _ => self.put(self.count, value),
         }
     }
 
@@ -42,9 +75,12 @@ impl Memo {
         }
         let index = number as usize;
         if index >= self.row.len() {
-            self.row.resize(index + 1, None);
+            self.row.resize(index + 1, Entry::NOTHING);
         }
-        self.row[index] = Some(value);
+        self.row[index] = Entry::of(value).unwrap_or_else(|| {
+            self.scattered.insert(number, value);
+            Entry::NOTHING
+        });
     }
 
     /// Number of entries.
@@ -54,18 +90,15 @@ impl Memo {
 
     /// The entries from zero, up to the first large gap.
     #[inline]
-    pub(super) fn row(&self) -> &[Option<Value>] {
+    pub(super) fn row(&self) -> &[Entry] {
         &self.row
     }
 
     /// The value under a number.
     #[inline]
     pub(super) fn get(&self, number: u64) -> Option<Value> {
-        match self.row.get(number as usize) {
-            Some(&Some(value)) => Some(value),
-            // The array may have grown past a number that was put into the map.
-            _ => self.get_scattered(number),
-        }
+        // The array may have grown past a number that was put into the map.
+        self.row.get(number as usize).and_then(|entry| entry.value()).or_else(|| self.get_scattered(number))
     }
 
     #[cold]
@@ -80,8 +113,8 @@ mod tests {
     use crate::pickle::TextId;
 
     #[test]
-    fn an_entry_takes_no_more_than_its_value() {
-        assert_eq!((size_of::<Option<Value>>(), size_of::<Value>()), (16, 16));
+    fn an_entry_takes_half_the_size_of_a_value() {
+        assert_eq!((size_of::<Entry>(), size_of::<Value>()), (8, 16));
     }
 
     #[test]
