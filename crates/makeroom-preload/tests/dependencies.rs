@@ -40,6 +40,8 @@ const LINKED: &[&str] = &[
     "simd-adler32",
     "twox-hash",
     "zlib-rs",
+    // The table behind the standard library's hash map, for tables of addresses.
+    "hashbrown",
     // Casting memory to values, in the pool.
     "bytemuck",
     // Error messages.
