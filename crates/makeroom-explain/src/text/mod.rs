@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! boundaries.rs     offsets that do not split a character
-//! pattern.rs        regular expressions, compiled when a text may match
+//! pattern/          regular expressions, compiled when a text may match
 //! log.rs            clean lines, grouped by writer; stream/ condenses logs that are larger than memory
 //! lines.rs          what kind of line: a program's error or a person's sentence, handled or not
 //! document.rs       whether an error is quoted in a guide, a changelog or a message with placeholders

@@ -4,7 +4,9 @@
 //! 256 KiB for a word, so compiling all of them would take nearly all the time of a short answer. A pattern therefore
 //! first looks for the words that every match contains ([`Words`]); while they do not occur, it does not match. Once that
 //! search has cost as much as compiling, as it does in long logs, the pattern is compiled in any case, because the compiled
-//! one is faster.
+//! one is faster. For a text in ASCII, a simpler pattern is compiled ([`ascii`]).
+
+mod ascii;
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -25,6 +27,8 @@ const FOLDED: [char; 2] = ['ſ', '\u{212a}'];
 pub(crate) struct Regex {
     source: String,
     compiled: OnceLock<regex::Regex>,
+    /// The pattern for texts in ASCII, if it has such a form.
+    for_ascii: OnceLock<Option<regex::Regex>>,
     gate: Gate,
 }
 
@@ -33,7 +37,12 @@ impl Regex {
     /// check each one; a wrong one matches nothing.
     pub(crate) fn new(source: String) -> Self {
         debug_assert!(regex_syntax::parse(&source).is_ok(), "{source}");
-        Self { gate: Gate::new([&source[..]]), source, compiled: OnceLock::new() }
+        Self { gate: Gate::new([&source[..]]), source, compiled: OnceLock::new(), for_ascii: OnceLock::new() }
+    }
+
+    #[cfg(test)]
+    fn is_compiled(&self) -> bool {
+        self.compiled.get().is_some() || self.for_ascii.get().is_some()
     }
 
     #[allow(clippy::unwrap_used, reason = "the fallback is a constant that is valid")]
@@ -50,8 +59,16 @@ impl Regex {
 
     /// The compiled pattern, if the text may match it.
     fn for_text(&self, text: &str) -> Option<&regex::Regex> {
-        let is_needed = self.compiled.get().is_some() || self.gate.is_open(text);
-        is_needed.then(|| self.compiled())
+        if let Some(compiled) = self.compiled.get() {
+            return Some(compiled);
+        }
+        let is_known = self.for_ascii.get().is_some();
+        if !is_known && !self.gate.is_open(text) {
+            return None;
+        }
+        let compile = || regex::Regex::new(&ascii::of(&self.source)?).ok();
+        let for_ascii = || self.for_ascii.get_or_init(compile).as_ref();
+        ascii::suffices_for(text).then(for_ascii).flatten().or_else(|| Some(self.compiled()))
     }
 
     pub(crate) fn is_match(&self, text: &str) -> bool {
@@ -116,6 +133,7 @@ impl Regex {
 pub(crate) struct RegexSet {
     sources: Vec<String>,
     compiled: OnceLock<Option<regex::RegexSet>>,
+    for_ascii: OnceLock<Option<regex::RegexSet>>,
     gate: Gate,
 }
 
@@ -123,15 +141,36 @@ impl RegexSet {
     /// Patterns that are part of this program.
     pub(crate) fn new(sources: Vec<String>) -> Self {
         debug_assert!(sources.iter().all(|source| regex_syntax::parse(source).is_ok()), "{sources:?}");
-        Self { gate: Gate::new(sources.iter().map(|source| &source[..])), sources, compiled: OnceLock::new() }
+        Self {
+            gate: Gate::new(sources.iter().map(|source| &source[..])),
+            sources,
+            compiled: OnceLock::new(),
+            for_ascii: OnceLock::new(),
+        }
     }
 
     /// The patterns that match a text, in order.
     pub(crate) fn matches(&self, text: &str) -> impl Iterator<Item = usize> {
-        let is_needed = self.compiled.get().is_some() || self.gate.is_open(text);
+        self.for_text(text).map(|set| set.matches(text)).into_iter().flatten()
+    }
+
+    /// The compiled patterns, if the text may match one.
+    fn for_text(&self, text: &str) -> Option<&regex::RegexSet> {
         let compile = || regex::RegexSet::new(&self.sources).ok();
-        let compiled = if is_needed { self.compiled.get_or_init(compile).as_ref() } else { None };
-        compiled.map(|set| set.matches(text)).into_iter().flatten()
+        let compile_for_ascii = || {
+            let sources: Option<Vec<String>> = self.sources.iter().map(|source| ascii::of(source)).collect();
+            regex::RegexSet::new(sources?).ok()
+        };
+        if let Some(compiled) = self.compiled.get() {
+            return compiled.as_ref();
+        }
+        let is_known = self.for_ascii.get().is_some();
+        if !is_known && !self.gate.is_open(text) {
+            return None;
+        }
+        let for_ascii = || self.for_ascii.get_or_init(compile_for_ascii).as_ref();
+        let found = ascii::suffices_for(text).then(for_ascii).flatten();
+        found.or_else(|| self.compiled.get_or_init(compile).as_ref())
     }
 }
 
@@ -285,8 +324,8 @@ mod tests {
         assert_eq!(regex.replace_all("nothing", "x"), "nothing");
         assert_eq!(regex.split("a whole").collect::<Vec<_>>(), ["a whole"]);
         assert_eq!(regex.find_iter("none").count() + regex.captures_iter("none").count(), 0);
-        assert!(regex.compiled.get().is_none());
-        assert!(!regex.is_match("task3") && regex.compiled.get().is_some());
+        assert!(!regex.is_compiled());
+        assert!(!regex.is_match("task3") && regex.is_compiled());
         assert!(regex.is_match("ASK3"));
         assert_eq!(regex.split("one ask1 two").collect::<Vec<_>>(), ["one ", " two"]);
     }
@@ -295,7 +334,7 @@ mod tests {
     fn a_set_is_compiled_for_a_text_with_a_word_of_any_pattern() {
         let set = RegexSet::new(vec![r"\bone \d".to_owned(), r"\btwo \d".to_owned()]);
         assert_eq!(set.matches("three 3").count(), 0);
-        assert!(set.compiled.get().is_none());
+        assert!(set.compiled.get().is_none() && set.for_ascii.get().is_none());
         assert_eq!(set.matches("two 2, one 1").collect::<Vec<_>>(), [0, 1]);
         assert_eq!(set.matches("two 2").collect::<Vec<_>>(), [1]);
     }
@@ -311,10 +350,27 @@ mod tests {
     fn a_long_log_compiles_the_pattern() {
         let regex = Regex::new("never in the log".to_owned());
         let line = "step 12 loss 0.25";
-        assert!(!regex.is_match(line) && regex.compiled.get().is_none());
+        assert!(!regex.is_match(line) && !regex.is_compiled());
         for _ in 0..=SEARCHED_BEFORE_COMPILING / line.len() {
             assert!(!regex.is_match(line));
         }
-        assert!(regex.compiled.get().is_some());
+        assert!(regex.is_compiled());
+    }
+
+    #[test]
+    fn a_text_in_ascii_does_not_compile_the_general_pattern() {
+        let regex = Regex::new(r"(?i)\bgröße|size \d+".to_owned());
+        assert!(regex.is_match("Size 3") && regex.compiled.get().is_none());
+        assert!(regex.is_match("Größe") && regex.compiled.get().is_some());
+        let set = RegexSet::new(vec![r"größe".to_owned(), r"size \d".to_owned()]);
+        assert_eq!(set.matches("size 3").collect::<Vec<_>>(), [1]);
+        assert!(set.compiled.get().is_none());
+        assert_eq!(set.matches("größe, size 3").collect::<Vec<_>>(), [0, 1]);
+    }
+
+    #[test]
+    fn a_pattern_without_a_form_for_ascii_matches_texts_in_ascii() {
+        let regex = Regex::new(r"\p{Letter}+ (\d)".to_owned());
+        assert_eq!(&regex.captures("count 7").unwrap()[1], "7");
     }
 }
