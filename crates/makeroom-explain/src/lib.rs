@@ -43,4 +43,4 @@ pub use trace::{
     TraceQuestion, across, context_bytes, cut, device_overhead, grouped, grouped_at, held_over_time,
     is_small, line_of, live_lines, overhead_over_time, place_of, step_starts,
 };
-pub use watch::{Moments, Watched, WatchedStep, watch};
+pub use watch::{Moments, TakenLine, Watched, WatchedStep, watch};

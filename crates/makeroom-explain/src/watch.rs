@@ -8,12 +8,13 @@
 //! A moment is a time, or, where the allocator counts, a count: PyTorch's history has times of a clock of its own, and a
 //! tensor is freed within the microsecond in which a step ends.
 //!
-//! For each device: after = before + Σ steps' change, and left ≤ after.
+//! For each device: after = before + Σ steps' change, left ≤ after, and Σ taken lines ≥ peak − before; they are equal if the
+//! watched code freed no memory that was older than itself.
 
 use makeroom_core::{Action, Bytes, DeviceIndex, DeviceTrace, FastMap, Trace};
 
 use crate::Site;
-use crate::trace::{History, Places, by_stack, states_at};
+use crate::trace::{HeldByStack, History, Places, StackTotal, by_stack, line_of, states_at};
 
 /// What one device held while it was watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub struct Watched {
     pub allocations: u64,
     /// Who held what was live at the peak, largest first.
     pub sites: Vec<Site>,
+    /// The lines that held more at the peak than before, largest first.
+    pub taken: Vec<TakenLine>,
     /// Handed out while watched and there at the end.
     pub left: Bytes,
     /// How many blocks that is.
@@ -40,6 +43,17 @@ pub struct Watched {
     pub steps: Vec<WatchedStep>,
     /// Who holds what steps left behind, the first and the last step aside: one fills caches, the other is not over.
     pub leaking: Vec<Site>,
+}
+
+/// The memory that a line of code held at the peak in addition to what it had held before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakenLine {
+    /// The line, as baselines name it; `None` if no stack was recorded.
+    pub place: Option<String>,
+    /// Bytes at the peak minus bytes before.
+    pub bytes: Bytes,
+    /// Blocks at the peak minus blocks before; 0 if there were more before.
+    pub blocks: u64,
 }
 
 /// What lies between two moments.
@@ -82,8 +96,8 @@ fn watch_device(trace: &Trace, device: &DeviceTrace, moments: &Moments) -> Optio
     }
     // A position counts the events before a moment, and a state is the one after an event.
     let after = |position: usize| position.checked_sub(1);
-    let states = states_at(device, &history, &[after(pass.peak_position), after(last)]);
-    let [at_peak, at_end] = states.as_slice() else { return None };
+    let states = states_at(device, &history, &[after(first), after(pass.peak_position), after(last)]);
+    let [at_start, at_peak, at_end] = states.as_slice() else { return None };
     let born_in = |from: usize, to: usize| {
         at_end.blocks.iter().filter(move |block| {
             !block.is_pending() && block.born().is_some_and(|born| (from..to).contains(&born))
@@ -104,12 +118,39 @@ fn watch_device(trace: &Trace, device: &DeviceTrace, moments: &Moments) -> Optio
         after: at_end.live(),
         allocations: pass.allocations,
         sites: places.tree(&by_stack(&at_peak.blocks)).0,
+        taken: taken(trace, &by_stack(&at_start.blocks), &by_stack(&at_peak.blocks)),
         left: size(first, last),
         left_blocks: born_in(first, last).count() as u64,
         left_sites: places.tree(&by_stack(born_in(first, last))).0,
         leaking: places.tree(&by_stack(born_in(settled.0, settled.1))).0,
         steps,
     })
+}
+
+/// The lines that hold more at the peak than at the start. A line that frees a block and allocates another of the same size
+/// holds no more than before.
+fn taken(trace: &Trace, at_start: &HeldByStack, at_peak: &HeldByStack) -> Vec<TakenLine> {
+    let by_line = |held: &HeldByStack| {
+        let mut lines: FastMap<Option<String>, StackTotal> = FastMap::default();
+        for (&stack, total) in held {
+            let line = lines.entry(line_of(trace, stack)).or_default();
+            line.bytes += total.bytes;
+            line.blocks += total.blocks;
+        }
+        lines
+    };
+    let before = by_line(at_start);
+    let mut lines: Vec<TakenLine> = by_line(at_peak)
+        .into_iter()
+        .filter_map(|(place, now)| {
+            let then = before.get(&place).copied().unwrap_or_default();
+            let bytes = now.bytes - then.bytes;
+            let blocks = now.blocks.saturating_sub(then.blocks);
+            (!bytes.is_zero()).then_some(TakenLine { place, bytes, blocks })
+        })
+        .collect();
+    lines.sort_by(|one, two| two.bytes.cmp(&one.bytes).then_with(|| one.place.cmp(&two.place)));
+    lines
 }
 
 /// How many events lie before each of the ascending `times`.
@@ -195,7 +236,7 @@ impl Pass {
 
 #[cfg(test)]
 mod tests {
-    use makeroom_core::{Address, Event, StackId, StreamId, TraceKind};
+    use makeroom_core::{Address, Event, Frame, StackId, StreamId, TraceKind};
 
     use super::*;
 
@@ -245,6 +286,37 @@ mod tests {
         assert_eq!(steps, told);
         assert_eq!(watched.leaking.iter().map(|site| site.bytes).sum::<Bytes>(), Bytes::mib(2));
         assert_eq!(watched.sites.iter().map(|site| site.bytes).sum::<Bytes>(), Bytes::mib(109));
+    }
+
+    #[test]
+    fn taken_lines_do_not_include_older_memory() {
+        use Action::{Alloc, FreeCompleted as Free};
+        let mut trace = trace(&[
+            (Alloc, 1, 8, 10), // before, by line 1
+            (Alloc, 2, 4, 11), // before, by line 2
+            (Free, 2, 4, 20),  // replaced by a larger block of the same line
+            (Alloc, 2, 6, 21),
+            (Alloc, 3, 30, 22), // by line 3
+            (Free, 3, 30, 23),
+        ]);
+        let stacks: Vec<StackId> = (1..=3)
+            .map(|line| {
+                let (function, file) = (trace.stacks.name("step"), trace.stacks.name("/home/user/train.py"));
+                let frame = trace.stacks.frame(Frame { function, file, line, ..Frame::default() });
+                trace.stacks.stack(&[frame])
+            })
+            .collect();
+        let events = std::mem::take(&mut trace.devices[0]).events;
+        for (event, stack) in events.iter().zip([0, 1, 1, 1, 2, 2]) {
+            trace.devices[0].events.push(Event { stack: stacks[stack], ..event });
+        }
+        let watched = &watch(&trace, &times(&[15, 50]))[0];
+        let taken: Vec<_> =
+            watched.taken.iter().map(|line| (line.place.as_deref(), line.bytes, line.blocks)).collect();
+        let place = |line| format!("user/train.py:{line} step");
+        assert_eq!(taken, [(Some(&*place(3)), Bytes::mib(30), 1), (Some(&*place(2)), Bytes::mib(2), 0)]);
+        let sum: Bytes = watched.taken.iter().map(|line| line.bytes).sum();
+        assert_eq!(sum, watched.peak - watched.before);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Watched memory as JSON. Field names are a contract; fields are only ever added. The Python module renders it as
 //! text, because it has PyTorch's own figures in the same form.
 
-use makeroom_explain::{Site, Watched, WatchedStep};
+use makeroom_explain::{Site, TakenLine, Watched, WatchedStep};
 use serde_json::{Value, json};
 
 use crate::json::site;
@@ -19,12 +19,17 @@ fn device(watched: &Watched) -> Value {
         "after_bytes": watched.after.get(),
         "allocations": watched.allocations,
         "sites": sites(&watched.sites),
+        "taken": watched.taken.iter().map(taken).collect::<Vec<_>>(),
         "left_bytes": watched.left.get(),
         "left_blocks": watched.left_blocks,
         "left_sites": sites(&watched.left_sites),
         "steps": watched.steps.iter().map(step).collect::<Vec<_>>(),
         "leaking": sites(&watched.leaking),
     })
+}
+
+fn taken(line: &TakenLine) -> Value {
+    json!({ "site": line.place, "bytes": line.bytes.get(), "blocks": line.blocks, "calls": [] })
 }
 
 fn step(step: &WatchedStep) -> Value {

@@ -58,7 +58,7 @@ pub use room::Room;
 use room::possible_room;
 pub use segments::{HeldSegment, SegmentsHeld};
 pub use sites::Places;
-pub(crate) use sites::by_stack;
+pub(crate) use sites::{HeldByStack, StackTotal, by_stack};
 pub use state::LiveBlock;
 pub(crate) use state::{State, states_at};
 pub(crate) use taken::{at as taken_at, is_outside, peak as peak_taken};
