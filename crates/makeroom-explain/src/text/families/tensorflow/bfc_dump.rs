@@ -20,6 +20,7 @@ use std::sync::LazyLock;
 use makeroom_core::{Bytes, DeviceIndex, Framework};
 
 use super::device::Attempts;
+use super::pool_dump::Dump;
 use super::start::Start;
 use super::xla;
 use crate::text::facts::{Allocator, Facts, Resource, Severity};
@@ -40,15 +41,9 @@ pub(crate) const FAMILY: Family = Family {
 };
 
 /// No card that these frameworks run on is this small: a pool below it was made small, or others hold the card.
-const SMALLEST_CARD: Bytes = Bytes::gib(2);
-/// A pool below this share of a known card was made small.
-const WHOLE_CARD: f64 = 0.8;
-/// The driver gives out no less than this at once: a pool that lacks less of its limit has all of it.
-const LEAST_REGION: Bytes = Bytes::mib(2);
-/// A free run of this share of the map is an empty pool.
-const EMPTY_MAP: usize = 80;
+pub(super) const SMALLEST_CARD: Bytes = Bytes::gib(2);
 
-static COMPLAINT: LazyLock<Regex> = LazyLock::new(|| {
+pub(super) static COMPLAINT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)(?:Allocator \((\w+)\) )?ran out of memory trying to allocate ([\d.]+) ?([KMGT]?i?B)(?: \(rounded to (\d+)\))?",
     )
@@ -63,14 +58,6 @@ static NOT_A_FAILURE: LazyLock<Regex> =
 static RUNS: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)\b(?:runs? fine|keeps running|still (?:runs|works|trains))\b"));
 static DEVICE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)GPU_(\d+)"));
-static STATISTIC: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"^[\s>]*(Limit|InUse|LargestFreeBlock):\s+(\d+)\s*$"));
-static SUM: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"Sum Total of in-use chunks: ([\d.]+) ?([KMGT]?i?B)"));
-static POOL: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"total_region_allocated_bytes_: (\d+) memory_limit_: (\d+)"));
-static FREE_BLOCK: LazyLock<Regex> = LazyLock::new(|| pattern(r"\] Free +at .*?of size (\d+)"));
-static MAP: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?:^|\] )([*x_]{90,100})$"));
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let complaint = COMPLAINT.captures(&passage.flat);
@@ -160,155 +147,6 @@ pub(super) fn is_host(allocator: &str) -> bool {
     allocator.contains("host") || allocator.to_ascii_lowercase().ends_with("cpu")
 }
 
-/// What a dump says about the pool.
-#[derive(Debug, Default)]
-pub(super) struct Dump {
-    limit: Option<Bytes>,
-    in_use: Option<Bytes>,
-    taken: Option<Bytes>,
-    largest_free: Option<Bytes>,
-    map: Option<String>,
-    is_empty: bool,
-}
-
-impl Dump {
-    /// The dump that follows a complaint. The next complaint has its own dump.
-    fn below(passage: &Passage<'_>) -> Self {
-        let is_own = |(index, line): &(usize, &str)| *index == 0 || !COMPLAINT.is_match(line);
-        Self::read(passage.onward().enumerate().take_while(is_own).map(|(_, line)| line))
-    }
-
-    /// The dump that stands above the error of the operation that needed the memory.
-    pub(super) fn above(passage: &Passage<'_>) -> Self {
-        let mut lines: Vec<&str> = passage.before().take_while(|line| !COMPLAINT.is_match(line)).collect();
-        lines.reverse();
-        Self::read(lines.into_iter())
-    }
-
-    fn read<'log>(lines: impl Iterator<Item = &'log str>) -> Self {
-        let mut dump = Self::default();
-        for line in lines {
-            if let Some(found) = STATISTIC.captures(line) {
-                let figure = captured_number(&found, 2).map(Bytes::new);
-                match &found[1] {
-                    "Limit" => dump.limit = figure.filter(|limit| !limit.is_zero()),
-                    "InUse" => dump.in_use = figure,
-                    _ => dump.largest_free = dump.largest_free.max(figure.filter(|block| !block.is_zero())),
-                }
-            } else if let Some(in_use) = find_size(&SUM, line) {
-                dump.in_use = dump.in_use.or(Some(in_use));
-            } else if let Some(found) = POOL.captures(line) {
-                dump.taken = captured_number(&found, 1).map(Bytes::new);
-            } else if let Some(found) = FREE_BLOCK.captures(line) {
-                dump.largest_free = dump.largest_free.max(captured_number(&found, 1).map(Bytes::new));
-            } else if let Some(found) = MAP.captures(line) {
-                dump.map = Some(found[1].to_owned());
-            }
-            dump.is_empty |= line.contains("<allocator contains no memory>");
-        }
-        dump
-    }
-
-    /// Puts the figures of a pool of host memory into the facts.
-    fn fill(&self, facts: &mut Facts) {
-        facts.limit = self.limit;
-        facts.live = self.in_use;
-    }
-
-    /// Puts the dump's figures into the facts, and what they decide about the pool.
-    pub(super) fn state(&self, is_driver_empty: bool, facts: &mut Facts) {
-        facts.live = self.in_use;
-        facts.largest_free = self.largest_free;
-        facts.reserved = self.taken.or(self.limit.filter(|_| !is_driver_empty));
-        if self.is_empty {
-            facts.live = Some(Bytes::ZERO);
-            facts.reserved = Some(Bytes::ZERO);
-            state_empty(facts);
-        } else if let (Some(limit), Some(in_use)) = (self.limit, self.in_use) {
-            self.state_pool(limit, in_use, facts);
-        } else if let Some(map) = self.map.as_deref().filter(|_| !is_driver_empty) {
-            state_map(map, facts);
-        }
-    }
-
-    fn state_pool(&self, limit: Bytes, in_use: Bytes, facts: &mut Facts) {
-        let request = facts.request.unwrap_or(Bytes::ZERO);
-        let is_full = in_use + request > limit || in_use.share_of(limit) >= 0.95;
-        let is_small = match facts.total {
-            Some(total) => limit.share_of(total) < WHOLE_CARD,
-            None => limit < SMALLEST_CARD,
-        };
-        if is_full && is_small {
-            facts.limit = Some(limit);
-            facts.state(
-                Cause::ArtificialLimit,
-                Certainty::Likely,
-                format!(
-                    "The framework may use at most {limit}, far less than a GPU has, and {in_use} of that is in use."
-                ),
-            );
-        } else if let Some(taken) = self
-            .taken
-            .filter(|&taken| taken + request <= limit && limit - taken >= LEAST_REGION && !request.is_zero())
-        {
-            facts.state(
-                Cause::OtherProcesses,
-                Certainty::Likely,
-                format!("The framework may use up to {limit} and holds {taken}; {request} more failed, so another process took the rest after the framework started."),
-            );
-        } else if request > limit {
-            facts.state(
-                Cause::RequestExceedsDevice,
-                Certainty::Likely,
-                format!(
-                    "A single allocation of {request} was requested; the framework's whole pool is {limit}."
-                ),
-            );
-        } else if is_full {
-            facts.state(
-                Cause::LiveDataFillsDevice,
-                Certainty::Likely,
-                format!("{in_use} of the framework's pool of {limit} is in use; the request does not fit."),
-            );
-        }
-    }
-}
-
-/// The framework holds nothing: it is not what fills the card.
-fn state_empty(facts: &mut Facts) {
-    let asked = facts.request.map_or("Memory".to_owned(), |request| request.to_string());
-    let certainty = if facts.request.is_some_and(|request| request < SMALLEST_CARD) {
-        Certainty::Likely
-    } else {
-        Certainty::Possible
-    };
-    facts.state(
-        Cause::OtherProcesses,
-        certainty,
-        format!(
-            "{asked} failed while the framework's pool was empty: other processes hold the GPU's memory."
-        ),
-    );
-}
-
-/// The map alone gives shares, no sizes: it decides only where the pool is all in use or all free.
-fn state_map(map: &str, facts: &mut Facts) {
-    let longest_free = map.split(['*', 'x']).map(str::len).max().unwrap_or(0);
-    if longest_free == 0 {
-        facts.state(
-            Cause::LiveDataFillsDevice,
-            Certainty::Likely,
-            "The allocator's map shows every part of its pool in use.",
-        );
-    } else if let Some(request) = facts.request.filter(|_| longest_free >= EMPTY_MAP) {
-        facts.state(
-            Cause::RequestExceedsDevice,
-            Certainty::Likely,
-            format!("A single allocation of {request} was requested; the allocator's map shows {longest_free} % of its pool free in one block, which was not enough."),
-        );
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -337,70 +175,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_lacks_a_few_bytes_of_its_limit_is_full() {
-        let (limit, request) = (3u64 << 30, "512.00MiB (rounded to 536870912)");
-        let pool = format!(
-            "total_region_allocated_bytes_: {} memory_limit_: {limit} available bytes: 200\nStats: ",
-            limit - 200
-        );
-        let text = dump(limit, limit - 200).replace(request, "4B (rounded to 16)").replace("Stats: ", &pool);
-        assert_eq!(first(&text).1, Cause::LiveDataFillsDevice);
-    }
-
-    #[test]
     fn a_dump_of_thousands_of_blocks_is_read_to_its_end() {
         let block =
             "I tensorflow/core/common_runtime/bfc_allocator.cc:905] InUse at 0x7f00 of size 4096 next 2\n";
         let free = block.replace("InUse", "Free ");
         let text = dump(10 << 30, 10 << 30).replace(block, &format!("{block}{free}").repeat(5000));
         assert_eq!(first(&text).0.live, Some(Bytes::gib(10)));
-    }
-
-    #[test]
-    fn a_pool_far_below_the_card_is_a_limit() {
-        let (facts, cause, certainty) = first(&dump(1 << 30, 1 << 30));
-        assert_eq!((cause, certainty), (Cause::ArtificialLimit, Certainty::Likely));
-        assert_eq!(facts.limit, Some(Bytes::gib(1)));
-        let with_card = format!("totalMemory: 16.00GiB freeMemory: 15.90GiB\n{}", dump(4 << 30, 4 << 30));
-        assert_eq!(first(&with_card).1, Cause::ArtificialLimit);
-    }
-
-    #[test]
-    fn a_pool_made_small_by_others_is_theirs() {
-        let text = format!("totalMemory: 16.00GiB freeMemory: 1.10GiB\n{}", dump(1 << 30, 1 << 30));
-        assert_eq!(first(&text).1, Cause::OtherProcesses);
-    }
-
-    #[test]
-    fn room_inside_the_pool_is_left_to_the_judge() {
-        let facts = facts_in(&dump(10 << 30, 6 << 30)).unwrap();
-        assert!(facts.statements.is_empty());
-        assert_eq!(facts.cached_bytes(), Some(Bytes::gib(4)));
-    }
-
-    #[test]
-    fn a_pool_that_could_not_grow_is_squeezed_by_others() {
-        let text = dump(10 << 30, 3 << 30).replace(
-            "Stats: ",
-            "total_region_allocated_bytes_: 4294967296 memory_limit_: 10737418240 available bytes: 6442450944 curr_region_allocation_bytes_: 8589934592",
-        );
-        let (facts, cause, _) = first(&text);
-        assert_eq!((facts.reserved, cause), (Some(Bytes::gib(4)), Cause::OtherProcesses));
-    }
-
-    #[test]
-    fn the_map_decides_only_at_its_ends() {
-        let complaint = "W bfc_allocator.cc:497] Allocator (GPU_0_bfc) ran out of memory trying to allocate 40.00GiB (rounded to 42949672960)requested by op \nW bfc_allocator.cc:508] ";
-        assert_eq!(
-            first(&format!("{complaint}{}{}", "*".repeat(5), "_".repeat(95))).1,
-            Cause::RequestExceedsDevice
-        );
-        assert_eq!(first(&format!("{complaint}{}", "*".repeat(100))).1, Cause::LiveDataFillsDevice);
-        assert!(facts_in(&format!("{complaint}{}", "*_".repeat(50))).unwrap().statements.is_empty());
-        assert_eq!(
-            first("Allocator (GPU_0_bfc) ran out of memory trying to allocate 1.0KiB\n<allocator contains no memory>").1,
-            Cause::OtherProcesses
-        );
     }
 
     #[test]

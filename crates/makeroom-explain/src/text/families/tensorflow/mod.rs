@@ -5,6 +5,7 @@ pub(in crate::text) mod bfc_dump;
 pub(in crate::text) mod device;
 pub(in crate::text) mod handles;
 pub(in crate::text) mod host;
+mod pool_dump;
 mod start;
 pub(in crate::text) mod tensor;
 pub(in crate::text) mod xla;

@@ -12,7 +12,8 @@ use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, DeviceIndex, Framework};
 
-use super::bfc_dump::{Dump, is_host};
+use super::bfc_dump::is_host;
+use super::pool_dump::Dump;
 use super::start::Start;
 use crate::text::facts::{Allocator, Facts, Resource};
 use crate::text::family::Family;
