@@ -51,8 +51,8 @@ def test_part(runs, show, request, environment, part, has_directory, goal):
 
 JAX = [
     pytest.param("watch", False, "watch names the line that leaks, from JAX's counters and profiles", id="jax_watch"),
-    pytest.param("explain", False, "JAX's failure is explained with the lines of live buffers", id="jax_explain"),
-    pytest.param("fill", False, "a GPU full of live buffers is explained with their line", id="jax_fill"),
+    pytest.param("explain", False, "JAX's failure is explained with live buffers, no more than are in use", id="jax_explain"),
+    pytest.param("fill", False, "a GPU full of live buffers is called full, with their line", id="jax_fill"),
     pytest.param("profile", True, "the saved profile agrees with JAX's counters to within 64 MiB", id="jax_profile"),
 ]
 

@@ -181,6 +181,7 @@ def test_lines_come_from_profiles(device, monkeypatch, traces: Path):
     jax.profiler = types.SimpleNamespace(device_memory_profile=lambda: profiles[-1])
     jax.live_arrays = lambda: []
     monkeypatch.setattr(_jax, "_by_line", _counting(_jax._by_line))
+    device.take(64 * MIB)
     with makeroom.watch(lines=True) as w:
         device.take(6 * MIB)
         w.step()
@@ -188,6 +189,7 @@ def test_lines_come_from_profiles(device, monkeypatch, traces: Path):
     assert [site.place for site in figures.sites][:2] == ["user/train.py:3 layer", "user/train.py:6 train"]
     # The second and the third profile have twice as much of everything.
     assert [(site.bytes, site.blocks) for site in figures.left_sites][:1] == [(6 * MIB, 4)]
+    assert [(site.place, site.bytes) for site in figures.taken_sites][:1] == [("user/train.py:3 layer", 6 * MIB)]
 
 
 def _counting(by_line):
@@ -205,11 +207,13 @@ def _counting(by_line):
     return doubled
 
 
-def failed(device: Device, limit: int, pool: int, request: int, largest: int = 0) -> makeroom.Explanation:
+def failed(
+    device: Device, limit: int, pool: int, request: int, largest: int = 0, peak: int = 0, text: str = ""
+) -> makeroom.Explanation:
     stats = {"bytes_in_use": device.live, "bytes_limit": limit, "pool_bytes": pool, "largest_free_block_bytes": largest}
-    device.memory_stats = lambda: stats
+    device.memory_stats = lambda: {**stats, **({"peak_bytes_in_use": peak} if peak else {})}
     error = type("JaxRuntimeError", (RuntimeError,), {})
-    return makeroom.explain(error(f"RESOURCE_EXHAUSTED: Out of memory while trying to allocate {request} bytes."))
+    return makeroom.explain(error(f"RESOURCE_EXHAUSTED: Out of memory while trying to allocate {request} bytes.{text}"))
 
 
 def test_the_allocator_s_figures_decide(device):
@@ -225,14 +229,133 @@ def test_the_allocator_s_figures_decide(device):
     assert failed(device, 72 * gib, 61 * gib, 4 * gib, largest=gib).cause == "other_processes"
 
 
+def test_the_peak_decides_after_the_failed_computation_has_freed_its_buffers(device):
+    """Figures of an H200 that was full, on which the request would succeed when the error is explained."""
+    gib = 1 << 30
+    device.live = 100 * gib
+    full = failed(device, 105 * gib, 104 * gib, 4 * gib, largest=4 * gib, peak=104 * gib)
+    assert (full.cause, full.certainty) == ("live_data_fills_device", "likely")
+    assert "held up to 104.00 GiB; 4.00 GiB more does not fit. 100.00 GiB is still in use" in full.summary
+    # Free blocks of now are not those that the request met.
+    assert [(line.what, line.bytes) for line in full.ledger.lines] == [("live tensors", 100 * gib)]
+    # Much was freed since: the peak may be older than the failure.
+    device.live = 30 * gib
+    possible = failed(device, 72 * gib, 72 * gib, 4 * gib, largest=40 * gib, peak=70 * gib)
+    assert (possible.cause, possible.certainty) == ("live_data_fills_device", "possible")
+    # The request would have fit at any time, in one piece.
+    pieces = failed(device, 72 * gib, 72 * gib, 4 * gib, largest=40 * gib, peak=60 * gib)
+    assert (pieces.cause, pieces.certainty) == ("fragmentation", "likely")
+    assert failed(device, 72 * gib, 61 * gib, 4 * gib, largest=31 * gib, peak=60 * gib).cause == "other_processes"
+    assert failed(device, 72 * gib, 72 * gib, 80 * gib, largest=42 * gib, peak=60 * gib).cause == "request_exceeds_device"
+
+
+def test_the_figures_in_the_error_come_first(device):
+    gib = 1 << 30
+    device.live = 1 * gib
+    report = (
+        "\nAllocator (GPU_0_bfc) ran out of memory trying to allocate 4.00GiB (rounded to 4294967296)\n"
+        f"Stats:\nLimit: {72 * gib}\nInUse: {70 * gib}\nMaxInUse: {71 * gib}\n"
+    )
+    explanation = failed(device, 72 * gib, 72 * gib, 4 * gib, largest=71 * gib, peak=60 * gib, text=report)
+    assert explanation.cause == "live_data_fills_device" and "70.00 GiB" in explanation.summary
+
+
+def test_the_device_in_the_error_decides(device):
+    gib = 1 << 30
+    other = Device()
+    other.id = other.local_hardware_id = 1
+    other.memory_stats = lambda: {"bytes_in_use": 71 * gib, "bytes_limit": 72 * gib, "pool_bytes": 72 * gib}
+    sys.modules["jax"].local_devices = lambda: [device, other]
+    device.live = 60 * gib
+    text = " with allocator GPU_0_bfc on device 0."
+    assert failed(device, 72 * gib, 72 * gib, 4 * gib, largest=gib, text=text).ledger.lines[0].bytes == 60 * gib
+    assert failed(device, 72 * gib, 72 * gib, 4 * gib, largest=gib).ledger.lines[0].bytes == 71 * gib
+
+
 def test_figures_that_do_not_show_the_failure_are_left_out(device):
     gib = 1 << 30
     device.live = 30 * gib
-    # What the failed program had taken by then is free again.
+    # The memory that the failed program held is free again.
     explanation = failed(device, 72 * gib, 72 * gib, 40 * gib, largest=42 * gib)
     assert explanation.cause == "undetermined" and explanation.ledger is None
     device.memory_stats = lambda: {"bytes_in_use": 1, "bytes_limit": 0}
     assert makeroom.explain(RuntimeError("CUDA error: out of memory")).ledger is None
+
+
+FAILING = """
+import sys, threading, time
+import jax, jax.numpy as jnp, numpy
+import makeroom
+from makeroom import _jax
+
+may_go_on = threading.Event()
+
+def run_out(x):
+    may_go_on.wait(100)
+    raise MemoryError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4294967296 bytes.")
+
+def wait(x):
+    may_end.wait(100)
+    return numpy.ones((3, 5), numpy.float32)
+
+def compute(function, shape):
+    result = jax.ShapeDtypeStruct(shape, jnp.float32)
+    return jax.jit(lambda x: jax.pure_callback(function, result, x))(busy(large))
+
+large = jnp.ones((2000, 2000))
+busy = jax.jit(lambda x: x @ x @ x @ x @ x @ x)
+busy(large).block_until_ready()
+
+def keep():
+    return jnp.ones((1 << 20,), jnp.float32)
+
+def fail():
+    return compute(run_out, (1 << 20, 7))
+
+kept = [keep() for _ in range(3)]
+failed = fail()
+may_go_on.set()
+while not failed.is_ready():
+    time.sleep(0.01)
+may_end = threading.Event()
+pending = compute(wait, (3, 5))
+try:
+    failed.block_until_ready()
+except Exception as error:
+    explanation = makeroom.explain(error)
+assert not pending.is_ready(), "explaining does not wait"
+may_end.set()
+pending.block_until_ready()
+print(explanation.notes)
+for site in explanation.sites:
+    print(site.bytes, site.place)
+sys.stdout.flush()
+# JAX would report the failed computation at exit.
+import os; os._exit(0)
+"""
+
+
+def test_an_array_whose_computation_failed_is_not_live(tmp_path: Path):
+    program = tmp_path / "program.py"
+    program.write_text(FAILING)
+    notes, *lines = run(f"exec(compile(open({str(program)!r}).read(), {str(program)!r}, 'exec'))").splitlines()
+    assert "float32[1048576] (12.00 MiB)" in notes and "float32[3,5]" in notes and "1048576,7" not in notes
+    assert any(line.startswith(f"{12 * MIB} ") and line.endswith(" keep") for line in lines), lines
+    assert not [line for line in lines if "fail" in line]
+
+
+def test_no_more_is_listed_than_is_in_use(device, traces: Path):
+    jax = sys.modules["jax"]
+    jax.profiler = types.SimpleNamespace(device_memory_profile=lambda: (traces / "jax_memory.prof.gz").read_bytes())
+    jax.live_arrays = lambda: []
+    # The profile has 10.06 MiB.
+    device.live = 11 * MIB
+    assert len(failed(device, 1 << 40, 0, 1 << 50).sites) == 3
+    device.live = 10 * MIB
+    explanation = failed(device, 1 << 40, 0, 1 << 50)
+    assert explanation.sites == []
+    note = "JAX's profile lists 10.06 MiB on GPU 0, but its allocator has only 10.00 MiB in use, so its lines are omitted"
+    assert note in explanation.notes
 
 
 def test_the_pool_says_what_serves_jax():

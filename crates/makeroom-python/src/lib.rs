@@ -7,6 +7,7 @@
 #![allow(clippy::needless_pass_by_value, reason = "pyo3 passes converted arguments by value")]
 
 mod answer;
+mod buffers;
 mod columns;
 mod failure;
 mod recording;
@@ -87,14 +88,11 @@ fn job_identity(variables: HashMap<String, String>) -> BTreeMap<&'static str, St
     identity.fields().map(|(field, value)| (field.name(), value)).collect()
 }
 
-/// Reads a recording from memory, and adds notes to it.
+/// Reads a recording from memory.
 #[pyfunction]
-fn read_bytes(py: Python<'_>, name: &str, content: &[u8], notes: Vec<String>) -> PyResult<Recording> {
+fn read_bytes(py: Python<'_>, name: &str, content: &[u8]) -> PyResult<Recording> {
     match py.detach(|| makeroom_trace::read(content)).map_err(|error| failure::input(name, error))? {
-        Input::Trace(mut trace) => {
-            trace.notes.extend(notes);
-            Ok(Recording::new(name.to_owned(), Some(content.len() as u64), trace))
-        }
+        Input::Trace(trace) => Ok(Recording::new(name.to_owned(), Some(content.len() as u64), trace)),
         Input::Text(_) => Err(InputError::new_err(format!("{name}: text, not a recording"))),
     }
 }

@@ -11,6 +11,7 @@ use makeroom_view::{Opened, OpenedInput};
 use pyo3::prelude::*;
 
 use crate::answer::Answer;
+use crate::buffers::{self, Buffer};
 use crate::columns::{self, Moment};
 use crate::failure::usage;
 use crate::table::Table;
@@ -220,6 +221,26 @@ impl Recording {
             changes_after.into_iter().map(|(device, counts)| (DeviceIndex(device), counts)).collect();
         let moments = Moments { times: times_us, changes_after };
         py.detach(|| watched_json(&watch(&self.trace, &moments)).to_string())
+    }
+
+    /// The recording without some live buffers and devices, and with more notes.
+    fn without(
+        &self,
+        py: Python<'_>,
+        buffers: Vec<Buffer>,
+        devices: Vec<u32>,
+        notes: Vec<String>,
+    ) -> PyResult<Self> {
+        if self.trace.kind != TraceKind::JaxProfile {
+            return Err(usage(format!("{}: not a profile of live buffers", self.name), None));
+        }
+        let mut trace = (*self.trace).clone();
+        py.detach(|| {
+            buffers::remove(&mut trace, &buffers);
+            buffers::remove_devices(&mut trace, &devices);
+        });
+        trace.notes.extend(notes);
+        Ok(Self::new(self.name.clone(), self.bytes, trace))
     }
 
     /// Table of all events.

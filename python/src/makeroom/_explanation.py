@@ -206,5 +206,5 @@ def _of_exception(error: BaseException) -> Explanation:
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     live = _jax.live_buffers(error)
     plain = Explanation(_native.explain(text, live))
-    log = _jax.allocator_log(error, plain.request_bytes)
+    log = _jax.allocator_log(error, text, plain)
     return Explanation(_native.explain(text + log, live)) if log else plain

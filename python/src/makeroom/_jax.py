@@ -2,24 +2,27 @@
 
 JAX reserves most of a GPU when it is first used, so nothing here makes it start: without a source name, `watch` reads devices
 only after the program has used them. The profile (`jax.profiler.device_memory_profile`) has the stack of each live buffer;
-`jax.live_arrays` has shapes and types.
+`_jax_arrays.py` removes those that have no memory.
 """
 
 from __future__ import annotations
 
+import re
 import sys
-from collections import Counter as Tally
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from . import _native
+from . import _jax_arrays, _native
 from ._errors import chain
-from ._sizes import show
-from ._sources import Counter, CounterSource, WatchError
+from ._sources import NO_STACK, Counter, CounterSource, WatchError
+
+if TYPE_CHECKING:
+    from ._explanation import Explanation
 
 # Classes of exceptions that XLA raises, by name.
 _ERRORS = {"XlaRuntimeError", "JaxRuntimeError"}
-_MOST_SHAPES = 3
 _PROFILE = "JAX's memory profile"
+# The allocator's own figures, which an exception or a log may include.
+_OWN_REPORT = re.compile(r"ran out of memory trying to allocate|^\W*InUse:\s+\d", re.MULTILINE)
 
 
 def module() -> Any:
@@ -29,7 +32,7 @@ def module() -> Any:
 
 
 def is_started() -> bool:
-    """Return whether the program has used a device. If this version of JAX does not tell, the answer is no."""
+    """Return whether the program has used a device. If this version of JAX does not show that, return no."""
     bridge = sys.modules.get("jax._src.xla_bridge")
     try:
         return bool(bridge is not None and bridge.backends_are_initialized())
@@ -74,42 +77,52 @@ def live_buffers(error: BaseException | None = None) -> _native.Recording | None
     if jax is None or not is_started() or error is not None and not _is_of_jax(error):
         return None
     try:
-        profile = jax.profiler.device_memory_profile()
-        return _native.read_bytes(_PROFILE, profile, _largest_arrays(jax))
+        profile = _native.read_bytes(_PROFILE, jax.profiler.device_memory_profile())
+        return _jax_arrays.only_real(jax, profile, {_index(device): stats for device, stats in counted_devices(jax)})
     except Exception:
         # After a failure, JAX may be unusable. The error message still has an explanation.
         return None
 
 
-def allocator_log(error: BaseException, request: int | None) -> str:
+def allocator_log(error: BaseException, text: str, explanation: Explanation) -> str:
     """Return the figures of JAX's allocator, in the words of its log, or nothing if they do not show the failure.
 
     XLA writes them to stderr, and not into the exception. They are read now, so memory that the program has freed since
-    the failure is missing: figures with which the request would succeed explain nothing.
+    the failure is missing; the highest amount that was ever in use shows whether it can have been the reason.
     """
-    jax = module()
-    if jax is None or not request or not is_started() or not _is_of_jax(error):
+    jax, request = module(), explanation.request_bytes
+    if jax is None or not request or not is_started() or not _is_of_jax(error) or _OWN_REPORT.search(text):
         return ""
     try:
-        figures = [(device, stats) for device, stats in counted_devices(jax) if stats.get("bytes_limit")]
+        found = {_index(device): stats for device, stats in counted_devices(jax) if stats.get("bytes_limit")}
     except Exception:
         # After a failure, JAX may be unusable.
         return ""
-    if not figures:
+    if not found:
         return ""
-    device, stats = max(figures, key=lambda each: each[1]["bytes_in_use"] / each[1]["bytes_limit"])
+    named = explanation.to_dict()["request"]["device"]
+    device = named if named in found else max(found, key=lambda each: _most(found[each]) / found[each]["bytes_limit"])
+    stats = found[device]
     limit, in_use, largest = stats["bytes_limit"], stats["bytes_in_use"], stats.get("largest_free_block_bytes", 0)
-    if in_use + request <= limit and not 0 < largest < request:
+    # Figures with which the request would have succeeded at any time explain nothing.
+    if in_use + request <= limit and not 0 < largest < request and _most(stats) <= in_use:
         return ""
-    lines = [f"Allocator (GPU_{_index(device)}_bfc) ran out of memory trying to allocate {request}B (rounded to {request})"]
+    lines = [f"Allocator (GPU_{device}_bfc) ran out of memory trying to allocate {request}B (rounded to {request})"]
     taken = stats.get("pool_bytes", 0)
     if taken:
         lines.append(
             f"total_region_allocated_bytes_: {taken} memory_limit_: {limit} available bytes: {max(limit - taken, 0)} "
             f"curr_region_allocation_bytes_: {taken}"
         )
-    lines += ["Stats:", f"Limit: {limit}", f"InUse: {in_use}", *([f"LargestFreeBlock: {largest}"] if largest else [])]
+    lines += ["Stats after the failure:", f"Limit: {limit}", f"InUse: {in_use}", f"MaxInUse: {_most(stats)}"]
+    if largest:
+        lines.append(f"LargestFreeBlock: {largest}")
     return "\n" + "\n".join(lines) + "\n"
+
+
+def _most(stats: dict[str, int]) -> int:
+    """Return the highest amount that was in use."""
+    return max(stats["bytes_in_use"], stats.get("peak_bytes_in_use", 0))
 
 
 def _index(device: Any) -> int:
@@ -120,17 +133,6 @@ def _index(device: Any) -> int:
 def _is_of_jax(error: BaseException) -> bool:
     kinds = [kind for each in chain(error) for kind in type(each).__mro__]
     return any(kind.__name__ in _ERRORS or kind.__module__.split(".")[0] in ("jax", "jaxlib") for kind in kinds)
-
-
-def _largest_arrays(jax: Any) -> list[str]:
-    """Return a note about the arrays that hold the most memory, by type and shape."""
-    counts: Tally[tuple[str, int]] = Tally()
-    for array in jax.live_arrays():
-        shape = ",".join(map(str, array.shape))
-        counts[f"{array.dtype}[{shape}]", array.nbytes] += 1
-    largest = sorted(counts.items(), key=lambda item: -item[0][1] * item[1])[:_MOST_SHAPES]
-    listed = [f"{count} × {name} ({show(count * size)})" for (name, size), count in largest if size]
-    return [f"largest live arrays: {', '.join(listed)}"] if listed else []
 
 
 class JaxCounter(Counter):
@@ -214,6 +216,7 @@ class JaxSource(CounterSource):
         held = [profile.get(device, {}) for profile in self._profiles]
         fullest = max(held, key=lambda lines: sum(size for size, _ in lines.values()))
         figures["sites"] = _sites(fullest, {})
+        figures["taken"] = _sites(fullest, held[0])
         figures["left_sites"] = _sites(held[-1], held[0])
         figures["left_blocks"] = sum(site["blocks"] for site in figures["left_sites"])
         # Without the first step, which fills caches, and the part after the last.
@@ -227,8 +230,8 @@ def _by_line(recording: _native.Recording) -> dict[int, dict[str, tuple[int, int
     lines: dict[int, dict[str, tuple[int, int]]] = {}
     for device, size, site in table.rows(0, len(table)):
         of_device = lines.setdefault(device, {})
-        bytes, count = of_device.get(site or "no stack recorded", (0, 0))
-        of_device[site or "no stack recorded"] = (bytes + size, count + 1)
+        bytes, count = of_device.get(site or NO_STACK, (0, 0))
+        of_device[site or NO_STACK] = (bytes + size, count + 1)
     return lines
 
 

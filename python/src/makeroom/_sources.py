@@ -23,6 +23,10 @@ from . import _native, _recorder, _torch
 from ._settings import is_notebook
 
 
+# Names the memory for which no line was recorded.
+NO_STACK = "no stack recorded"
+
+
 class WatchError(RuntimeError):
     """Memory cannot be watched, or a `Watch` was used in the wrong order."""
 
@@ -55,13 +59,13 @@ class Source:
 
 
 class NoSource(Source):
-    """Stands for a source where there is none: the block runs, and the result says why it has no figures."""
+    """Used if no source is available: the block runs, and a note states why there are no figures."""
 
     name, words = "none", "none"
 
     def __init__(self, reason: str) -> None:
         super().__init__()
-        self.notes.append(f"GPU memory was not watched: {reason}")
+        self.notes.append(f"GPU memory was not measured: {reason}")
 
     def begin(self) -> None:
         pass
@@ -195,6 +199,7 @@ class Counter:
             "left_blocks": None,
             "allocations": None,
             "sites": [],
+            "taken": [],
             "left_sites": [],
             "leaking": [],
             "steps": self.steps,
