@@ -122,7 +122,7 @@ def test_a_block_that_cannot_be_watched_runs():
         ran = True
         w.step()
     assert ran and (w.source, w.peak_bytes, w.devices, w.leak_per_step_bytes, w.trace) == ("none", 0, [], None, None)
-    assert repr(w).startswith("makeroom: GPU memory was not watched: this process is not recorded")
+    assert repr(w).startswith("makeroom: GPU memory was not measured: this process is not recorded")
     assert w.to_dict()["devices"] == []
 
 
@@ -197,7 +197,7 @@ def test_a_watch_is_used_as_it_should_be(torch):
     with pytest.raises(makeroom.WatchError, match="outside the `with` block"):
         w.step()
     with w:
-        with pytest.raises(makeroom.WatchError, match="still being watched"):
+        with pytest.raises(makeroom.WatchError, match="still running"):
             w.peak_bytes
         assert "not finished" in repr(w)
     assert w.leak_per_step_bytes is None
@@ -237,7 +237,7 @@ def test_a_finished_watch_can_be_pickled(torch):
     w = makeroom.watch()
     with w:
         torch.cuda.take(50)
-        with pytest.raises(makeroom.WatchError, match="still being watched"):
+        with pytest.raises(makeroom.WatchError, match="still running"):
             pickle.dumps(w)
     copy = pickle.loads(pickle.dumps(w))
     assert repr(copy) == repr(w) and copy.devices == w.devices and copy.to_dict() == w.to_dict()
@@ -266,13 +266,13 @@ def test_figures_that_cannot_be_read_do_not_stop_the_program(torch, monkeypatch)
         return w
 
     w = watched()
-    with pytest.warns(makeroom.WatchWarning, match="figures cannot be read: CUDA error"):
+    with pytest.warns(makeroom.WatchWarning, match="cannot read the figures: CUDA error"):
         w.__exit__(None, None, None)
     assert (w.source, w.peak_bytes, w.devices) == ("none", 0, []) and "illegal memory access" in repr(w)
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "torch", torch)
     w = watched(required=True)
-    with pytest.raises(makeroom.WatchError, match="figures cannot be read"):
+    with pytest.raises(makeroom.WatchError, match="cannot read the figures"):
         w.__exit__(None, None, None)
     # The exception of the block is the one that matters.
     monkeypatch.undo()
@@ -299,7 +299,7 @@ with warnings.catch_warnings(record=True) as warned:
 print(w.source, len(warned), w)
 """
     done = software_gpu.python(script, command, "run", "-o", str(tmp_path / "run.room"), "--no-status", "--")
-    assert done.stdout.startswith("none 1 makeroom: GPU memory was not watched: the figures cannot be read"), done.stdout + done.stderr
+    assert done.stdout.startswith("none 1 makeroom: GPU memory was not measured: cannot read the figures"), done.stdout + done.stderr
 
 
 def test_the_example_shows_what_the_documents_show(command, software_gpu, examples, tmp_path):

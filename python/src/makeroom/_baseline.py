@@ -1,6 +1,9 @@
 """Baselines of tests: the files of `makeroom gate`, with the memory that one test uses.
 
-A baseline has the peak and the lines that held it. Lines of a test have no kind, because a test need not be a whole training step.
+A baseline has the peak and the lines that held it, without the memory that was live before the test: of each line, only the
+growth counts. Lines of a test have no kind, because a test need not be a whole training step.
+
+Σ lines = peak. Memory for which no line was recorded is a line without a place.
 """
 
 from __future__ import annotations
@@ -10,34 +13,77 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._sizes import parse, show
+from ._sources import NO_STACK
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ._watch import Site, Watch
+    from ._watch import Watch
 
 FORMAT = "makeroom baseline 1"
 _HINT = "pytest --gpu-memory=write writes the baselines of all tests that have one"
 
 
 class BaselineError(Exception):
-    """A baseline is missing or is not a baseline."""
+    """A baseline is missing, or the file is not a baseline."""
+
+
+class Line(NamedTuple):
+    """The memory of a line of code."""
+
+    bytes: int
+    blocks: int
 
 
 class Baseline(NamedTuple):
-    """The peak of a test, and the bytes of each line at that time."""
+    """The peak of a test, and its lines at that time. `None` is the memory for which no line was recorded."""
 
     peak_bytes: int
-    lines: dict[str, int]
+    lines: dict[str | None, Line]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the content of a baseline file."""
+        lines = sorted(self.lines.items(), key=lambda item: (item[0] is not None, item[0] or ""))
+        return {
+            "format": FORMAT,
+            "peak_bytes": self.peak_bytes,
+            "reserved_bytes": None,
+            "kinds": {"unknown": self.peak_bytes},
+            "lines": [{"place": place, "kind": "unknown", **line._asdict()} for place, line in lines],
+        }
+
+
+def from_dict(content: Any) -> Baseline:
+    """Return the baseline that a file contains.
+
+    Raises:
+        KeyError, TypeError, ValueError: It is not the content of a baseline.
+    """
+    lines: dict[str | None, Line] = {}
+    for line in content["lines"]:
+        known = lines.get(line["place"], Line(0, 0))
+        lines[line["place"]] = Line(known.bytes + int(line["bytes"]), known.blocks + int(line["blocks"]))
+    return Baseline(int(content["peak_bytes"]), lines)
 
 
 def measured(watched: Watch) -> Baseline:
-    """Return what a test used, on the device where it used the most."""
+    """Return what a test used, on the device where it used the most.
+
+    Memory that was live before the test and that the test freed does not reduce the peak.
+    """
     device = max(watched.devices, key=lambda device: device.peak_bytes - device.before_bytes, default=None)
-    lines: dict[str, int] = {}
-    for place, size in _leaves(device.sites if device is not None else []):
-        lines[place] = lines.get(place, 0) + size
-    return Baseline(watched.taken_bytes, lines)
+    if device is None:
+        return Baseline(0, {})
+    lines: dict[str | None, Line] = {}
+    for site in device.taken_sites:
+        lines[None if site.place == NO_STACK else site.place] = Line(site.bytes, site.blocks)
+    listed = sum(line.bytes for line in lines.values())
+    peak = max(device.peak_bytes - device.before_bytes, listed)
+    if peak > listed:
+        # The source records no lines, or not all of them.
+        known = lines.get(None, Line(0, 0))
+        lines[None] = Line(known.bytes + peak - listed, known.blocks)
+    return Baseline(peak, lines)
 
 
 def read(path: Path) -> Baseline:
@@ -51,30 +97,22 @@ def read(path: Path) -> Baseline:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise BaselineError(f"{path} is not a baseline\n\nhint: {_HINT}")
     try:
-        lines: dict[str, int] = {}
-        for line in content["lines"]:
-            if line["place"] is not None:
-                lines[line["place"]] = lines.get(line["place"], 0) + int(line["bytes"])
-        return Baseline(int(content["peak_bytes"]), lines)
+        return from_dict(content)
     except (KeyError, TypeError, ValueError) as error:
         raise BaselineError(f"{path} is damaged: {error!r}\n\nhint: {_HINT}") from None
 
 
 def write(path: Path, baseline: Baseline) -> None:
-    """Write a baseline, one line of code per entry and in a fixed order, so that changes are easy to review."""
-    content: dict[str, Any] = {
-        "format": FORMAT,
-        "peak_bytes": baseline.peak_bytes,
-        "reserved_bytes": None,
-        "kinds": {"unknown": baseline.peak_bytes},
-        "lines": [
-            {"place": place, "kind": "unknown", "bytes": size, "blocks": 1} for place, size in sorted(baseline.lines.items())
-        ],
-    }
+    """Write a baseline, one line of code per entry and in a fixed order, so that changes are easy to review.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
     # A file that is replaced is never half written.
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    beside.replace(path)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(json.dumps(baseline.to_dict(), indent=2) + "\n", encoding="utf-8")
+    draft.replace(path)
 
 
 def limit(baseline: Baseline, allow: str | int) -> int:
@@ -96,19 +134,11 @@ def complaint(now: Baseline, before: Baseline, allow: str | int) -> str | None:
         f"the test used {show(now.peak_bytes)} of GPU memory; baseline: {show(before.peak_bytes)}, "
         f"allowed: {show(most)}"
     )
-    growth = {place: size - before.lines.get(place, 0) for place, size in now.lines.items()}
+    none = Line(0, 0)
+    growth = {
+        place: line.bytes - before.lines.get(place, none).bytes for place, line in now.lines.items() if place is not None
+    }
     place = max(growth, key=lambda place: growth[place], default=None)
     if place is not None and growth[place] > 0:
         text += f"; {place} holds {show(growth[place])} more"
     return text
-
-
-def _leaves(sites: list[Site]) -> list[tuple[str, int]]:
-    """Return the innermost lines, each with the bytes that no line below it has."""
-    found: list[tuple[str, int]] = []
-    for site in sites:
-        own = site.bytes - sum(callee.bytes for callee in site.calls)
-        if own > 0:
-            found.append((site.place, own))
-        found += _leaves(site.calls)
-    return found

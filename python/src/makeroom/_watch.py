@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._sizes import counted, show
-from ._sources import NoSource, Source, WatchError, choose
+from ._sources import NO_STACK, NoSource, Source, WatchError, choose
 from ._types import SourceName
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _MOST_LINES = 8
 
 
 class WatchWarning(UserWarning):
-    """A block runs without being watched."""
+    """The memory of a block cannot be measured."""
 
 
 class Site(NamedTuple):
@@ -53,8 +53,11 @@ class Step(NamedTuple):
 class WatchedDevice(NamedTuple):
     """Figures of one device.
 
-    Sizes are as requested, without rounding. `sites` (live at the peak), `left_sites` (still live) and `leaking` (leaked by
-    steps) are empty if the source does not record lines.
+    Sizes are as requested, without rounding. `sites` (live at the peak), `left_sites` (still live), `leaking` (leaked by
+    steps) and `taken_sites` are empty if the source does not record lines.
+
+    `taken_sites` are the lines that held more at the peak than before the block, without the lines that they called. They add
+    up to the peak minus the memory before it, or to more if the block freed memory that was live before.
     """
 
     device: int
@@ -68,6 +71,7 @@ class WatchedDevice(NamedTuple):
     left_sites: list[Site]
     leaking: list[Site]
     steps: list[Step]
+    taken_sites: list[Site]
 
     @property
     def leak_per_step_bytes(self) -> int | None:
@@ -107,7 +111,7 @@ class Watch:
 
     @property
     def source(self) -> str:
-        """Source of the figures: `recorder`, `pool`, `torch` or `jax`; `none` if nothing could be watched."""
+        """Source of the figures: `recorder`, `pool`, `torch` or `jax`; `none` if memory could not be measured."""
         return self._source.name
 
     @property
@@ -128,7 +132,7 @@ class Watch:
     def devices(self) -> list[WatchedDevice]:
         """Figures of each device that was used."""
         if self._devices is None:
-            raise WatchError("the block is still being watched\n\nhint: read the figures after the `with` block")
+            raise WatchError("the block is still running\n\nhint: read the figures after the `with` block")
         return self._devices
 
     @property
@@ -186,11 +190,11 @@ class Watch:
         except Exception as failure:
             # The exception of the block must not be replaced by one of this module.
             if self._is_required and error is None:
-                raise WatchError(f"the figures cannot be read: {failure}") from failure
-            reason = f"the figures cannot be read: {failure}"
+                raise WatchError(f"cannot read the figures: {failure}") from failure
+            reason = f"cannot read the figures: {failure}"
         self._source, self._devices = NoSource(reason), []
         if error is None:
-            warnings.warn(f"GPU memory is not watched: {reason}", WatchWarning, stacklevel=2)
+            warnings.warn(f"GPU memory was not measured: {reason}", WatchWarning, stacklevel=2)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Watch) or self._devices is None or other._devices is None:
@@ -205,7 +209,7 @@ class Watch:
 
     def __getstate__(self) -> dict[str, Any]:
         if self._devices is None:
-            raise WatchError("the block is still being watched\n\nhint: pickle the result after the `with` block")
+            raise WatchError("the block is still running\n\nhint: pickle the result after the `with` block")
         source = self._source
         return {**self.__dict__, "_source": _Finished(source.name, source.words, source.notes)}
 
@@ -242,14 +246,14 @@ class Watch:
 def watch(*, lines: bool | None = None, source: SourceName | None = None, required: bool = False) -> Watch:
     """Measure the GPU memory of a block of code.
 
-    If nothing can be watched, as on a machine without a GPU, the block runs all the same: a `WatchWarning` states the reason,
+    If memory cannot be measured, as on a machine without a GPU, the block still runs: a `WatchWarning` states the reason,
     all figures are 0, and `source` is `none`.
 
     Args:
         lines: Record the lines that hold memory. This slows PyTorch down. The recorder always has lines; the pool never does.
         source: `"recorder"` (under `makeroom run`), `"pool"` (after `makeroom.use_pool()`), `"torch"` (PyTorch on CUDA) or
             `"jax"` (JAX on CUDA) [default: the first that is available].
-        required: Raise an exception instead of a warning if nothing can be watched.
+        required: Raise an exception instead of a warning if memory cannot be measured.
 
     Returns:
         A context manager that provides the figures after the block; `print` it for a summary.
@@ -271,7 +275,7 @@ def watch(*, lines: bool | None = None, source: SourceName | None = None, requir
             raise
         reason = str(error)
     # Outside of the handler, so that the warning is not "during handling" of the error.
-    warnings.warn(f"GPU memory is not watched: {reason}", WatchWarning, stacklevel=2)
+    warnings.warn(f"GPU memory cannot be measured: {reason}", WatchWarning, stacklevel=2)
     return Watch(NoSource(reason))
 
 
@@ -290,12 +294,13 @@ def _device(figures: dict[str, Any]) -> WatchedDevice:
         leaking=[as_site(site) for site in figures["leaking"]],
         # The part after the last step() is not a step.
         steps=steps[:-1],
+        taken_sites=[as_site(site) for site in figures["taken"]],
     )
 
 
 def as_site(site: dict[str, Any]) -> Site:
     """Return a site of the native module's JSON."""
-    return Site(site["site"], site["bytes"], site["blocks"], [as_site(callee) for callee in site["calls"]])
+    return Site(site["site"] or NO_STACK, site["bytes"], site["blocks"], [as_site(callee) for callee in site["calls"]])
 
 
 def _text(device: WatchedDevice) -> list[str]:

@@ -9,23 +9,24 @@
     pytest --gpu-memory-top=10
     pytest --gpu-memory=write
 
-A baseline is a file of `makeroom gate`, relative to the test's file; `--gpu-memory=write` writes the baselines.
+A baseline is a file of `makeroom gate`, relative to the test's file; `--gpu-memory=write` writes the baselines at the end of
+the run. If several cases of a test share a baseline, the highest peak of the run counts, also with pytest-xdist: each worker
+sends its baselines to the controller, which writes them.
 
 Without `--gpu-memory-top`, tests without the marker are not affected. Figures come from `makeroom.watch`: `makeroom run --
 pytest` works with every framework and shows lines; with PyTorch or JAX on CUDA, plain `pytest` works too. If memory cannot be
-watched, tests run unchecked, and the summary says so; with `--gpu-memory=require` they fail.
+measured, marked tests run without the check, and the summary shows how many; with `--gpu-memory=require`, they fail.
 """
 
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generator, NamedTuple
 
 import pytest
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ._baseline import Baseline
     from ._watch import Watch
 
@@ -35,7 +36,35 @@ _HINT = "@pytest.mark.gpu_memory('2GiB', leaks=0)"
 _OPTION_TOP = "--gpu-memory-top"
 _ALLOW = "2%"
 _ARGUMENTS = {"limit", "leaks", "baseline", "allow"}
-_written: dict[Path, Baseline] = {}
+# What a worker of pytest-xdist sends to the controller.
+_SENT = "makeroom_baselines"
+
+
+class Baselines:
+    """The baselines of this run, and those that could not be written."""
+
+    def __init__(self) -> None:
+        self.measured: dict[str, Baseline] = {}
+        self.failures: dict[str, str] = {}
+
+    def add(self, path: str, baseline: Baseline) -> None:
+        """Keep the baseline with the highest peak."""
+        known = self.measured.get(path)
+        if known is None or baseline.peak_bytes > known.peak_bytes:
+            self.measured[path] = baseline
+
+    def write(self) -> None:
+        """Write all baselines; `failures` has the reason for each that cannot be written."""
+        from . import _baseline
+
+        for path, baseline in sorted(self.measured.items()):
+            try:
+                _baseline.write(Path(path), baseline)
+            except OSError as error:
+                self.failures[path] = error.strerror or str(error)
+
+
+_baselines = pytest.StashKey[Baselines]()
 
 
 class Budget(NamedTuple):
@@ -53,51 +82,53 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--gpu-memory",
         choices=("auto", "require", "off", "write"),
         default="auto",
-        help="tests marked gpu_memory: check if possible (auto), fail if impossible (require), do not check (off), or write "
-        "the baselines (write)",
+        help="auto: check the tests marked gpu_memory if GPU memory can be measured; require: fail them if it cannot; off: do not "
+        "check them; write: write their baselines [default: auto]",
     )
     group.addoption(
         _OPTION_TOP,
         type=int,
         metavar="N",
-        help="measure every test, and list the N tests that used the most GPU memory [default: gpu_memory_top in the ini file]",
+        help="measure every test and list the N tests that used the most GPU memory [default: gpu_memory_top in the ini file]",
     )
-    parser.addini("gpu_memory_top", "number of tests to list by GPU memory", default="0")
+    parser.addini("gpu_memory_top", "measure every test and list this many, those that used the most GPU memory", default="0")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "gpu_memory(limit=None, leaks=None, baseline=None, allow='2%'): fail the test if it uses more GPU memory than limit, "
-        "leaks more than leaks, or uses more than a baseline allows; sizes are numbers of bytes or strings such as '2GiB'",
+        "gpu_memory(limit=None, leaks=None, baseline=None, allow='2%'): fail the test if its peak of GPU memory exceeds limit, "
+        "if more than leaks is still allocated afterward, or if the peak exceeds the one in the file baseline by more than allow; "
+        "sizes are numbers of bytes or strings such as '2GiB'",
     )
+    config.stash[_baselines] = Baselines()
     _top(config)
 
 
 def _top(config: pytest.Config) -> int:
     """Return the number of tests to list."""
-    wish = config.getoption(_OPTION_TOP)
-    if wish is None:
-        wish = config.getini("gpu_memory_top")
+    number = config.getoption(_OPTION_TOP)
+    if number is None:
+        number = config.getini("gpu_memory_top")
     try:
-        return max(int(wish), 0)
+        return max(int(number), 0)
     except ValueError:
-        raise pytest.UsageError(f"gpu_memory_top: {wish!r} is not a number") from None
+        raise pytest.UsageError(f"gpu_memory_top: {number!r} is not a number") from None
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
     marker = item.get_closest_marker("gpu_memory")
-    wish = item.config.getoption("--gpu-memory")
-    if wish == "off" or marker is None and not _top(item.config):
+    mode = item.config.getoption("--gpu-memory")
+    if mode == "off" or marker is None and not _top(item.config):
         yield
         return
     budget = _budget(marker, item) if marker is not None else Budget()
     gc.collect()
     watched = _started()
     if isinstance(watched, str):
-        if wish in ("require", "write") and marker is not None:
-            pytest.fail(f"GPU memory cannot be checked: {watched}", pytrace=False)
+        if mode in ("require", "write") and marker is not None:
+            pytest.fail(f"GPU memory cannot be measured: {watched}", pytrace=False)
         if marker is not None:
             item.user_properties.append((_UNCHECKED, watched.split("\n")[0]))
         yield
@@ -110,14 +141,35 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
     item.user_properties.append((_TAKEN, watched.taken_bytes))
     item.user_properties.append((_LEFT, watched.left_bytes))
     # A failed test has its own reason, and its traceback keeps its tensors alive; it may have ended before its peak.
-    complaint = None if outcome.excinfo else _complaint(watched, budget, wish == "write")
+    complaint = None if outcome.excinfo else _complaint(watched, budget, item.config if mode == "write" else None)
     if complaint is not None:
         _fail(outcome, f"{complaint}\n\n{watched!r}")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: Any) -> None:
+    """Receive the baselines of a worker that has finished (a hook of pytest-xdist)."""
+    from ._baseline import from_dict
+
+    sent: dict[str, Any] = getattr(node, "workeroutput", None) or {}
+    for path, content in sent.get(_SENT, {}).items():
+        node.config.stash[_baselines].add(path, from_dict(content))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    baselines = session.config.stash[_baselines]
+    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output[_SENT] = {path: baseline.to_dict() for path, baseline in baselines.measured.items()}
+        return
+    baselines.write()
+    if baselines.failures and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """List the tests by GPU memory, and say which were not checked. The figures come with the reports, so that tests in other
-    processes (pytest-xdist) are included."""
+    """List the tests by GPU memory, the baselines that were written, and the number of tests that were not checked. The figures
+    come with the reports, so that tests in other processes (pytest-xdist) are included."""
     reports = [
         report
         for group in terminalreporter.stats.values()
@@ -125,12 +177,30 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         if isinstance(report, pytest.TestReport) and report.when == "call"
     ]
     _list_top(terminalreporter, reports, _top(config))
+    _list_baselines(terminalreporter, config)
+    from ._sizes import counted
+
     reasons = [dict(report.user_properties).get(_UNCHECKED) for report in reports]
     unchecked = [str(reason) for reason in reasons if reason is not None]
     if unchecked:
-        tests = "1 test" if len(unchecked) == 1 else f"{len(unchecked)} tests"
+        tests = counted(len(unchecked), "test")
         terminalreporter.section("GPU memory", sep="-")
         terminalreporter.line(f"gpu_memory was not checked in {tests}: {unchecked[0]}", yellow=True)
+
+
+def _list_baselines(reporter: Any, config: pytest.Config) -> None:
+    from ._sizes import counted, show
+
+    baselines = config.stash[_baselines]
+    if not baselines.measured:
+        return
+    written = len(baselines.measured) - len(baselines.failures)
+    reporter.section(f"{counted(written, 'GPU memory baseline')} written", sep="-")
+    for path, baseline in sorted(baselines.measured.items()):
+        if path not in baselines.failures:
+            reporter.line(f"{show(baseline.peak_bytes):>12}  {path}")
+    for path, reason in baselines.failures.items():
+        reporter.line(f"cannot write {path}: {reason}", red=True)
 
 
 def _list_top(reporter: Any, reports: list[pytest.TestReport], most: int) -> None:
@@ -144,7 +214,7 @@ def _list_top(reporter: Any, reports: list[pytest.TestReport], most: int) -> Non
     if not most or not rows:
         if most:
             reporter.section("GPU memory", sep="-")
-            reporter.line("no test used GPU memory that could be measured")
+            reporter.line("no GPU memory was measured in any test")
         return
     rows.sort(reverse=True)
     shown = rows[:most]
@@ -155,7 +225,7 @@ def _list_top(reporter: Any, reports: list[pytest.TestReport], most: int) -> Non
 
 
 def _started() -> Watch | str:
-    """Return a watch that has begun, or why there is none."""
+    """Return a watch that has started, or the reason why memory cannot be measured."""
     from ._sources import WatchError
     from ._watch import watch
 
@@ -170,17 +240,17 @@ def _budget(marker: pytest.Mark, item: pytest.Item) -> Budget:
     from ._sizes import parse_optional
 
     unknown = sorted(set(marker.kwargs) - _ARGUMENTS)
-    what = None
+    problem = None
     if unknown:
-        what = ", ".join(unknown)
+        problem = f"unknown argument {', '.join(unknown)}; use limit, leaks, baseline or allow"
     elif len(marker.args) > 1:
-        what = f"{len(marker.args)} positional arguments"
+        problem = f"{len(marker.args)} positional arguments were given; only limit can be positional"
     elif marker.args and "limit" in marker.kwargs:
-        what = "limit twice"
+        problem = "limit was given twice"
     elif "allow" in marker.kwargs and "baseline" not in marker.kwargs:
-        what = "allow without baseline"
-    if what is not None:
-        pytest.fail(f"gpu_memory takes limit, leaks, baseline and allow, not {what}\n\nhint: {_HINT}", pytrace=False)
+        problem = "allow was given without baseline"
+    if problem is not None:
+        pytest.fail(f"gpu_memory: {problem}\n\nhint: {_HINT}", pytrace=False)
     limit = marker.args[0] if marker.args else marker.kwargs.get("limit")
     baseline = marker.kwargs.get("baseline")
     allow = marker.kwargs.get("allow", _ALLOW)
@@ -194,7 +264,8 @@ def _budget(marker: pytest.Mark, item: pytest.Item) -> Budget:
     pytest.fail(f"gpu_memory: {reason}", pytrace=False)
 
 
-def _complaint(watched: Watch, budget: Budget, writes: bool) -> str | None:
+def _complaint(watched: Watch, budget: Budget, writes_for: pytest.Config | None) -> str | None:
+    """Return what is wrong with the memory of a test. If baselines are written, keep this test's for the end of the run."""
     from . import _baseline
     from ._sizes import show
 
@@ -206,20 +277,13 @@ def _complaint(watched: Watch, budget: Budget, writes: bool) -> str | None:
     if budget.baseline is None:
         return None
     now = _baseline.measured(watched)
-    if not writes:
-        try:
-            return _baseline.complaint(now, _baseline.read(budget.baseline), budget.allow)
-        except _baseline.BaselineError as error:
-            return f"gpu_memory: {error}"
-    # Several cases of a test share a baseline: the largest counts.
-    before = _written.get(budget.baseline)
-    if before is None or now.peak_bytes > before.peak_bytes:
-        _written[budget.baseline] = now
-        try:
-            _baseline.write(budget.baseline, now)
-        except OSError as error:
-            return f"gpu_memory: the baseline cannot be written: {error}"
-    return None
+    if writes_for is not None:
+        writes_for.stash[_baselines].add(str(budget.baseline), now)
+        return None
+    try:
+        return _baseline.complaint(now, _baseline.read(budget.baseline), budget.allow)
+    except _baseline.BaselineError as error:
+        return f"gpu_memory: {error}"
 
 
 def _fail(outcome: Any, text: str) -> None:
