@@ -58,13 +58,22 @@ def test_lightning_s_trainer_is_watched(callbacks, torch, monkeypatch):  # noqa:
     callback.on_exception(None, None, MemoryError())
 
 
+def test_the_limit_does_not_replace_the_error_of_the_training(callbacks, torch, monkeypatch, capsys):  # noqa: F811
+    monkeypatch.setitem(sys.modules, "lightning.pytorch", types.SimpleNamespace(Callback=object))
+    callback = callbacks.Lightning(limit=300)
+    callback.on_train_start(None, None)
+    torch.cuda.take(500)
+    callback.on_exception(None, None, RuntimeError("CUDA out of memory"))
+    assert callback.watch.peak_bytes == 600 and "peak 600 B" in capsys.readouterr().err
+
+
 def test_training_goes_on_where_nothing_can_be_watched(callbacks, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "lightning.pytorch", types.SimpleNamespace(Callback=object))
     callback = callbacks.Lightning()
     callback.on_train_start(None, None)
     callback.on_train_batch_end(None, None, None, None, 0)
     callback.on_train_end(None, None)
-    assert capsys.readouterr().err.startswith("makeroom: training is not watched: this process is not recorded")
+    assert capsys.readouterr().err.startswith("makeroom: GPU memory cannot be measured: this process is not recorded")
 
 
 def test_missing_packages_are_named(callbacks, monkeypatch):

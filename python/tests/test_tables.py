@@ -129,7 +129,7 @@ def test_a_table_is_indexed_as_one_expects(table):
     assert sum(row["size"] for row in table) == sum(table["size"])
     moment = next(each for each in table["allocated_at"] if each is not None)
     assert isinstance(moment, datetime) and moment.tzinfo == timezone.utc
-    with pytest.raises(KeyError, match="no column 'bytes'; there are: device, address"):
+    with pytest.raises(KeyError, match="no column 'bytes'; use one of device, address"):
         table["bytes"]
     with pytest.raises(IndexError):
         table[len(table)]

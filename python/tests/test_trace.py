@@ -95,7 +95,7 @@ def test_replay_is_the_command_s(trace, command, traces):
     assert "÷ live" in repr(replay) and "<table>" in replay._repr_html_()
     assert [run.allocator for run in replay] == ["pytorch", "ideal"] and len(replay) == 2
     assert replay[1] == replay["ideal"]
-    with pytest.raises(KeyError, match="there are: 'pytorch', 'ideal'"):
+    with pytest.raises(KeyError, match="use one of 'pytorch', 'ideal'"):
         replay["bfc"]
 
 
@@ -116,7 +116,7 @@ def test_a_setting_is_found(traces, command):
     assert tuning.best.saves_bytes is None
     assert list(tuning) == list(tuning.trials.values()) and len(tuning) == len(tuning.trials) > 3
     assert tuning[0] == tuning[tuning.best.settings]
-    with pytest.raises(KeyError, match="'roundup' was not tried; there are: 'expandable_segments:True'"):
+    with pytest.raises(KeyError, match="'roundup' was not tried; use one of 'expandable_segments:True'"):
         tuning["roundup"]
     assert pickle.loads(pickle.dumps(tuning)) == tuning and pickle.loads(pickle.dumps(tuning.best)) == tuning.best
     html = tuning._repr_html_()

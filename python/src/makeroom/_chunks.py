@@ -167,8 +167,8 @@ class _Run:
         self._gather.put(0, first, result)
         self._next = first
         # While a piece is computed, the next one and the previous result are also on the device.
-        beside = row + _bytes_of(result) // first
-        return max(usable // (max(taken // first, row) + beside), 1)
+        in_flight = row + _bytes_of(result) // first
+        return max(usable // (max(taken // first, row) + in_flight), 1)
 
     def _alone(self, rows: Any) -> Any:
         ticket = self._engine.submit(rows, self._function)

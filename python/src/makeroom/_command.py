@@ -9,13 +9,13 @@ import sysconfig
 
 def find() -> str | None:
     """Return the command that was installed with this module, else the one on the PATH."""
-    folders = [sysconfig.get_path("scripts")]
+    directories = [sysconfig.get_path("scripts")]
     # `pip install --user` uses another scheme.
     user_scheme = f"{os.name}_user"
     if user_scheme in sysconfig.get_scheme_names():
-        folders.append(sysconfig.get_path("scripts", user_scheme))
-    for folder in folders:
-        path = os.path.join(folder, "makeroom")
+        directories.append(sysconfig.get_path("scripts", user_scheme))
+    for directory in directories:
+        path = os.path.join(directory, "makeroom")
         if os.access(path, os.X_OK):
             return path
     return shutil.which("makeroom")

@@ -153,14 +153,14 @@ def _cell(tag: str, text: str, column: int) -> str:
 
 
 def _run(name: str, run: dict[str, Any]) -> tuple[str, ...]:
-    ratio, smallest, refusal = run["reserved_over_live"], run["smallest_memory_bytes"], run["oom"]
+    ratio, smallest, failure = run["reserved_over_live"], run["smallest_memory_bytes"], run["oom"]
     return (
         name,
         show(run["peak_reserved_bytes"]),
         "" if ratio is None else f"{ratio:.3f}",
         f"{run['driver_time_us'] / 1000:.0f} ms",
         "" if smallest is None else show(smallest),
-        "" if refusal is None else f"out of memory: {show(refusal['bytes'])}",
+        "" if failure is None else f"out of memory: {show(failure['bytes'])}",
     )
 
 

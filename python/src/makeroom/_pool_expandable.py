@@ -78,8 +78,8 @@ def obstacle(version: tuple[int, int] | None) -> str | None:
     if platform:
         return f"they do not work reliably on {platform}"
     if version is not None and version < FIRST_SHARED:
-        told = ".".join(map(str, version))
-        return f"with them, PyTorch {told} cannot share tensors between processes (2.5 and later can). {TURN_ON}"
+        number = ".".join(map(str, version))
+        return f"with them, PyTorch {number} cannot share tensors between processes (2.5 and later can). {TURN_ON}"
     if not may_copy_descriptors():
         return (
             "with them, sharing tensors between processes needs pidfd_getfd, which this system does not permit. "

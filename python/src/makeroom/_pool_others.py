@@ -59,8 +59,8 @@ def handle_of(stream: Any) -> int | None:
     if isinstance(stream, int):
         return stream
     if hasattr(stream, "__cuda_stream__"):
-        told = stream.__cuda_stream__
-        return int((told() if callable(told) else told)[1])
+        pair = stream.__cuda_stream__
+        return int((pair() if callable(pair) else pair)[1])
     for name in ("ptr", "cuda_stream", "handle", "value"):
         value = getattr(stream, name, None)
         if isinstance(value, int):

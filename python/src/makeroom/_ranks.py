@@ -23,7 +23,7 @@ _STALE_SECONDS = 600
 
 
 class Rank(NamedTuple):
-    """This process in its job. `size` is `None` if the launcher does not tell it."""
+    """This process in its job. `size` is `None` if the launcher does not provide it."""
 
     number: int
     size: int | None
@@ -62,7 +62,7 @@ def resolve(directory: str | os.PathLike[str]) -> Path:
 
 
 def first_failure(rank: Rank, directory: Path | None) -> str | None:
-    """Return `None` if this rank is the first of its job to fail, else the name of the one that was.
+    """Return `None` if this rank is the first of its job to fail, else the name of the first.
 
     Without a directory, only the ranks of this host know of each other. If in doubt, a rank is the first: two explanations
     are better than none.
@@ -82,7 +82,7 @@ def first_failure(rank: Rank, directory: Path | None) -> str | None:
 
 
 def _fields() -> dict[str, str]:
-    """Return what the launcher's variables say now; some are set after the start. Values may be any bytes."""
+    """Return the fields in the launcher's current variables; some are set after the start. Values may be any bytes."""
     variables = {name: value.decode(errors="replace") for name, value in os.environb.items()}
     return _native.job_identity({name.decode(errors="replace"): value for name, value in variables.items()})
 

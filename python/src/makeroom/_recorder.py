@@ -75,9 +75,9 @@ def _open_files() -> list[str]:
     The recorder's thread has its own descriptor table, so the tables of all threads are searched.
     """
     links = []
-    for folder in ["/proc/self/fd", *_descriptor_tables_of_threads()]:
+    for directory in ["/proc/self/fd", *_descriptor_tables_of_threads()]:
         try:
-            links += [os.path.join(folder, name) for name in os.listdir(folder)]
+            links += [os.path.join(directory, name) for name in os.listdir(directory)]
         except OSError:
             continue
     return [link for link in links if os.path.isfile(link)]

@@ -136,10 +136,10 @@ class Tuning(Answer):
 
 
 def _named(runs: dict[str, Run], name: str, done: str) -> Run:
-    """Return the run of this name; the error lists those that there are."""
+    """Return the run of this name."""
     run = runs.get(name)
     if run is None:
-        raise KeyError(f"{name!r} was not {done}; there are: {', '.join(map(repr, runs))}")
+        raise KeyError(f"{name!r} was not {done}; use one of {', '.join(map(repr, runs))}")
     return run
 
 

@@ -190,7 +190,7 @@ class Table:
 
     def _check(self, name: str) -> None:
         if name not in self.columns:
-            raise KeyError(f"no column {name!r}; there are: {', '.join(self.columns)}")
+            raise KeyError(f"no column {name!r}; use one of {', '.join(self.columns)}")
 
     def _shown(self, row: dict[str, Any]) -> list[str]:
         return [_cell(name, value) for name, value in row.items()]

@@ -208,7 +208,7 @@ class Trace:
         return len(self._recording)
 
     def __bool__(self) -> bool:
-        # A profile of live buffers has no events, and is a recording all the same.
+        # A profile of live buffers has no events, but it is a recording.
         return True
 
     def __iter__(self) -> Iterator[dict[str, Any]]:

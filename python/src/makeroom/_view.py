@@ -11,7 +11,7 @@ from ._trace import TraceOrPath, as_trace
 from ._types import Path
 
 # The page keeps its state in the fragment of its address. In a frame without an address of its own, relative addresses
-# refer to the notebook, so the page needs to be told its own.
+# refer to the notebook, so the page needs a base address.
 _BASE = '<base href="about:srcdoc">'
 
 

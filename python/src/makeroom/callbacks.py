@@ -28,7 +28,7 @@ __all__ = ["HuggingFace", "Lightning"]
 
 
 class Training:
-    """Base of both callbacks. If makeroom cannot watch the training, it prints a note once and training continues.
+    """Base of both callbacks. If memory cannot be measured, a note is printed once and training continues.
 
     Args:
         lines: Passed to `makeroom.watch`.
@@ -59,7 +59,7 @@ class Training:
             self.watch = watch(lines=self._lines, required=True).__enter__()
             self._is_on = True
         except WatchError as error:
-            self._say(f"makeroom: training is not watched: {error}")
+            self._print(f"makeroom: GPU memory cannot be measured: {error}")
 
     def step(self) -> None:
         if self._is_on and self.watch is not None:
@@ -68,21 +68,22 @@ class Training:
             if self._limit is not None and peak is not None and peak > self._limit:
                 self.end()
 
-    def end(self) -> None:
+    def end(self, error: BaseException | None = None) -> None:
+        """Print the result and check the limit, unless training failed with an error: nothing must replace that."""
         if not self._is_on or self.watch is None:
             return
         self._is_on = False
         try:
-            self.watch.__exit__(None, None, None)
-        except WatchError as error:
-            self._say(f"makeroom: training was not watched: {error}")
+            self.watch.__exit__(None if error is None else type(error), error, None)
+        except WatchError as failure:
+            self._print(f"makeroom: GPU memory was not measured: {failure}")
             return
         rank = _ranks.current()
         if rank is None or rank.number == 0:
-            self._say(f"makeroom: {self.watch!r}")
+            self._print(f"makeroom: {self.watch!r}")
         else:
-            self._say(f"makeroom: {rank}: peak {show(self.watch.peak_bytes)}")
-        if self._limit is not None and self.watch.peak_bytes > self._limit:
+            self._print(f"makeroom: {rank}: peak {show(self.watch.peak_bytes)}")
+        if error is None and self._limit is not None and self.watch.peak_bytes > self._limit:
             raise MemoryError(
                 f"training peaked at {show(self.watch.peak_bytes)} of GPU memory; limit: {show(self._limit)}"
             )
@@ -95,7 +96,7 @@ class Training:
         except Exception:
             pass
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         if self._prints:
             print(text, file=sys.stderr)
 
@@ -160,7 +161,7 @@ def _lightning() -> type:
         def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
             # Now, because the trainer then moves the model to the CPU.
             self.fail(exception)
-            self.end()
+            self.end(exception)
 
     return Lightning
 
