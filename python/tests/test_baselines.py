@@ -106,7 +106,7 @@ def test_a_baseline_is_written_and_compared(software_gpu, command, tmp_path):
     assert "gpu_memory: allow was given without baseline" in text and "gpu_memory: `much` is not a size" in text
     text = run(software_gpu, command, tmp_path, STEP, "--gpu-memory=write", MORE="20").stdout
     assert "PASSED test_it.py::test_step" in text
-    assert "1 GPU memory baseline written" in text and f"120.00 MiB  {tmp_path}/step.json" in text
+    assert "1 GPU memory baseline written" in text and "120.00 MiB  step.json" in text
     baseline = content(tmp_path / "step.json")
     assert baseline["format"] == "makeroom baseline 1" and baseline["peak_bytes"] == 120 * MIB
     assert [line["blocks"] for line in baseline["lines"]] == [2]

@@ -1,10 +1,9 @@
 //! Recordings as Arrow tables.
 //!
-//! Repeated strings (actions and sites) are dictionary-encoded. The entries of a dictionary are unique: pandas rejects
+//! Repeated strings (actions, sites and groups) are dictionary-encoded. The entries of a dictionary are unique: pandas rejects
 //! others, and pyarrow would group by entry and not by text. Times are UTC in microseconds, or null if the recording has
 //! none.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::builder::StringBuilder;
@@ -18,6 +17,7 @@ use makeroom_core::{Action, DeviceIndex, DeviceTrace, Lifetime, StackId, Trace, 
 use makeroom_explain::place_of;
 use pyo3::PyResult;
 
+use crate::groups::{self, Groups, Texts};
 use crate::table::{Table, broken};
 
 /// Names of actions, indexed by [`Action`], as in PyTorch's snapshots.
@@ -90,7 +90,8 @@ pub(crate) enum Moment {
 /// Table of allocations, of one device or of all.
 pub(crate) fn allocations(trace: &Trace, moment: Moment, device: Option<DeviceIndex>) -> PyResult<Table> {
     let sites = Sites::new(trace);
-    let schema = schema(&[
+    let groups = Groups::new(trace, devices(trace, device));
+    let mut fields = vec![
         ("device", DataType::UInt32, false),
         ("address", DataType::UInt64, false),
         ("size", DataType::UInt64, false),
@@ -102,11 +103,16 @@ pub(crate) fn allocations(trace: &Trace, moment: Moment, device: Option<DeviceIn
         ("is_live", DataType::Boolean, false),
         ("site", dictionary(DataType::UInt32), true),
         ("stack", DataType::UInt32, false),
-    ]);
+    ];
+    let named = groups::COLUMNS.map(|(name, is_nullable)| (name, dictionary(DataType::UInt32), is_nullable));
+    fields.extend(named);
+    let schema = schema(&fields);
     pieces_of(schema, trace, device, |device| {
-        let rows = rows_at(lifetimes(device), device.events.len(), moment);
+        let all = lifetimes(device);
+        let listed = positions_at(&all, device.events.len(), moment);
+        let rows: Vec<Lifetime> = listed.iter().filter_map(|&position| all.get(position).copied()).collect();
         let time = |event: Option<usize>| event.and_then(|event| Some(device.events.get(event)?.time_us));
-        vec![
+        let mut columns: Vec<ArrayRef> = vec![
             Arc::new(UInt32Array::from_value(device.device.0, rows.len())),
             numbers(rows.iter().map(|row| row.address.0)),
             numbers(rows.iter().map(|row| row.size.get())),
@@ -118,7 +124,9 @@ pub(crate) fn allocations(trace: &Trace, moment: Moment, device: Option<DeviceIn
             Arc::new(rows.iter().map(|row| Some(row.freed.is_none())).collect::<BooleanArray>()),
             sites.column(rows.iter().map(|row| row.stack)),
             stacks(rows.iter().map(|row| row.stack)),
-        ]
+        ];
+        columns.extend(groups.columns(device.device, &listed));
+        columns
     })
 }
 
@@ -150,16 +158,17 @@ fn peak_of(rows: &[Lifetime], events: usize) -> (usize, u64) {
     (at, u64::try_from(most).unwrap_or(u64::MAX))
 }
 
-fn rows_at(mut rows: Vec<Lifetime>, events: usize, moment: Moment) -> Vec<Lifetime> {
+/// Positions of the allocations to list.
+fn positions_at(rows: &[Lifetime], events: usize, moment: Moment) -> Vec<usize> {
     let event = match moment {
-        Moment::Ever => return rows,
-        Moment::Peak => peak_of(&rows, events).0,
+        Moment::Ever => return (0..rows.len()).collect(),
+        Moment::Peak => peak_of(rows, events).0,
         Moment::After(event) => event,
     };
-    rows.retain(|row| {
+    let is_live = |row: &Lifetime| {
         row.born.is_none_or(|born| born <= event) && row.freed.is_none_or(|freed| freed > event)
-    });
-    rows
+    };
+    (0..rows.len()).filter(|&position| is_live(&rows[position])).collect()
 }
 
 /// The sites of all stacks, each text once. Many stacks share a site.
@@ -171,21 +180,9 @@ struct Sites {
 
 impl Sites {
     fn new(trace: &Trace) -> Self {
-        let mut keys: HashMap<String, u32> = HashMap::new();
-        let mut texts = StringBuilder::new();
-        let of_stack = trace
-            .stacks
-            .ids()
-            .map(|stack| {
-                let site = place_of(trace, stack)?;
-                let next = keys.len() as u32;
-                Some(*keys.entry(site).or_insert_with_key(|site| {
-                    texts.append_value(site);
-                    next
-                }))
-            })
-            .collect();
-        Self { texts: Arc::new(texts.finish()), of_stack }
+        let mut texts = Texts::default();
+        let of_stack = trace.stacks.ids().map(|stack| Some(texts.key(&place_of(trace, stack)?))).collect();
+        Self { texts: texts.finish(), of_stack }
     }
 
     fn column(&self, stacks: impl Iterator<Item = StackId>) -> ArrayRef {
@@ -271,14 +268,16 @@ fn pieces_of(
     device: Option<DeviceIndex>,
     columns: impl Fn(&DeviceTrace) -> Vec<ArrayRef>,
 ) -> PyResult<Table> {
-    let pieces = trace
-        .devices
-        .iter()
-        .filter(|one| device.is_none_or(|device| device == one.device))
+    let pieces = devices(trace, device)
         .map(|device| RecordBatch::try_new(schema.clone(), columns(device)))
         .collect::<Result<_, _>>()
         .map_err(|error| broken(&error))?;
     Ok(Table::new(schema, pieces))
+}
+
+/// The devices to list: one or all.
+fn devices(trace: &Trace, device: Option<DeviceIndex>) -> impl Iterator<Item = &DeviceTrace> {
+    trace.devices.iter().filter(move |one| device.is_none_or(|device| device == one.device))
 }
 
 fn schema(columns: &[(&str, DataType, bool)]) -> Arc<Schema> {

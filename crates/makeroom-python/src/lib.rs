@@ -10,6 +10,7 @@ mod answer;
 mod buffers;
 mod columns;
 mod failure;
+mod groups;
 mod recording;
 mod table;
 mod values;

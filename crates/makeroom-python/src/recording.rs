@@ -154,7 +154,7 @@ impl Recording {
     fn grouped(&self, py: Python<'_>, by: &str, device: Option<u32>) -> PyResult<Answer> {
         let by = By::from_id(by).ok_or_else(|| {
             let names: Vec<&str> = By::ALL.iter().map(|by| by.id()).collect();
-            usage(format!("no group {by}"), Some(&format!("use {}", names.join(", "))))
+            usage(format!("cannot group by {by:?}"), Some(&format!("use {}", names.join(", "))))
         })?;
         let question = Question::new(None, None, device)?;
         self.device(question)?;

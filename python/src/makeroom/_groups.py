@@ -68,8 +68,16 @@ class Groups(Answer):
     def __len__(self) -> int:
         return len(self._json["groups"])
 
-    def __getitem__(self, name: str) -> Group:
-        for group in self.groups:
+    def __getitem__(self, name: str | int) -> Group:
+        groups = self.groups
+        if isinstance(name, int):
+            return groups[name]
+        for group in groups:
             if group.name == name:
                 return group
-        raise KeyError(name)
+        raise KeyError(f"no group {name!r}; use one of {', '.join(group.name for group in groups)}")
+
+    def _repr_html_(self) -> str:
+        from ._html import groups
+
+        return groups(self._json)

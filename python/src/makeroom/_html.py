@@ -128,6 +128,21 @@ def runs(rows: Iterable[tuple[str, dict[str, Any]]], command: str | None = None)
     return f'<div style="{_BOX}">{paste}<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
+def groups(answer: dict[str, Any]) -> str:
+    """Render live memory in groups, with a bar for each."""
+    whole = max(answer["live_bytes"], 1)
+    rows = "".join(_row(_title(answer["by"], group["name"]), group["bytes"], None, 0, whole) for group in answer["groups"])
+    when = "when the allocation failed" if answer["moment"] == "failure" else "at the peak"
+    title = f"Live memory by {escape(answer['by'])}, {when}: {show(answer['live_bytes'])} on GPU {answer['device']}"
+    hint = _note(answer["hint"]) if answer["hint"] is not None else ""
+    return f'<div style="{_BOX}">{_heading(title)}<table>{rows}</table>{hint}</div>'
+
+
+def _title(by: str, name: str) -> str:
+    """Return the name of a group; that of a kind is an ID."""
+    return name.replace("_", " ") if by == "kind" else name
+
+
 def watched(watch: Watch) -> str:
     """Render the result of `watch`."""
     return f"<pre>{escape(repr(watch))}</pre>"

@@ -11,12 +11,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import shlex
+import warnings
 from typing import Any
 
 from ._excepthook import display_verdict, is_about_memory
 from ._native import UsageError
 from ._show import display
-from ._watch import watch
+from ._watch import WatchWarning, watch
 
 
 class _Parser(argparse.ArgumentParser):
@@ -44,6 +45,7 @@ def makeroom(line: str, cell: str) -> None:
     If the cell runs out of memory, the explanation follows the figures.
     """
     from IPython import get_ipython
+
     options = _parser().parse_args(shlex.split(line))
     # A name that cannot be stored is an error before the cell runs.
     if options.name is not None and not options.name.isidentifier():
@@ -53,7 +55,10 @@ def makeroom(line: str, cell: str) -> None:
         raise UsageError(
             "%%makeroom cannot measure a cell with await\n\nhint: measure the block: with makeroom.watch(lines=True) as w: await …"
         )
-    watched = watch(lines=not options.no_lines)
+    with warnings.catch_warnings():
+        # The figures, which are displayed, state the reason too.
+        warnings.simplefilter("ignore", WatchWarning)
+        watched = watch(lines=not options.no_lines)
     with watched:
         result = shell.run_cell(cell)
     if options.name is not None:

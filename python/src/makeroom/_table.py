@@ -54,6 +54,11 @@ class Table:
         return dict(zip(self._columns.column_names, self._columns.column_types))
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and columns."""
+        return len(self), len(self.columns)
+
+    @property
     def nbytes(self) -> int:
         """Size of the columns in memory, in bytes."""
         return self._columns.nbytes
@@ -140,14 +145,19 @@ class Table:
     def to_pandas(self) -> pandas.DataFrame:
         """Return a pandas DataFrame.
 
-        pandas copies nullable columns into its own types; `to_pyarrow().to_pandas(types_mapper=pandas.ArrowDtype)`
-        copies nothing.
+        Integer columns with missing values, such as `freed_event`, get pandas' type `UInt64`. pandas copies them into its own
+        types; `to_pyarrow().to_pandas(types_mapper=pandas.ArrowDtype)` copies nothing.
 
         Example:
             >>> trace.allocations.to_pandas().groupby("site", observed=True)["size"].sum()
         """
-        _module("pandas")
-        frame: pandas.DataFrame = self.to_pyarrow().to_pandas()
+        nullable = _module("pandas").UInt64Dtype()
+        table = self.to_pyarrow()
+        frame: pandas.DataFrame = table.to_pandas()
+        for field in table.schema:
+            # Otherwise pandas would make them floating-point numbers.
+            if field.nullable and str(field.type) == "uint64":
+                frame[field.name] = table.column(field.name).to_pandas(types_mapper=lambda _: nullable)
         return frame
 
     def to_dicts(self) -> list[dict[str, Any]]:

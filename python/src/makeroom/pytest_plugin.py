@@ -198,9 +198,17 @@ def _list_baselines(reporter: Any, config: pytest.Config) -> None:
     reporter.section(f"{counted(written, 'GPU memory baseline')} written", sep="-")
     for path, baseline in sorted(baselines.measured.items()):
         if path not in baselines.failures:
-            reporter.line(f"{show(baseline.peak_bytes):>12}  {path}")
+            reporter.line(f"{show(baseline.peak_bytes):>12}  {_short(path, config)}")
     for path, reason in baselines.failures.items():
         reporter.line(f"cannot write {path}: {reason}", red=True)
+
+
+def _short(path: str, config: pytest.Config) -> str:
+    """Return a path relative to the directory of the command, if it is below that."""
+    try:
+        return str(Path(path).relative_to(config.invocation_params.dir))
+    except ValueError:
+        return path
 
 
 def _list_top(reporter: Any, reports: list[pytest.TestReport], most: int) -> None:
