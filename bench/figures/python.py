@@ -34,7 +34,7 @@ def measured(options):
 def imports(options):
     found = measured(options)
     yield Figure("import makeroom", found["import makeroom"], "ms", "import json", found["import json"], under(30))
-    yield Figure("import makeroom._native", found["import makeroom._native"], "ms", "import json", found["import json"])
+    yield Figure("import makeroom._impl._native", found["import makeroom._impl._native"], "ms", "import json", found["import json"])
 
 
 @figure

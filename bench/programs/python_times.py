@@ -28,14 +28,14 @@ def timed(work):
 
 def watch_step():
     """A step of `watch` in a recorded process: the time of a thousand in seconds is that of one in milliseconds."""
-    from makeroom._command import find
+    from makeroom._impl._command import find
 
     command = [find(), "run", "--no-status", "--", sys.executable, "-c", STEP]
     return float(subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, text=True).stdout)
 
 
 def main(path, runs):
-    times = {f"import {module}": [imported(module) for _ in range(runs)] for module in ("makeroom", "makeroom._native", "json")}
+    times = {f"import {module}": [imported(module) for _ in range(runs)] for module in ("makeroom", "makeroom._impl._native", "json")}
     import makeroom
 
     few = max(runs // 6, 1)

@@ -27,7 +27,7 @@ def examples() -> Path:
 
 @pytest.fixture(scope="session")
 def command() -> str:
-    from makeroom._command import find
+    from makeroom._impl._command import find
 
     found = find()
     assert found is not None

@@ -7,7 +7,7 @@ import types
 import pytest
 
 import makeroom
-from makeroom import _chunks
+from makeroom._impl import _chunks
 
 numpy = pytest.importorskip("numpy")
 

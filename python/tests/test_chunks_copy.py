@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from makeroom import _chunks_copy
-from makeroom._chunks_copy import Copier, Ticket
+from makeroom._impl import _chunks_copy
+from makeroom._impl._chunks_copy import Copier, Ticket
 
 numpy = pytest.importorskip("numpy")
 

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 import makeroom
-from makeroom._excepthook import is_about_memory
+from makeroom._impl._excepthook import is_about_memory
 from test_explain import TEXT
 
 RAISE = f"class OutOfMemoryError(RuntimeError): pass\nraise OutOfMemoryError({TEXT!r})"
@@ -42,7 +42,7 @@ def test_a_thread_s_error_gets_its_verdict():
 
 
 def test_a_failure_of_its_own_is_silent():
-    broken = "import makeroom._explanation; makeroom._explanation.explain = None"
+    broken = "import makeroom._impl._explanation; makeroom._impl._explanation.explain = None"
     done = python(f"import makeroom; {broken}; makeroom.install_excepthook()\n{RAISE}")
     assert done.stderr.rstrip().endswith("but unallocated.")
 

@@ -31,9 +31,16 @@ def test_a_group_has_a_name(trace):
     kinds = trace.by("kind")
     assert kinds["parameters"].bytes == 20_844_160
     assert "optimizer state" in kinds.text(100)
-    with pytest.raises(KeyError):
+    assert kinds[0] == kinds["parameters"] == kinds.groups[0]
+    with pytest.raises(KeyError, match="no group 'weights'; use one of parameters, "):
         kinds["weights"]
     assert pickle.loads(pickle.dumps(kinds)) == kinds and len(kinds) == len(kinds.groups)
+
+
+def test_groups_are_html_in_a_notebook(trace):
+    html = trace.by("kind")._repr_html_()
+    assert "Live memory by kind, at the peak: 241.57 MiB on GPU 0" in html
+    assert "optimizer state" in html and "optimizer_state" not in html
 
 
 def test_what_is_not_recorded_has_a_hint(trace):

@@ -7,10 +7,10 @@ import sys
 from typing import get_args
 
 import makeroom
-from makeroom import _native, _types
+from makeroom._impl import _native, _types
 
 TYPES = {"Cause", "Certainty", "Fate", "Framework", "JobCause", "Kind", "SourceName"}
-HEAVY = {"torch", "numpy", "cupy", "pandas", "polars", "pyarrow", "json", "typing", "ctypes", "makeroom._native"}
+HEAVY = {"torch", "numpy", "cupy", "pandas", "polars", "pyarrow", "json", "typing", "ctypes", "makeroom._impl._native"}
 
 
 def python(script: str) -> str:
@@ -41,7 +41,7 @@ def test_every_name_is_there():
 
 
 def test_a_star_import_keeps_the_builtin_open():
-    assert python("from makeroom import *; import builtins; print(open is builtins.open, explain.__module__)") == "True makeroom._explanation\n"
+    assert python("from makeroom import *; import builtins; print(open is builtins.open, explain.__module__)") == "True makeroom._impl._explanation\n"
 
 
 def test_the_types_name_what_the_native_module_has():
@@ -50,8 +50,16 @@ def test_the_types_name_what_the_native_module_has():
     assert list(get_args(_types.Certainty)) == certainties
 
 
-def test_help_does_not_list_the_library_as_a_module():
-    assert "libmakeroom_pool" not in python("import pydoc, makeroom; print(pydoc.render_doc(makeroom))")
+def test_help_lists_public_modules_and_names():
+    text = python("import pydoc, makeroom; print(pydoc.plaintext.document(makeroom))")
+    contents = text.split("PACKAGE CONTENTS\n")[1].split("\n\n")[0]
+    assert contents.split() == ["__main__", "_impl", "(package)", "callbacks", "pytest_plugin"]
+    assert "    class Explanation(" in text and "    explain(source:" in text
+
+
+def test_exceptions_have_their_public_names():
+    names = ("InputError", "OutOfMemoryError", "PoolError", "UsageError", "WatchError", "WatchWarning")
+    assert {getattr(makeroom, name).__module__ for name in names} == {"makeroom"}
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import makeroom
-from makeroom import _jax
+from makeroom._impl import _jax
 
 MIB = 1 << 20
 
@@ -91,7 +91,7 @@ def test_the_example_shows_what_the_documents_show(examples: Path):
 def test_nothing_starts_jax():
     shown = run(
         "import warnings; warnings.simplefilter('ignore')\n"
-        "import jax, makeroom\nfrom makeroom import _jax\n"
+        "import jax, makeroom\nfrom makeroom._impl import _jax\n"
         "with makeroom.watch() as w: pass\n"
         "print(_jax.is_started(), w.source, w.notes)\n"
         "print(makeroom.explain(jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: Out of memory')).cause, _jax.is_started())\n"
@@ -286,7 +286,7 @@ FAILING = """
 import sys, threading, time
 import jax, jax.numpy as jnp, numpy
 import makeroom
-from makeroom import _jax
+from makeroom._impl import _jax
 
 may_go_on = threading.Event()
 

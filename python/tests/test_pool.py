@@ -8,8 +8,8 @@ import types
 import pytest
 
 import makeroom
-from makeroom import _pool_expandable
-from makeroom._pool_expandable import install
+from makeroom._impl import _pool_expandable
+from makeroom._impl._pool_expandable import install
 
 FAKES = """
 import ctypes, sys, types
@@ -70,7 +70,7 @@ pool.destroy()
 
 THREADS = """
 import threading, time
-from makeroom._pool import Pool
+from makeroom._impl._pool import Pool
 
 pool = Pool()
 call, made = pool.library.call, []
@@ -110,7 +110,6 @@ print(Opaque.waits, pool.frameworks)
 """
 
 TORCH = FAKES + """
-library = ctypes.CDLL(makeroom._library.path()) if hasattr(makeroom, "_library") else None
 
 class Inner:
     pass
@@ -162,7 +161,7 @@ print(pool.stats().peak_live, repr(pool).splitlines()[0])
 
 
 EXPANDABLE = FAKES + """
-from makeroom import _pool_expandable
+from makeroom._impl import _pool_expandable
 _pool_expandable.may_copy_descriptors = lambda: True
 settings, histories, resets, dumped = [], [], [], []
 figures = {}
@@ -384,7 +383,7 @@ def test_a_pytorch_that_cannot_is_told(torch, message, monkeypatch):
 
 
 def test_no_driver_is_told(monkeypatch, tmp_path):
-    from makeroom._pool import Pool
+    from makeroom._impl._pool import Pool
 
     pytest.importorskip("ctypes")
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import makeroom
-from makeroom import _failure, _ranks
+from makeroom._impl import _failure, _ranks
 from test_callbacks import callbacks  # noqa: F401 (a fixture)
 from test_explain import TEXT
 from test_watch import torch  # noqa: F401 (a fixture)

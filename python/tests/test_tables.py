@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import makeroom
-from makeroom import _native
+from makeroom._impl import _native
 
 ROOT = Path(__file__).resolve().parents[2]
 PATTERNS = ("traces/**/*.gz", "crates/*/tests/**/*.pickle.gz", "crates/*/tests/**/*.room", "crates/*/tests/**/rmm_log.csv")
@@ -165,3 +165,31 @@ def test_the_peak_is_a_table(traces: Path, name: str):
 def test_a_trace_is_html(traces: Path):
     html = makeroom.open(traces / "seed004.pickle.gz")._repr_html_()
     assert "torch-snapshot" in html and "GPU 0: 223.13 MiB" in html
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
+def test_allocations_have_the_groups_of_the_trace(path: Path):
+    pyarrow = pytest.importorskip("pyarrow")
+    trace = makeroom.open(path)
+    for device in trace.devices:
+        live = trace.live(device=device).to_pyarrow()
+        for by in ("kind", "module", "stage", "thread"):
+            groups = trace.by(by, device=device)
+            if groups.moment != "peak":
+                continue
+            rows = pyarrow.TableGroupBy(live, by).aggregate([("size", "sum")]).to_pylist()
+            found = {row[by]: row["size_sum"] for row in rows}
+            # Memory without a group has a description of its own in `by`.
+            named = {group.name: group.bytes for group in groups if group.name in found}
+            assert {name: size for name, size in found.items() if name is not None} == named
+            assert sum(found.values()) == groups.live_bytes
+
+
+def test_missing_integers_stay_integers_in_pandas(traces: Path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    table = makeroom.open(traces / "oom_fragmented.pickle.gz").allocations
+    frame = table.to_pandas()
+    assert str(frame["freed_event"].dtype) == "UInt64" and str(frame["size"].dtype) == "uint64"
+    assert [None if pandas.isna(event) else event for event in frame["freed_event"]] == table["freed_event"]
+    assert frame.shape == table.shape

@@ -52,6 +52,16 @@ def holders(explanation: makeroom.Explanation) -> "list[makeroom.Site]":
 def fates(job: makeroom.Job) -> "dict[str, makeroom.Fate]":
     return {rank.label: rank.fate for rank in job.ranks}
 
+def taken(device: makeroom.WatchedDevice) -> "dict[str, int]":
+    return {site.place: site.bytes for site in device.taken_sites}
+
+def largest(trace: makeroom.Trace) -> "makeroom.Group | None":
+    groups = trace.by("kind")
+    return max(groups, key=lambda group: group.bytes, default=None)
+
+def shape(table: makeroom.Table) -> "tuple[int, int]":
+    return table.shape
+
 def sizes(table: makeroom.Table) -> "list[int]":
     return table["size"]
 """

@@ -288,7 +288,7 @@ def test_a_recording_that_is_gone_is_not_taken_for_no_memory(command, software_g
     script = """
 import os, sys, warnings
 import makeroom
-from makeroom import _recorder
+from makeroom._impl import _recorder
 from driver import Driver
 driver = Driver()
 with warnings.catch_warnings(record=True) as warned:

@@ -10,7 +10,7 @@ import pytest
 
 import makeroom
 from allocator import MIB, Cuda
-from makeroom import _sources
+from makeroom._impl import _sources
 
 
 class Clock:

@@ -22,7 +22,7 @@ enum Content {
 }
 
 /// Result of `why`, `why --by`, `job`, `replay` or `tune`.
-#[pyclass(frozen, module = "makeroom._native")]
+#[pyclass(frozen, module = "makeroom._impl._native")]
 #[derive(Debug)]
 pub(crate) struct Answer {
     content: Content,

@@ -1,4 +1,4 @@
-//! `makeroom._native`: bindings of the crates that read, explain and replay recordings. Results are JSON and text, tables
+//! `makeroom._impl._native`: bindings of the crates that read, explain and replay recordings. Results are JSON and text, tables
 //! are Arrow C streams.
 //!
 //! This crate only converts: the logic is in the other crates, and the public interface is in `python/src/makeroom`. The

@@ -17,7 +17,7 @@ use crate::failure::usage;
 use crate::table::Table;
 
 /// A recording.
-#[pyclass(frozen, module = "makeroom._native")]
+#[pyclass(frozen, module = "makeroom._impl._native")]
 #[derive(Clone, Debug)]
 pub(crate) struct Recording {
     name: String,

@@ -13,7 +13,7 @@ use pyo3::types::{PyCapsule, PyTuple};
 use crate::values::{array, values};
 
 /// An Arrow table with one record batch for each device.
-#[pyclass(frozen, module = "makeroom._native")]
+#[pyclass(frozen, module = "makeroom._impl._native")]
 #[derive(Debug)]
 pub(crate) struct Table {
     schema: SchemaRef,

@@ -18,58 +18,58 @@ Importing makeroom needs neither PyTorch nor a GPU. Each name loads its module o
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import callbacks as callbacks
-    from ._answer import Fix as Fix
-    from ._chunks import chunks as chunks
-    from ._excepthook import install_excepthook as install_excepthook
-    from ._excepthook import uninstall_excepthook as uninstall_excepthook
-    from ._explanation import Explanation as Explanation
-    from ._explanation import Ledger as Ledger
-    from ._explanation import LedgerLine as LedgerLine
-    from ._explanation import explain as explain
-    from ._explanation import why as why
-    from ._groups import Group as Group
-    from ._groups import Groups as Groups
-    from ._job import Culprit as Culprit
-    from ._job import Job as Job
-    from ._job import Line as Line
-    from ._job import Rank as Rank
-    from ._job import job as job
-    from ._library import OutOfMemoryError as OutOfMemoryError
-    from ._library import PoolError as PoolError
-    from ._library import Stats as Stats
-    from ._magic import load_ipython_extension as load_ipython_extension
-    from ._magic import unload_ipython_extension as unload_ipython_extension
-    from ._native import InputError as InputError
-    from ._native import UsageError as UsageError
-    from ._native import __version__ as __version__
-    from ._pool import Pool as Pool
-    from ._pool import use_pool as use_pool
-    from ._replay import Best as Best
-    from ._replay import Check as Check
-    from ._replay import Replay as Replay
-    from ._replay import Run as Run
-    from ._replay import Tuning as Tuning
-    from ._replay import replay as replay
-    from ._replay import tune as tune
-    from ._table import Table as Table
-    from ._trace import Trace as Trace
-    from ._trace import open as open
-    from ._types import Cause as Cause
-    from ._types import Certainty as Certainty
-    from ._types import Fate as Fate
-    from ._types import Framework as Framework
-    from ._types import JobCause as JobCause
-    from ._types import Kind as Kind
-    from ._types import SourceName as SourceName
-    from ._view import View as View
-    from ._view import view as view
-    from ._watch import Site as Site
-    from ._watch import Step as Step
-    from ._watch import Watch as Watch
-    from ._watch import WatchError as WatchError
-    from ._watch import WatchWarning as WatchWarning
-    from ._watch import WatchedDevice as WatchedDevice
-    from ._watch import watch as watch
+    from ._impl._answer import Fix as Fix
+    from ._impl._chunks import chunks as chunks
+    from ._impl._excepthook import install_excepthook as install_excepthook
+    from ._impl._excepthook import uninstall_excepthook as uninstall_excepthook
+    from ._impl._explanation import Explanation as Explanation
+    from ._impl._explanation import Ledger as Ledger
+    from ._impl._explanation import LedgerLine as LedgerLine
+    from ._impl._explanation import explain as explain
+    from ._impl._explanation import why as why
+    from ._impl._groups import Group as Group
+    from ._impl._groups import Groups as Groups
+    from ._impl._job import Culprit as Culprit
+    from ._impl._job import Job as Job
+    from ._impl._job import Line as Line
+    from ._impl._job import Rank as Rank
+    from ._impl._job import job as job
+    from ._impl._library import OutOfMemoryError as OutOfMemoryError
+    from ._impl._library import PoolError as PoolError
+    from ._impl._library import Stats as Stats
+    from ._impl._magic import load_ipython_extension as load_ipython_extension
+    from ._impl._magic import unload_ipython_extension as unload_ipython_extension
+    from ._impl._native import InputError as InputError
+    from ._impl._native import UsageError as UsageError
+    from ._impl._native import __version__ as __version__
+    from ._impl._pool import Pool as Pool
+    from ._impl._pool import use_pool as use_pool
+    from ._impl._replay import Best as Best
+    from ._impl._replay import Check as Check
+    from ._impl._replay import Replay as Replay
+    from ._impl._replay import Run as Run
+    from ._impl._replay import Tuning as Tuning
+    from ._impl._replay import replay as replay
+    from ._impl._replay import tune as tune
+    from ._impl._table import Table as Table
+    from ._impl._trace import Trace as Trace
+    from ._impl._trace import open as open
+    from ._impl._types import Cause as Cause
+    from ._impl._types import Certainty as Certainty
+    from ._impl._types import Fate as Fate
+    from ._impl._types import Framework as Framework
+    from ._impl._types import JobCause as JobCause
+    from ._impl._types import Kind as Kind
+    from ._impl._types import SourceName as SourceName
+    from ._impl._view import View as View
+    from ._impl._view import view as view
+    from ._impl._watch import Site as Site
+    from ._impl._watch import Step as Step
+    from ._impl._watch import Watch as Watch
+    from ._impl._watch import WatchError as WatchError
+    from ._impl._watch import WatchWarning as WatchWarning
+    from ._impl._watch import WatchedDevice as WatchedDevice
+    from ._impl._watch import watch as watch
 
 _HOMES = {
     "Best": "_replay",
@@ -140,7 +140,7 @@ if not TYPE_CHECKING:
         if home is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-        value = getattr(import_module(f"{__name__}.{home}"), name)
+        value = getattr(import_module(f"{__name__}._impl.{home}"), name)
         globals()[name] = value
         return value
 

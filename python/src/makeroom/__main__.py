@@ -3,7 +3,7 @@
 import os
 import sys
 
-from ._command import find
+from ._impl._command import find
 
 
 def main() -> None:

@@ -14,11 +14,11 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from . import _failure, _ranks
-from ._excepthook import install_excepthook, is_about_memory
-from ._sizes import Size, parse_optional, show
-from ._sources import WatchError
-from ._watch import Watch, watch
+from ._impl import _failure, _ranks
+from ._impl._excepthook import install_excepthook, is_about_memory
+from ._impl._sizes import Size, parse_optional, show
+from ._impl._sources import WatchError
+from ._impl._watch import Watch, watch
 
 if TYPE_CHECKING:
     HuggingFace: Any

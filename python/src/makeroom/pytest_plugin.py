@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any, Generator, NamedTuple
 import pytest
 
 if TYPE_CHECKING:
-    from ._baseline import Baseline
-    from ._watch import Watch
+    from ._impl._baseline import Baseline
+    from ._impl._watch import Watch
 
 _PEAK, _TAKEN, _LEFT = "gpu_memory_peak_bytes", "gpu_memory_taken_bytes", "gpu_memory_left_bytes"
 _UNCHECKED = "gpu_memory_not_checked"
@@ -55,7 +55,7 @@ class Baselines:
 
     def write(self) -> None:
         """Write all baselines; `failures` has the reason for each that cannot be written."""
-        from . import _baseline
+        from ._impl import _baseline
 
         for path, baseline in sorted(self.measured.items()):
             try:
@@ -149,7 +149,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: Any) -> None:
     """Receive the baselines of a worker that has finished (a hook of pytest-xdist)."""
-    from ._baseline import from_dict
+    from ._impl._baseline import from_dict
 
     sent: dict[str, Any] = getattr(node, "workeroutput", None) or {}
     for path, content in sent.get(_SENT, {}).items():
@@ -178,7 +178,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     ]
     _list_top(terminalreporter, reports, _top(config))
     _list_baselines(terminalreporter, config)
-    from ._sizes import counted
+    from ._impl._sizes import counted
 
     reasons = [dict(report.user_properties).get(_UNCHECKED) for report in reports]
     unchecked = [str(reason) for reason in reasons if reason is not None]
@@ -189,7 +189,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def _list_baselines(reporter: Any, config: pytest.Config) -> None:
-    from ._sizes import counted, show
+    from ._impl._sizes import counted, show
 
     baselines = config.stash[_baselines]
     if not baselines.measured:
@@ -212,7 +212,7 @@ def _short(path: str, config: pytest.Config) -> str:
 
 
 def _list_top(reporter: Any, reports: list[pytest.TestReport], most: int) -> None:
-    from ._sizes import show
+    from ._impl._sizes import show
 
     rows = []
     for report in reports:
@@ -234,8 +234,8 @@ def _list_top(reporter: Any, reports: list[pytest.TestReport], most: int) -> Non
 
 def _started() -> Watch | str:
     """Return a watch that has started, or the reason why memory cannot be measured."""
-    from ._sources import WatchError
-    from ._watch import watch
+    from ._impl._sources import WatchError
+    from ._impl._watch import watch
 
     try:
         return watch(required=True).__enter__()
@@ -244,8 +244,8 @@ def _started() -> Watch | str:
 
 
 def _budget(marker: pytest.Mark, item: pytest.Item) -> Budget:
-    from ._baseline import Baseline, limit as largest
-    from ._sizes import parse_optional
+    from ._impl._baseline import Baseline, limit as largest
+    from ._impl._sizes import parse_optional
 
     unknown = sorted(set(marker.kwargs) - _ARGUMENTS)
     problem = None
@@ -274,8 +274,8 @@ def _budget(marker: pytest.Mark, item: pytest.Item) -> Budget:
 
 def _complaint(watched: Watch, budget: Budget, writes_for: pytest.Config | None) -> str | None:
     """Return what is wrong with the memory of a test. If baselines are written, keep this test's for the end of the run."""
-    from . import _baseline
-    from ._sizes import show
+    from ._impl import _baseline
+    from ._impl._sizes import show
 
     # Without the memory of other tests and fixtures, so that the order of tests does not matter.
     if budget.limit is not None and watched.taken_bytes > budget.limit:

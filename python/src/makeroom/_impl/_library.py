@@ -12,9 +12,14 @@ _OUT_OF_MEMORY = 1
 class PoolError(RuntimeError):
     """A pool operation failed."""
 
+    # Tracebacks show the public name.
+    __module__ = "makeroom"
+
 
 class OutOfMemoryError(PoolError, MemoryError):
     """An allocation failed for lack of memory. `shortage` contains the figures, if they are known."""
+
+    __module__ = "makeroom"
 
     shortage: Shortage | None = None
 
@@ -88,7 +93,7 @@ def as_tuple(kind: Any, raw: _Structure) -> Any:
 
 def path() -> str:
     """Return the path of the library: `MAKEROOM_POOL_LIBRARY` if set, else the one in the wheel."""
-    own = os.path.join(os.path.dirname(__file__), "lib", "libmakeroom_pool.so")
+    own = os.path.join(os.path.dirname(os.path.dirname(__file__)), "lib", "libmakeroom_pool.so")
     return os.environ.get("MAKEROOM_POOL_LIBRARY") or own
 
 

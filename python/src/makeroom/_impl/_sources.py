@@ -28,7 +28,10 @@ NO_STACK = "no stack recorded"
 
 
 class WatchError(RuntimeError):
-    """Memory cannot be watched, or a `Watch` was used in the wrong order."""
+    """Memory cannot be measured, or a `Watch` was used in the wrong order."""
+
+    # Tracebacks show the public name.
+    __module__ = "makeroom"
 
 
 class Source:

@@ -33,6 +33,9 @@ _MOST_LINES = 8
 class WatchWarning(UserWarning):
     """The memory of a block cannot be measured."""
 
+    # Warnings show the public name.
+    __module__ = "makeroom"
+
 
 class Site(NamedTuple):
     """A line of code that holds memory, with the lines that it called."""
