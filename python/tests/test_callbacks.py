@@ -74,6 +74,7 @@ def test_training_goes_on_where_nothing_can_be_watched(callbacks, monkeypatch, c
     callback.on_train_batch_end(None, None, None, None, 0)
     callback.on_train_end(None, None)
     assert capsys.readouterr().err.startswith("makeroom: GPU memory cannot be measured: this process is not recorded")
+    assert (callback.watch.source, callback.watch.peak_bytes) == ("none", 0)
 
 
 def test_missing_packages_are_named(callbacks, monkeypatch):

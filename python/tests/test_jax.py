@@ -80,7 +80,7 @@ def test_the_example_shows_what_the_documents_show(examples: Path):
     environment = {"PATH": "/usr/bin:/bin", "JAX_PLATFORMS": "cpu", "COLUMNS": "100", "HOME": "/tmp"}
     words = [sys.executable, "-W", "ignore", "examples/python/jax_step.py"]
     done = subprocess.run(words, cwd=root, env=environment, stdout=subprocess.PIPE, text=True, timeout=300)
-    shown = done.stdout.split("with every framework\n\n")[1].split("\n\n  Fixes")[0]
+    shown = done.stdout.split("; makeroom doctor\n\n")[1].split("\n\n  Fixes")[0]
     document = (root / "docs/python.md").read_text(encoding="utf-8")
     # Lines inside of JAX differ between its versions.
     own = [line.replace(f"{root}/", "") for line in shown.splitlines() if "jax/_src" not in line]

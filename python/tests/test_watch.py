@@ -126,6 +126,13 @@ def test_a_block_that_cannot_be_watched_runs():
     assert w.to_dict()["devices"] == []
 
 
+def test_a_framework_without_a_gpu_has_its_own_hint(monkeypatch):
+    torch = types.SimpleNamespace(cuda=types.SimpleNamespace(is_available=lambda: False), version=types.SimpleNamespace(cuda="13.2"))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    with pytest.raises(makeroom.WatchError, match=r"PyTorch \(for CUDA 13.2\) found no GPU.*\n\nhint: run makeroom doctor"):
+        makeroom.watch(required=True)
+
+
 def test_nothing_to_watch_with_is_said():
     with pytest.raises(makeroom.WatchError, match=r"PyTorch is not imported and JAX is not imported\n\nhint: run it with makeroom run"):
         makeroom.watch(required=True)

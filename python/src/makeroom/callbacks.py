@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ._impl import _failure, _ranks
 from ._impl._excepthook import install_excepthook, is_about_memory
 from ._impl._sizes import Size, parse_optional, show
-from ._impl._sources import WatchError
+from ._impl._sources import NoSource, WatchError
 from ._impl._watch import Watch, watch
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ __all__ = ["HuggingFace", "Lightning"]
 
 
 class Training:
-    """Base of both callbacks. If memory cannot be measured, a note is printed once and training continues.
+    """Base of both callbacks. If memory cannot be measured, a note is printed once, training continues,
+    and the figures are 0.
 
     Args:
         lines: Passed to `makeroom.watch`.
@@ -60,6 +61,9 @@ class Training:
             self._is_on = True
         except WatchError as error:
             self._print(f"makeroom: GPU memory cannot be measured: {error}")
+            # Programs that read the figures find zeros, and the reason in the notes.
+            with Watch(NoSource(str(error))) as self.watch:
+                pass
 
     def step(self) -> None:
         if self._is_on and self.watch is not None:

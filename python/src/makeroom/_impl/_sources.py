@@ -380,12 +380,12 @@ def _say_how_much(watched: dict[str, Any], counted: dict[str, Any]) -> None:
 def _nothing() -> str:
     from . import _jax
 
-    jax = (_jax.why_not() or "").split("\n")[0]
-    reasons = [_torch.why_not().split("\n")[0], *([jax] if jax else [])]
-    return (
-        f"this process is not recorded, makeroom's pool is not in use, {' and '.join(reasons)}\n\n"
-        f"hint: {_recording_hint()}"
-    )
+    found = [_torch.why_not(), *filter(None, [_jax.why_not()])]
+    reasons, hints = zip(*(each.split("\n\nhint: ") for each in found))
+    # If a framework that is imported finds no GPU, the recorder would find none either.
+    imported = [hint for hint in hints if not hint.startswith("import ")]
+    hint = imported[0] if imported else _recording_hint()
+    return f"this process is not recorded, makeroom's pool is not in use, {' and '.join(reasons)}\n\nhint: {hint}"
 
 
 def _recording_hint() -> str:
