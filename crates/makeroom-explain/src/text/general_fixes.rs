@@ -40,13 +40,18 @@ pub(crate) fn general(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
 
 /// A size that came from a wrong shape or an overflow.
 fn shape(situation: &Situation<'_>) -> Vec<Fix> {
+    let facts = situation.facts;
+    let shown = match facts.framework {
+        Framework::Jax | Framework::CuPy => "print(x.shape, x.dtype, x.nbytes)",
+        Framework::TensorFlow => "print(x.shape, x.dtype)",
+        _ => "print(x.shape, x.dtype, x.numel() * x.element_size())",
+    };
     let mut fixes = vec![
         Fix::new(
             "print the shape and data type just before the failing line: an index or a product of sizes overflowed",
         )
-        .command("print(x.shape, x.dtype, x.numel() * x.element_size())"),
+        .command(shown),
     ];
-    let facts = situation.facts;
     if own_code::is_own_code(facts)
         || matches!(
             facts.framework,
@@ -67,7 +72,12 @@ fn shape(situation: &Situation<'_>) -> Vec<Fix> {
             Fix::new("remove outliers and crop the reconstruction").command("--pc-filter 2 --auto-boundary"),
         ];
     }
-    if situation.environment.maker == Maker::Nvidia
+    if facts.framework == Framework::Jax {
+        fixes.push(
+            Fix::new("run it once without jit, so that the traceback names the failing line")
+                .command(situation.environment.export("JAX_DISABLE_JIT=1")),
+        );
+    } else if situation.environment.maker == Maker::Nvidia
         && facts.resource != Resource::Host
         && !super::fixes::is_without_cuda(facts)
     {
@@ -479,6 +489,17 @@ mod tests {
     #[test]
     fn a_request_beyond_the_device_is_computed_in_parts() {
         assert!(commands(TORCH, Cause::RequestExceedsDevice).contains("x.chunk(6)"));
+    }
+
+    #[test]
+    fn a_shape_is_printed_in_the_words_of_the_framework() {
+        assert!(commands(TORCH, Cause::IntegerOrShapeBug).contains("x.numel()"));
+        let jax =
+            "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 281474976710656 bytes.";
+        assert_eq!(
+            commands(jax, Cause::IntegerOrShapeBug),
+            "print(x.shape, x.dtype, x.nbytes)\nexport JAX_DISABLE_JIT=1"
+        );
     }
 
     #[test]
