@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -113,7 +114,7 @@ def test_a_baseline_is_written_and_compared(software_gpu, command, tmp_path):
     assert "PASSED test_it.py::test_step" in run(software_gpu, command, tmp_path, STEP, MORE="31").stdout
     text = run(software_gpu, command, tmp_path, STEP, MORE="40").stdout
     assert "the test used 140.00 MiB of GPU memory; baseline: 120.00 MiB, allowed: 132.00 MiB" in text
-    assert "Driver.call holds 20.00 MiB more" in text
+    assert "call holds 20.00 MiB more" in text
     # The file is also a baseline of the command.
     again = subprocess.run(
         [command, "gate", str(tmp_path / "run.room"), "--against", str(tmp_path / "step.json")], capture_output=True, text=True
@@ -127,10 +128,11 @@ def test_lines_do_not_include_memory_from_before_the_test(software_gpu, command,
 
     def lines(name: str) -> dict[str, int]:
         baseline = content(tmp_path / name)
-        return {line["place"].split()[-1]: line["bytes"] // MIB for line in baseline["lines"]}
+        # Before Python 3.11, the names of methods do not include the class.
+        return {re.split(r"[ .]", line["place"])[-1]: line["bytes"] // MIB for line in baseline["lines"]}
 
-    # `take` held 16 MiB before, and `Driver.call` 96 MiB.
-    assert lines("adds.json") == {"take": 12, "Driver.call": 2}
+    # `take` held 16 MiB before, and `call` 96 MiB.
+    assert lines("adds.json") == {"take": 12, "call": 2}
     # The 64 MiB that the test freed do not reduce what it used.
     assert lines("replaces.json") == {"take": 80}
 
