@@ -157,6 +157,13 @@ def test_the_highest_peak_counts_among_the_workers_of_xdist(software_gpu, comman
     assert [line.split()[0] for line in shown[2:4]] == ["90.00", "60.00"]
 
 
+def test_an_interrupted_run_writes_no_baseline(software_gpu, command, tmp_path):
+    interrupted = SHARED + "\ndef test_that_is_interrupted():\n    raise KeyboardInterrupt\n"
+    done = run(software_gpu, command, tmp_path, interrupted, "--gpu-memory=write")
+    assert "KeyboardInterrupt" in done.stdout and "8 passed" in done.stdout and "written" not in done.stdout
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_baseline_that_cannot_be_written_fails_the_run(software_gpu, command, tmp_path):
     (tmp_path / "new").write_text("a file where the directory should be")
     done = run(software_gpu, command, tmp_path, SHARED, "--gpu-memory=write")

@@ -162,6 +162,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if output is not None:
         output[_SENT] = {path: baseline.to_dict() for path, baseline in baselines.measured.items()}
         return
+    if session.exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        # The run was interrupted, perhaps before the case with the highest peak.
+        baselines.measured.clear()
     baselines.write()
     if baselines.failures and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
