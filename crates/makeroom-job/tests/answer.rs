@@ -11,6 +11,7 @@ const GIB: u64 = 1 << 30;
 fn recording(rank: u32, end: End) -> RecordingRow {
     RecordingRow {
         recording: format!("rank{rank}.room"),
+        process: None,
         kind: RecordingKind::Room,
         rank: Some(rank),
         local_rank: Some(rank % 8),
@@ -77,6 +78,8 @@ fn failure(rank: u32, time_us: u64) -> FailureRow {
         place: Some("model.py:9 forward".to_owned()),
         later_allocations: 0,
         pid: None,
+        killed: None,
+        collective: None,
     }
 }
 
@@ -131,7 +134,7 @@ fn other_jobs_attempts_duplicates_missing_and_unread_files_are_named() {
     assert_eq!(report.used.other_jobs, ["job 76 (1 recording)"]);
     assert_eq!(report.notes[0], "rank 9 of 16 has no recording");
     assert!(
-        report.notes.iter().any(|note| note.contains("x.pickle (damaged) could not be read")),
+        report.notes.iter().any(|note| note.contains("x.pickle could not be read: damaged")),
         "{:?}",
         report.notes
     );

@@ -9,6 +9,7 @@ use super::Case;
 use super::look;
 use super::names::{rank_words, words};
 use super::select::Process;
+use super::stall::Difference;
 use super::words::{short, size};
 use crate::report::{JobCause, JobFix};
 use crate::tables::FailureKind;
@@ -50,6 +51,7 @@ impl Case<'_, '_> {
             JobCause::RankKilled => self.host_memory(),
             JobCause::AllKilled | JobCause::Terminated => self.ask_scheduler(),
             JobCause::OtherFailure => self.read_log(),
+            JobCause::CollectiveStalled => self.find_stall(),
             JobCause::Undetermined => self.find_first(),
         };
         if matches!(
@@ -238,6 +240,29 @@ impl Case<'_, '_> {
             )];
         }
         Vec::new()
+    }
+
+    /// After a collective in which others waited for a rank.
+    fn find_stall(&self) -> Vec<JobFix> {
+        let Some(stall) = &self.blame.stall else { return Vec::new() };
+        let who = words(&stall.ranks.iter().map(|&index| self.process(index)).collect::<Vec<_>>());
+        let mut fixes = Vec::new();
+        if stall.difference == Difference::Operation {
+            fixes.push(run(
+                "run again with checks that all ranks call the same collectives with the same shapes",
+                "TORCH_DISTRIBUTED_DEBUG=DETAIL torchrun …",
+            ));
+        }
+        fixes.push(run(
+            format!("record the last collectives of each rank: the dump shows where {who} stopped"),
+            "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 torchrun …",
+        ));
+        if stall.difference != Difference::Operation {
+            fixes.push(fix(format!(
+                "check the code before this collective for steps that can take longer on {who}: data loading, checkpoints, evaluation, a branch that only some ranks take"
+            )));
+        }
+        fixes
     }
 
     /// Where only consequences are known.

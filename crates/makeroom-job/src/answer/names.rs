@@ -29,6 +29,7 @@ pub(super) fn title(processes: &[&Process<'_>]) -> String {
 pub(super) fn capital(text: &str) -> String {
     let is_number = |rest: &str| rest.starts_with(|letter: char| letter.is_ascii_digit());
     let is_own = text.starts_with("a process in ")
+        || text.starts_with("pod ")
         || ["rank ", "ranks ", "local rank ", "local ranks ", "process "]
             .iter()
             .any(|word| text.strip_prefix(word).is_some_and(is_number));
@@ -125,8 +126,11 @@ mod tests {
     fn the_case_of_file_names_stays() {
         assert_eq!(capital("rank 3"), "Rank 3");
         assert_eq!(capital("a process in job.log"), "A process in job.log");
+        assert_eq!(capital("pod train-worker-0"), "Pod train-worker-0");
         assert_eq!(capital("local ranks 0 and 1 of node7"), "Local ranks 0 and 1 of node7");
-        for file in ["accelerate.log", "ranks.log", "process_3.log", "rank notes.txt", "émile.room", ""] {
+        for file in
+            ["accelerate.log", "ranks.log", "process_3.log", "rank notes.txt", "émile.room", "pods.log", ""]
+        {
             assert_eq!(capital(file), file);
         }
     }

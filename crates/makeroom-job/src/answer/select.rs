@@ -9,7 +9,7 @@ use makeroom_core::identity::JobIdentity;
 
 use super::jobs::{Key, has_failed, jobs, name, recording_count};
 use super::witness::{self, Reports};
-use crate::report::Used;
+use crate::report::{LogConflict, Used};
 use crate::summarize::CAUGHT;
 use crate::tables::{
     DeviceRow, End, FailureKind, FailureRow, RecordingKind, RecordingRow, Rows, SeriesRow, SiteRow,
@@ -139,10 +139,10 @@ pub(super) fn select(rows: &Rows) -> Selected<'_> {
     // A text that names no rank and reports no failure, such as a readme, is not a process of the job.
     let reports = witness::reports(rows);
     let is_process = |row: &RecordingRow| {
-        row.kind != RecordingKind::Log || row.rank.is_some() || reports.contains_key(row.recording.as_str())
+        row.kind != RecordingKind::Log || row.names_rank() || reports.contains_key(row.recording.as_str())
     };
     for (key, rows) in jobs.iter().filter(|(key, _)| Some(*key) != chosen.as_ref()) {
-        let count = rows.iter().filter(|row| is_process(row) || row.names_rank()).count();
+        let count = rows.iter().filter(|row| is_process(row)).count();
         if count > 0 {
             used.other_jobs.push(format!("{} ({})", name(key), recording_count(count)));
         }
@@ -157,8 +157,7 @@ pub(super) fn select(rows: &Rows) -> Selected<'_> {
     let present: BTreeSet<u32> = processes.iter().filter_map(|process| process.rank).collect();
     // Without a world size, only a gap between files shows that a rank is missing: not all ranks print to a common log.
     let files: BTreeSet<&str> = processes.iter().map(|process| process.row.file()).collect();
-    let has_own_file =
-        |process: &Process<'_>| process.rank.is_some() && process.row.file() == process.row.recording;
+    let has_own_file = |process: &Process<'_>| process.rank.is_some() && process.row.process.is_none();
     let has_own_files = processes.iter().any(has_own_file);
     let unread = used.unread.iter().filter_map(|unread| JobIdentity::from_file_name(&unread.file).rank);
     // A number that is far beyond the others is not a rank.
@@ -189,13 +188,14 @@ fn leave_out_unranked<'rows>(
     used: &mut Used,
 ) {
     let named: Vec<&RecordingRow> =
-        members.iter().copied().filter(|row| row.names_rank() || row.file() != row.recording).collect();
+        members.iter().copied().filter(|row| row.names_rank() || row.process.is_some()).collect();
     if named.is_empty() {
         return;
     }
     let is_log = |row: &RecordingRow| row.kind == RecordingKind::Log;
+    let shown = witness::kinds_by_file(&named, reports);
     members.retain(|row| {
-        !witness::is_unnamed(row) || witness::is_evidence(row, &named, reports) || row.names_rank()
+        !witness::is_unnamed(row) || witness::is_evidence(row, &shown, reports) || row.names_rank()
     });
     let ranked: Vec<&RecordingRow> = named.into_iter().filter(|row| row.names_rank()).collect();
     if ranked.is_empty() {
@@ -228,8 +228,15 @@ fn processes<'rows>(
 ) -> (Vec<Process<'rows>>, BTreeSet<(u32, &'rows str)>) {
     let mut by_rank: BTreeMap<u32, Vec<&RecordingRow>> = BTreeMap::new();
     let mut others = Vec::new();
+    let mut by_local: BTreeMap<u32, Vec<&RecordingRow>> = BTreeMap::new();
     for &row in members {
-        match row.rank.or_else(|| rank_of_local(row, members)) {
+        if let Some(local) = row.local_rank {
+            by_local.entry(local).or_default().push(row);
+        }
+    }
+    for &row in members {
+        let same = || by_local.get(&row.local_rank?).map(Vec::as_slice);
+        match row.rank.or_else(|| rank_of_local(row, same()?)) {
             Some(rank) => by_rank.entry(rank).or_default().push(row),
             None => others.push(row),
         }
@@ -261,7 +268,7 @@ fn processes<'rows>(
         rows.sort_by(|one, two| {
             // Of logs, the one that shows the failure, and the rank's own before those of several processes.
             let is_log = |row: &RecordingRow| row.kind == RecordingKind::Log;
-            let is_own = |row: &RecordingRow| row.file() == row.recording;
+            let is_own = |row: &RecordingRow| row.process.is_none();
             let log =
                 |row: &RecordingRow| is_log(row).then(|| (explains(row), row.error.is_some(), is_own(row)));
             let weight =
@@ -273,7 +280,14 @@ fn processes<'rows>(
         push(&mut processes, main, format!("rank {rank}"));
         processes[position].rank = Some(rank);
         for &row in rest {
-            if row.kind != main.kind || is_addition(main, row) {
+            if let Some(failure) = conflict(main, row) {
+                used.conflicts.push(LogConflict {
+                    label: format!("rank {rank}"),
+                    used: main.recording.clone(),
+                    other: row.recording.clone(),
+                    failure: failure.to_owned(),
+                });
+            } else if row.kind != main.kind || row.kind == RecordingKind::Log {
                 evidence.push((row, position));
             } else if is_helper(main, row) {
                 let pid = row.pid.map_or(String::new(), |pid| format!(" {pid}"));
@@ -304,16 +318,15 @@ fn processes<'rows>(
 }
 
 /// The rank of a process of which only the local rank is known, if a launcher's report has both and no other process
-/// can be meant.
-fn rank_of_local(row: &RecordingRow, members: &[&RecordingRow]) -> Option<u32> {
-    row.local_rank?;
-    let same = |other: &RecordingRow| {
+/// with this local rank can be meant.
+fn rank_of_local(row: &RecordingRow, same_local: &[&RecordingRow]) -> Option<u32> {
+    let is_on_host = |other: &RecordingRow| {
         let hosts = row.host.as_ref().zip(other.host.as_ref());
-        other.local_rank == row.local_rank && hosts.is_none_or(|(one, two)| one == two)
+        hosts.is_none_or(|(one, two)| one == two)
     };
     let ranks: BTreeSet<u32> =
-        members.iter().filter(|other| same(other)).filter_map(|other| other.rank).collect();
-    let unranked = members.iter().filter(|other| other.rank.is_none() && other.local_rank == row.local_rank);
+        same_local.iter().filter(|other| is_on_host(other)).filter_map(|other| other.rank).collect();
+    let unranked = same_local.iter().filter(|other| other.rank.is_none());
     let nodes: BTreeSet<_> = unranked.map(|other| (other.host.as_deref(), other.node_rank)).collect();
     ranks.first().copied().filter(|_| ranks.len() == 1 && nodes.len() == 1)
 }
@@ -325,7 +338,8 @@ fn label(row: &RecordingRow, has_names: bool) -> String {
     let file = row.file().rsplit('/').next().unwrap_or(&row.recording);
     match (row.local_rank, row.pid) {
         (Some(local), _) => format!("local rank {local}{of}"),
-        (None, Some(pid)) if row.file() != row.recording => format!("process {pid}{on}"),
+        (None, Some(pid)) if row.process.is_some() => format!("process {pid}{on}"),
+        (None, None) if row.process.is_some() => row.process.clone().unwrap_or_default(),
         (None, _) if has_names && row.kind == RecordingKind::Log => format!("a process in {file}"),
         (None, _) => file.to_owned(),
     }
@@ -336,12 +350,15 @@ fn explains(row: &RecordingRow) -> bool {
     row.cause != "none" && !row.summary.is_empty()
 }
 
-/// Whether a log adds to another one of the same rank: the report of a launcher, the output of all ranks, or a second
-/// file. Two logs of the rank alone with different failures are two runs.
-fn is_addition(main: &RecordingRow, other: &RecordingRow) -> bool {
-    let is_own = |row: &RecordingRow| row.file() == row.recording;
-    let is_run = |row: &RecordingRow| is_own(row) && explains(row);
-    main.kind == RecordingKind::Log && !(is_run(main) && is_run(other) && main.summary != other.summary)
+/// The failure in a log of a rank, if another log of it, which is used, shows a different one. The report of a launcher,
+/// the output of all ranks, or a second file without a failure of its own add to the log of a rank.
+fn conflict<'rows>(main: &'rows RecordingRow, other: &'rows RecordingRow) -> Option<&'rows str> {
+    let failure = |row: &'rows RecordingRow| {
+        let is_own = row.kind == RecordingKind::Log && row.process.is_none();
+        let explained = Some(row.summary.as_str()).filter(|_| explains(row));
+        row.error.as_deref().or(explained).filter(|_| is_own)
+    };
+    failure(other).filter(|other| failure(main).is_some_and(|main| main != *other))
 }
 
 /// Whether two recordings of a rank are two processes of it, which ran at the same time, and not the rank recorded
