@@ -62,6 +62,11 @@ impl RecordingRow {
         process.map_or_else(|| file.to_owned(), |process| format!("{file} ({process})"))
     }
 
+    /// Whether it explains a failure.
+    pub(crate) fn explains(&self) -> bool {
+        self.cause != "none" && !self.summary.is_empty()
+    }
+
     /// Whether it is known which process of a job it is.
     #[must_use]
     pub fn names_rank(&self) -> bool {

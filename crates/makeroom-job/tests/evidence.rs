@@ -190,6 +190,19 @@ fn two_logs_of_a_rank_with_different_failures_are_not_duplicates() {
 }
 
 #[test]
+fn the_two_files_of_a_local_rank_are_one_process() {
+    let failed = format!("{TRACEBACK}{OUT_OF_MEMORY}\n");
+    let names: Vec<String> = (0..2)
+        .flat_map(|rank| ["stdout", "stderr"].map(|stream| format!("x/attempt_0/{rank}/{stream}.log")))
+        .collect();
+    let texts = ["step\n", "warning\n", "step\n", failed.as_str()];
+    let files: Vec<(&str, &str)> = names.iter().map(String::as_str).zip(texts).collect();
+    let report = job(&files);
+    let labels: Vec<&str> = report.ranks.iter().map(|rank| rank.label.as_str()).collect();
+    assert_eq!((labels, culprits(&report)), (vec!["local rank 0", "local rank 1"], vec!["local rank 1"]));
+}
+
+#[test]
 fn a_number_in_which_files_differ_is_a_rank_unless_their_lines_name_others() {
     let failed = format!("{TRACEBACK}{OUT_OF_MEMORY}\n");
     let report = job(&[("d/job_0.txt", LOST), ("d/job_1.txt", &failed)]);

@@ -360,7 +360,7 @@ fn based_on(out: &mut String, report: &JobReport, columns: usize, most: usize) {
     // One more is as long as its remark.
     if hidden > 1 {
         notes.truncate(most);
-        notes.push(format!("{hidden} more remarks with --verbose"));
+        notes.push(format!("--verbose shows {hidden} more remarks"));
     }
     out.push('\n');
     for note in notes {

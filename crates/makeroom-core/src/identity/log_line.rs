@@ -65,7 +65,7 @@ impl<'line> LinePrefix<'line> {
 
 fn of<'line>(field: JobField, number: &str, rest: &'line str) -> Option<LinePrefix<'line>> {
     let mut job = JobIdentity::default();
-    job.set(field, number).then(|| LinePrefix { job, pid: None, rest })
+    job.set(field, number).then_some(LinePrefix { job, pid: None, rest })
 }
 
 /// The text after a launcher's blank. Further blanks belong to the text: source lines of a traceback are indented.

@@ -189,10 +189,12 @@ impl Case<'_, '_> {
     }
 
     fn host_memory(&self) -> Vec<JobFix> {
-        let culprit = self.blame.culprits.first().map(|&index| self.process(index));
+        let culprits: Vec<&Process<'_>> =
+            self.blame.culprits.iter().map(|&index| self.process(index)).collect();
+        let culprit = culprits.first();
         let on = culprit.and_then(|process| process.host).map_or(String::new(), |host| format!(" on {host}"));
         let mut fixes = vec![run(
-            format!("check{on} whether the kernel's OOM killer killed it"),
+            format!("check whether the kernel's OOM killer killed {}{on}", words(&culprits)),
             "dmesg -T | grep -i -E 'killed process|oom'",
         )];
         if let Some(job) = culprit

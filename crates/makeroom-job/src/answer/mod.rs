@@ -1,7 +1,7 @@
 //! Reduces the rows of all recordings to one answer.
 //!
 //! ```text
-//! select.rs     which recordings belong to the job, and to which rank
+//! select.rs     which recordings belong to the job;  assign.rs  to which rank
 //! jobs.rs       which recordings belong together
 //! folders.rs    runs of one job in several directories
 //! groups.rs     ranks that hold the same, and outliers
@@ -15,6 +15,7 @@
 //! look.rs       the command that shows one recording
 //! ```
 
+mod assign;
 mod blame;
 mod cards;
 mod ends;
@@ -146,7 +147,8 @@ fn errors(processes: &[Process<'_>], blame: &Blame) -> Vec<RankError> {
     let culprits: BTreeSet<usize> = blame.culprits.iter().copied().collect();
     let mut by_error: BTreeMap<&str, Vec<&Process<'_>>> = BTreeMap::new();
     for (index, process) in processes.iter().enumerate() {
-        let is_listed = blame.fates[index] == RankFate::Failed && !culprits.contains(&index);
+        let is_over = matches!(blame.fates[index], RankFate::Finished | RankFate::Caught | RankFate::RanOut);
+        let is_listed = !is_over && !culprits.contains(&index);
         if let Some(error) = process.error.filter(|_| is_listed) {
             by_error.entry(error).or_default().push(process);
         }

@@ -159,7 +159,7 @@ pub(super) fn certainty(process: &Process<'_>) -> Option<&'static str> {
         }
     };
     let order = ["certain", "likely", "possible"];
-    failures.map(|failure| of(failure)).min_by_key(|name| order.iter().position(|known| known == name))
+    failures.map(of).min_by_key(|name| order.iter().position(|known| known == name))
 }
 
 /// The kernel's report about a process, if only circumstances show that this process is meant.

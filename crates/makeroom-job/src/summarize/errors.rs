@@ -14,6 +14,8 @@
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use super::exceptions::{exception, is_passed_on, unusual_exception};
+
 /// A program that prints this many more lines has handled the error.
 const HANDLED: u32 = 60;
 /// A program that prints this many more lines like those before the error has handled it.
@@ -35,20 +37,6 @@ const CRASHES: [&str; 7] = [
     "Bus error",
     "Illegal instruction",
     "double free or corruption",
-];
-/// Exceptions that report the failure of another process, or a request to end.
-const PASSED_ON: [&str; 11] = [
-    "DistBackendError",
-    "DistStoreError",
-    "DistNetworkError",
-    "ChildFailedError",
-    "ProcessRaisedException",
-    "ProcessExitedException",
-    "SignalException",
-    "RayTaskError",
-    "CalledProcessError",
-    "KeyboardInterrupt",
-    "SystemExit",
 ];
 /// Between the tracebacks of one error, the first of which is its origin.
 const CHAINED: [&str; 2] = [
@@ -250,43 +238,6 @@ fn shape(line: &str) -> Option<u64> {
     Some(hasher.finish())
 }
 
-/// `ValueError: x`, also after the prefix of a logger.
-fn exception(line: &str) -> Option<&str> {
-    let mut from = 0;
-    for word in line.split(' ') {
-        let name = word.split_once(':').map_or(word, |(name, _)| name);
-        let last = name.rsplit('.').next().unwrap_or(name);
-        let is_exception =
-            ["Error", "Exception"].iter().any(|end| last.len() > end.len() && last.ends_with(end));
-        if is_name(name) && is_exception && last.starts_with(|letter: char| letter.is_ascii_uppercase()) {
-            // Of the text of a sentence, `an Error: x`, only the whole line counts.
-            let ends_name = word.len() > name.len() || line.len() == from + word.len();
-            return line.get(from..).filter(|_| ends_name);
-        }
-        from += word.len() + 1;
-    }
-    None
-}
-
-/// An exception whose name does not end like one: `queue.Empty`, `KeyboardInterrupt`, `Timeout: x`.
-fn unusual_exception(line: &str) -> Option<&str> {
-    let name = line.split_once(": ").map_or(line, |(name, _)| name);
-    let last = name.rsplit('.').next().unwrap_or(name);
-    let is_class = last.starts_with(|letter: char| letter.is_ascii_uppercase())
-        && last.contains(|letter: char| letter.is_ascii_lowercase());
-    let is_known = PASSED_ON.contains(&name) || name.contains('.') || name.len() < line.len();
-    (is_name(name) && is_class && is_known).then_some(line)
-}
-
-fn is_name(name: &str) -> bool {
-    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.')
-}
-
-fn is_passed_on(error: &str) -> bool {
-    let name = error.split([':', '(']).next().unwrap_or(error);
-    PASSED_ON.iter().any(|passed| name.ends_with(passed))
-}
-
 fn clipped(error: &str) -> String {
     let error = error.trim();
     match error.char_indices().nth(LONGEST) {
@@ -342,8 +293,13 @@ mod tests {
 
     #[test]
     fn a_handled_error_does_not_hide_the_last_one() {
-        let steps =
-            |from: u32| -> String { (from..from + 4).map(|step| format!("step {step}: loss 2\n")).collect() };
+        let steps = |from: u32| {
+            format!(
+                "step {from}: loss 2.{from}
+"
+            )
+            .repeat(4)
+        };
         let handled = format!("{}{TRACEBACK}KeyError: 'a'\nskipped\n{}", steps(1), steps(5));
         assert_eq!(found(&handled), None);
         let fatal = format!("{handled}{TRACEBACK}ValueError: bad shape\n");
@@ -371,7 +327,8 @@ mod tests {
         assert_eq!(lines[1..], [Line::Source; 4]);
         assert_eq!(found(source), None, "the exception is missing");
         assert_eq!(found(&format!("{source}ValueError: x\n")).as_deref(), Some("ValueError: x"));
-        let logged: String = source.lines().map(|line| format!("ERROR 10:00:07 {line}\n")).collect();
+        let logged =
+            format!("ERROR 10:00:07 {}", source.trim_end().replace('\n', "\nERROR 10:00:07 ")) + "\n";
         assert_eq!(
             found(&format!("{logged}ERROR 10:00:07 ValueError: x\n")).as_deref(),
             Some("ValueError: x")

@@ -85,7 +85,9 @@ impl RankText {
                 self.collectives.clear();
             }
             Line::Text => {
-                kinds.into_iter().for_each(|kind| self.add(kind));
+                for kind in kinds {
+                    self.add(kind);
+                }
                 if let Some(collective) = collectives::read(line) {
                     collectives::add(&mut self.collectives, collective);
                 }
@@ -119,8 +121,12 @@ impl RankText {
         self.host = self.host.take().or(other.host);
         self.pid = self.pid.or(other.pid);
         self.reader = self.reader.take().or(other.reader);
-        other.kinds.into_iter().for_each(|kind| self.add(kind));
-        other.collectives.into_iter().for_each(|one| collectives::add(&mut self.collectives, one));
+        for kind in other.kinds {
+            self.add(kind);
+        }
+        for collective in other.collectives {
+            collectives::add(&mut self.collectives, collective);
+        }
         if self.errors.is_empty() {
             self.errors = other.errors;
         }

@@ -6,7 +6,7 @@
 //! log.rs      a program's output: its lines by rank
 //! log_text.rs what a log contains about one rank
 //! log_row.rs  the rows of a process in a log
-//! errors.rs   the error that ended a process
+//! errors.rs   the error that ended a process;  exceptions.rs  names of Python's exceptions
 //! phrases.rs  the messages that tell a failure from its consequences;  collectives.rs  those that timed out
 //! ```
 //!
@@ -15,6 +15,7 @@
 
 mod collectives;
 mod errors;
+mod exceptions;
 mod log;
 mod log_row;
 mod log_text;
