@@ -190,6 +190,25 @@ fn two_logs_of_a_rank_with_different_failures_are_not_duplicates() {
 }
 
 #[test]
+fn pods_are_named_and_their_launchers_are_not_ranks() {
+    let failed = format!("{TRACEBACK}{OUT_OF_MEMORY}\n");
+    let line = |pod: u32, text: &str| prefixed(&format!("[pod/sft-{pod}/main] "), text);
+    let log = [line(0, LOST), line(1, &failed), line(2, LOST)].concat();
+    let report = job(&[("all.log", &log)]);
+    assert_eq!(report.verdict.title, "POD sft-1 RAN OUT OF MEMORY");
+    assert_eq!(report.consequences[0].words, "pods sft-0 and sft-2");
+    assert!(report.verdict.summary.contains(" on GPU 1 at "), "{}", report.verdict.summary);
+    // torchrun in each pod: its report has both ranks.
+    let end = "Root Cause (first observed failure):\n[0]:\n  host      : sft-1\n  rank      : 3 (local_rank: 1)\n  \
+        exitcode  : -9 (pid: 77)\n  traceback : Signal 9 (SIGKILL) received by PID 77\n";
+    let steps = "[default0]:step\n[default1]:step\n";
+    let report = job(&[("all.log", &[line(0, steps), line(1, steps), line(1, end)].concat())]);
+    let labels: Vec<&str> = report.ranks.iter().map(|rank| rank.label.as_str()).collect();
+    assert_eq!(labels, ["rank 3", "local rank 0 of sft-0", "local rank 1 of sft-0", "local rank 0 of sft-1"]);
+    assert_eq!((report.verdict.cause, culprits(&report)), (JobCause::RankKilled, vec!["rank 3"]));
+}
+
+#[test]
 fn the_two_files_of_a_local_rank_are_one_process() {
     let failed = format!("{TRACEBACK}{OUT_OF_MEMORY}\n");
     let names: Vec<String> = (0..2)

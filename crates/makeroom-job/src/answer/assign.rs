@@ -11,15 +11,15 @@ use crate::tables::{RecordingKind, RecordingRow, Rows};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place<'rows> {
     Rank(u32),
-    /// A local rank, its host and the number of its node.
-    Local(u32, Option<&'rows str>, Option<u32>),
+    /// A host, the number of its node, and a local rank.
+    Local(Option<&'rows str>, Option<u32>, u32),
 }
 
 impl<'rows> Place<'rows> {
     /// The place of a log that has only a local rank: torchrun writes two files for each.
     fn of_log(row: &'rows RecordingRow) -> Option<Self> {
         let local = row.local_rank.filter(|_| row.kind == RecordingKind::Log)?;
-        Some(Self::Local(local, row.host.as_deref(), row.node_rank))
+        Some(Self::Local(row.host.as_deref(), row.node_rank, local))
     }
 }
 

@@ -4,7 +4,7 @@
 use super::Case;
 use super::names::{capital, rank_words, words};
 use super::select::Process;
-use super::stall::Difference;
+use super::stall::{self, Difference};
 use super::witness;
 use super::words::{abridged, join, milliseconds, size};
 use crate::report::RankFate;
@@ -74,6 +74,14 @@ impl Case<'_, '_> {
                 "No rank shows a failure, but {killed}. No file shows whether it was a rank of this job."
             );
         }
+        let common = stall::common(&self.selected.processes).filter(|_| missing.is_empty());
+        if let Some(common) = common {
+            return format!(
+                "The ranks timed out in the same collective, number {}, and no rank shows what failed first: most likely a rank \
+                 that printed nothing, or the network.",
+                described(common)
+            );
+        }
         let found = "The recordings show only consequences of a failure: lost connections, collectives that timed out, or ranks that were terminated.";
         if missing.is_empty() {
             let torn = self.torn();
@@ -113,10 +121,10 @@ impl Case<'_, '_> {
             (Difference::Behind, Some(own)) => format!(
                 "{who} timed out in collective {}, {others} in collective {}: the other ranks had already finished \
                  collective {} and waited for {}.",
-                described(own, false),
-                described(&stall.others, false),
+                described(own),
+                described(&stall.others),
                 own.number,
-                if many { "them" } else { "it" },
+                self.names(&stall.ranks),
             ),
             (Difference::Operation, Some(own)) => {
                 // The sizes matter only if the operations are the same.
@@ -132,7 +140,7 @@ impl Case<'_, '_> {
             _ => format!(
                 "{} timed out in collective {}, but {} did not: most likely {} never called it.",
                 capital(&others),
-                described(&stall.others, false),
+                described(&stall.others),
                 self.names(&stall.ranks),
                 if many { "they" } else { "it" },
             ),
@@ -146,9 +154,9 @@ impl Case<'_, '_> {
 }
 
 /// `81 (ALLREDUCE)`.
-fn described(collective: &Collective, has_size: bool) -> String {
+fn described(collective: &Collective) -> String {
     match &collective.operation {
-        Some(_) => format!("{} ({})", collective.number, operation(collective, has_size)),
+        Some(_) => format!("{} ({})", collective.number, operation(collective, false)),
         None => collective.number.to_string(),
     }
 }

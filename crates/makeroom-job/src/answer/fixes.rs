@@ -9,10 +9,10 @@ use super::Case;
 use super::look;
 use super::names::{rank_words, words};
 use super::select::Process;
-use super::stall::Difference;
+use super::stall::{self, Difference};
 use super::words::{short, size};
 use crate::report::{JobCause, JobFix};
-use crate::tables::FailureKind;
+use crate::tables::{FailureKind, FailureRow};
 
 /// Steps, with the one that shows more.
 const MOST_FIXES: usize = 4;
@@ -282,17 +282,26 @@ impl Case<'_, '_> {
                 "pass the logs of the ranks too: makeroom job accepts recordings, snapshots and logs together",
             ));
         }
+        let is_unread = |failure: &&FailureRow| {
+            failure.kind == FailureKind::CollectiveTimeout && failure.collective.is_none()
+        };
         let mut logs: Vec<&str> = processes
             .iter()
-            .filter(|process| process.has_log && process.reports(FailureKind::CollectiveTimeout))
+            .filter(|process| process.has_log && process.failures.iter().any(is_unread))
             .map(|process| process.row.file())
             .collect();
         logs.dedup();
         if let (Some(&file), true) = (logs.first(), missing.is_empty()) {
             let folder = file.rsplit_once('/').map_or(".", |(folder, _)| folder);
             fixes.push(run(
-                "compare the numbers of the collectives that timed out: the rank with the lowest number, or without one, is the one that the others waited for",
-                format!("grep -roE 'SeqNum=[0-9]+' {}", shell_word(folder)),
+                "compare the collectives that timed out: the rank that shows another one, or none, is the one that the others waited for",
+                format!("grep -riE 'collective|timed? ?out' {}", shell_word(folder)),
+            ));
+        }
+        if missing.is_empty() && stall::common(processes).is_some() {
+            fixes.push(run(
+                "check the network between the hosts, and let NCCL print what it does",
+                "NCCL_DEBUG=INFO torchrun …",
             ));
         }
         if !missing.is_empty() {

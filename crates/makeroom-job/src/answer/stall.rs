@@ -45,8 +45,26 @@ pub(super) struct Stall {
 /// Collectives of one process group, by process.
 type Calls<'rows> = Vec<(usize, &'rows Collective)>;
 
+/// The collective in which all ranks that timed out waited, if it is the same.
+pub(super) fn common<'rows>(processes: &[Process<'rows>]) -> Option<&'rows Collective> {
+    let groups = calls(processes);
+    let [calls] = groups.as_slice() else { return None };
+    let &(_, first) = calls.first()?;
+    let is_same = |(_, call): &(usize, &Collective)| *call == first;
+    let timed_out =
+        processes.iter().filter(|process| process.reports(FailureKind::CollectiveTimeout)).count();
+    (calls.len() > 1 && calls.len() == timed_out && calls.iter().all(is_same)).then_some(first)
+}
+
 /// Finds the ranks that others waited for.
 pub(super) fn find(processes: &[Process<'_>], fates: &[RankFate]) -> Option<Stall> {
+    let groups = calls(processes);
+    let differing = groups.iter().find_map(|calls| behind(calls).or_else(|| other_operation(calls)));
+    differing.or_else(|| groups.first().and_then(|calls| absent(calls, fates)))
+}
+
+/// The collectives that timed out by process group, the largest group first: most ranks wait in it.
+fn calls<'rows>(processes: &[Process<'rows>]) -> Vec<Calls<'rows>> {
     let mut groups: BTreeMap<Option<&str>, Calls<'_>> = BTreeMap::new();
     for (index, process) in processes.iter().enumerate() {
         let failures =
@@ -59,11 +77,9 @@ pub(super) fn find(processes: &[Process<'_>], fates: &[RankFate]) -> Option<Stal
             }
         }
     }
-    // The largest group first: most ranks wait in it.
     let mut groups: Vec<Calls<'_>> = groups.into_values().collect();
     groups.sort_by_key(|calls| std::cmp::Reverse(calls.len()));
-    let differing = groups.iter().find_map(|calls| behind(calls).or_else(|| other_operation(calls)));
-    differing.or_else(|| groups.first().and_then(|calls| absent(calls, fates)))
+    groups
 }
 
 /// The calls with the lowest number, if these are a few.

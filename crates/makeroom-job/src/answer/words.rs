@@ -124,7 +124,12 @@ impl Case<'_, '_> {
     fn on_card(&self, index: usize, failure: &FailureRow) -> String {
         let card = failure.device.and_then(|device| self.cards.of(index, device));
         match (card, failure.device) {
-            (Some(card), _) => format!(" on {}", card.name(self.cards.has_hosts)),
+            // The name of a pod is that of its host.
+            (Some(card), _) => {
+                let process = self.process(index);
+                let is_named = process.host.is_some_and(|host| process.label.ends_with(host));
+                format!(" on {}", card.name(self.cards.has_hosts && !is_named))
+            }
             (None, Some(device)) => format!(" on GPU {device}"),
             (None, None) => String::new(),
         }

@@ -138,7 +138,8 @@ impl LogReader {
         let of_pod = self.pods.as_ref().and_then(|pods| pods.read(line));
         let prefix = of_pod.or_else(|| LinePrefix::read(line, is_labeled));
         let rest = prefix.as_ref().map_or(line, |prefix| prefix.rest);
-        let is_listed = self.list(rest);
+        let pod = prefix.as_ref().and_then(|prefix| prefix.job.pod.as_deref());
+        let is_listed = self.list(rest, pod);
         let reported = self.reports.read(rest).filter(|_| self.reported.len() < MOST_REPORTED);
         // A line about another process is not about the one that prints it.
         let is_reported = is_listed || reported.is_some();
@@ -180,14 +181,14 @@ impl LogReader {
     }
 
     /// Reads a line in which a launcher reports ranks that ended. Returns whether it is one.
-    fn list(&mut self, line: &str) -> bool {
+    fn list(&mut self, line: &str, pod: Option<&str>) -> bool {
         let listed = self.listed.read(line);
         let is_listed = !listed.is_empty();
         self.has_list |= is_listed;
         let is_starved = line.ends_with(": Out Of Memory");
         for listed in listed {
             if let Some(local) = listed.local_rank {
-                self.pair(listed.rank, local, None);
+                self.pair(listed.rank, local, pod.map(str::to_owned));
             }
             let label = Label::Rank(listed.rank);
             if self.ranks.len() >= MOST_RANKS && !self.ranks.contains_key(&label) {
@@ -281,7 +282,7 @@ impl LogReader {
         self.number();
         let mut rows = Rows::default();
         report_processes(&self.reported, &self.source.name, &mut rows);
-        let found = Found::new(&self.source, self.ranks.keys(), &self.reported, self.has_list);
+        let found = Found::new(&self.source, &self.ranks, &self.reported, self.has_list);
         for (label, text) in self.ranks {
             row_of(&label, text, &found, &mut rows);
         }

@@ -1,5 +1,7 @@
 //! The rows of a process in a log, and the kind of failure that its text shows.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use makeroom_core::Bytes;
 use makeroom_core::identity::{JobField, JobIdentity, ProcessEvent, ReportedProcess};
 use makeroom_explain::{Cause, Explanation, TextReader};
@@ -15,6 +17,8 @@ pub(super) struct Found<'log> {
     source: &'log Source,
     /// Whether it names a process.
     has_ranks: bool,
+    /// The pods whose ranks it names.
+    pods: BTreeSet<String>,
     /// Whether it is, or contains, a log of the kernel.
     is_of_kernel: bool,
     /// Whether a launcher reports how ranks ended.
@@ -22,14 +26,30 @@ pub(super) struct Found<'log> {
 }
 
 impl<'log> Found<'log> {
-    pub(super) fn new<'label>(
+    pub(super) fn new(
         source: &'log Source,
-        mut labels: impl Iterator<Item = &'label Label>,
+        ranks: &BTreeMap<Label, RankText>,
         reported: &[ReportedProcess],
         has_list: bool,
     ) -> Self {
-        let is_of_kernel = reported.iter().any(|reported| reported.event == ProcessEvent::KilledForMemory);
-        Self { source, has_ranks: labels.any(|label| *label != Label::None), is_of_kernel, has_list }
+        let is_rank = |label: &Label| matches!(label, Label::Rank(_) | Label::LocalRank(..));
+        let pods = ranks.iter().filter(|(label, _)| is_rank(label));
+        Self {
+            source,
+            has_ranks: ranks.keys().any(|label| *label != Label::None),
+            pods: pods.filter_map(|(_, text)| text.identity.pod.clone()).collect(),
+            is_of_kernel: reported.iter().any(|reported| reported.event == ProcessEvent::KilledForMemory),
+            has_list,
+        }
+    }
+
+    /// Whether lines with this label can be those of a launcher: other lines name ranks.
+    fn is_launcher(&self, label: &Label) -> bool {
+        match label {
+            Label::None => self.has_ranks,
+            Label::Pod(pod) => self.pods.contains(pod),
+            _ => false,
+        }
     }
 }
 
@@ -51,8 +71,9 @@ pub(super) fn report_processes(reported: &[ReportedProcess], recording: &str, ro
 pub(super) fn row_of(label: &Label, mut text: RankText, found: &Found<'_>, rows: &mut Rows) {
     let explanation = text.reader.take().map(TextReader::finish);
     let own = explanation.as_ref().and_then(failure_kind);
+    let is_launcher = found.is_launcher(label);
     // The launcher repeats the signals of the ranks that it lists.
-    if *label == Label::None && found.has_list {
+    if (is_launcher || *label == Label::None) && found.has_list {
         text.kinds.retain(|kind| !matches!(kind, FailureKind::Killed | FailureKind::Terminated));
     }
     // The kernel's log is not about itself.
@@ -64,7 +85,7 @@ pub(super) fn row_of(label: &Label, mut text: RankText, found: &Found<'_>, rows:
     }
     let has_failed = own.is_some() || text.end.is_some() || !text.kinds.is_empty();
     // The launcher's own lines are not a process.
-    if *label == Label::None && found.has_ranks && !has_failed {
+    if is_launcher && !has_failed {
         return;
     }
     // A worker that prints nothing about a failure is one of many, such as Ray's own.
