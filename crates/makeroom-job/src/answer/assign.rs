@@ -37,9 +37,11 @@ pub(super) fn processes<'rows>(
             by_local.entry(local).or_default().push(row);
         }
     }
+    let ranks: BTreeMap<u32, u32> =
+        by_local.iter().filter_map(|(&local, rows)| Some((local, rank_of_local(rows)?))).collect();
     for &row in members {
-        let same = || by_local.get(&row.local_rank?).map(Vec::as_slice);
-        let rank = row.rank.or_else(|| rank_of_local(row, same()?)).map(Place::Rank);
+        let of_local = || ranks.get(&row.local_rank?).copied();
+        let rank = row.rank.or_else(of_local).map(Place::Rank);
         match rank.or_else(|| Place::of_log(row)) {
             Some(place) => by_place.entry(place).or_default().push(row),
             None => others.push(row),
@@ -127,18 +129,15 @@ pub(super) fn processes<'rows>(
     (processes, killed)
 }
 
-/// The rank of a process of which only the local rank is known, if a launcher's report has both and no other process
-/// with this local rank can be meant.
-fn rank_of_local(row: &RecordingRow, same_local: &[&RecordingRow]) -> Option<u32> {
-    let is_on_host = |other: &RecordingRow| {
-        let hosts = row.host.as_ref().zip(other.host.as_ref());
-        hosts.is_none_or(|(one, two)| one == two)
-    };
-    let ranks: BTreeSet<u32> =
-        same_local.iter().filter(|other| is_on_host(other)).filter_map(|other| other.rank).collect();
-    let unranked = same_local.iter().filter(|other| other.rank.is_none());
-    let nodes: BTreeSet<_> = unranked.map(|other| (other.host.as_deref(), other.node_rank)).collect();
-    ranks.first().copied().filter(|_| ranks.len() == 1 && nodes.len() == 1)
+/// The rank of the processes of which only this local rank is known, if they are on one node, a launcher's report has both
+/// ranks, and no other process can be meant.
+fn rank_of_local(same_local: &[&RecordingRow]) -> Option<u32> {
+    let unranked = same_local.iter().filter(|row| row.rank.is_none());
+    let nodes: BTreeSet<_> = unranked.map(|row| (row.host.as_deref(), row.node_rank)).collect();
+    let &(host, _) = nodes.first().filter(|_| nodes.len() == 1)?;
+    let is_on_host = |row: &&&RecordingRow| host.zip(row.host.as_deref()).is_none_or(|(one, two)| one == two);
+    let ranks: BTreeSet<u32> = same_local.iter().filter(is_on_host).filter_map(|row| row.rank).collect();
+    ranks.first().copied().filter(|_| ranks.len() == 1)
 }
 
 /// The name of a process without a rank.
