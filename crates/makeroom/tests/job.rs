@@ -340,7 +340,7 @@ fn a_recording_without_its_end_is_incomplete_but_its_rank_was_not_killed() {
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() - 7]).unwrap();
     let answer = answer(&stage);
-    assert_eq!(answer["verdict"], before["verdict"]);
+    assert_eq!(answer["verdict"]["cause"], before["verdict"]["cause"]);
     assert_eq!(answer["used"]["torn"].as_array().unwrap().len(), 1, "{:#}", answer["used"]);
     let is_killed = |rank: &Value| rank["fate"] == "killed";
     assert!(!answer["ranks"].as_array().unwrap().iter().any(is_killed), "{:#}", answer["ranks"]);
