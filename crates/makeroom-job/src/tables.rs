@@ -142,6 +142,9 @@ pub struct RecordingRow {
     pub program: Option<String>,
     /// The framework whose memory was recorded.
     pub framework: Option<String>,
+    /// The program that started it: `torchrun`, `slurm`, `openmpi`.
+    #[serde(default)]
+    pub launcher: Option<String>,
     /// Start of the recording.
     pub began_us: Option<u64>,
     /// Its last record.

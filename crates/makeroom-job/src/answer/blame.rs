@@ -132,6 +132,10 @@ pub(super) fn judge(
         judge_memory(&mut blame, processes, groups, cards, &ran_out, missing);
     } else if !killed.is_empty() || !failed.is_empty() {
         judge_ends(&mut blame, processes, &fates, killed, &failed);
+        // The first failure may be that of a rank without a recording.
+        if missing > 0 && matches!(blame.cause, JobCause::RankKilled | JobCause::OtherFailure) {
+            blame.certainty = if blame.certainty == "certain" { "likely" } else { "possible" };
+        }
     } else if [RankFate::CollectiveTimeout, RankFate::PeerLost].iter().any(|&fate| fates.contains(&fate)) {
         judge_collectives(&mut blame, processes, &fates, missing);
     } else if fates.contains(&RankFate::Terminated) {

@@ -12,7 +12,7 @@ use super::select::Process;
 use super::stall::{self, Difference};
 use super::words::{short, size};
 use crate::report::{JobCause, JobFix};
-use crate::tables::{FailureKind, FailureRow};
+use crate::tables::{FailureKind, FailureRow, RecordingRow};
 
 /// Steps, with the one that shows more.
 const MOST_FIXES: usize = 4;
@@ -29,6 +29,13 @@ fn fix(action: impl Into<String>) -> JobFix {
 
 fn run(action: impl Into<String>, command: impl Into<String>) -> JobFix {
     JobFix { action: action.into(), command: Some(command.into()) }
+}
+
+/// The ID of a job of Slurm. Open MPI and others number jobs too.
+fn slurm_job(row: &RecordingRow) -> Option<&str> {
+    let is_slurm = matches!(row.launcher.as_deref(), None | Some("slurm" | "torchrun"));
+    let is_number = |job: &&str| job.bytes().all(|byte| byte.is_ascii_digit());
+    row.job.as_deref().filter(is_number).filter(|_| is_slurm)
 }
 
 /// Whether the name of a program is that of a Python script.
@@ -197,10 +204,7 @@ impl Case<'_, '_> {
             format!("check whether the kernel's OOM killer killed {}{on}", words(&culprits)),
             "dmesg -T | grep -i -E 'killed process|oom'",
         )];
-        if let Some(job) = culprit
-            .and_then(|process| process.row.job.as_deref())
-            .filter(|job| job.bytes().all(|byte| byte.is_ascii_digit()))
-        {
+        if let Some(job) = culprit.and_then(|process| slurm_job(process.row)) {
             fixes.push(run(
                 "see what Slurm recorded",
                 format!("sacct -j {job} --format=JobID,State,ExitCode,MaxRSS,ReqMem"),
@@ -211,8 +215,7 @@ impl Case<'_, '_> {
     }
 
     fn ask_scheduler(&self) -> Vec<JobFix> {
-        let job = self.selected.job.as_deref().filter(|job| job.bytes().all(|byte| byte.is_ascii_digit()));
-        match job {
+        match self.selected.processes.iter().find_map(|process| slurm_job(process.row)) {
             Some(job) => vec![run(
                 "find out why the scheduler stopped the job",
                 format!("sacct -j {job} --format=JobID,State,ExitCode,Elapsed,Timelimit"),

@@ -34,8 +34,8 @@ impl Case<'_, '_> {
         named(
             &mut notes,
             &used.duplicates,
-            "is an older recording of the same rank and was not used",
-            "are older recordings of the same ranks and were not used",
+            "is another recording of the same rank and was not used",
+            "are other recordings of the same ranks and were not used",
         );
         let conflicts = used.conflicts.iter().map(|conflict| {
             let LogConflict { label, used, other, failure } = conflict;

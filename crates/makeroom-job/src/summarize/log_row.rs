@@ -176,6 +176,7 @@ fn row(
         parent_pid: None,
         program: None,
         framework: explanation.and_then(|explanation| explanation.input.framework.id()).map(str::to_owned),
+        launcher: identity.launcher.clone(),
         began_us: None,
         ended_us: None,
         silence_us: None,

@@ -145,6 +145,7 @@ fn row(trace: &Trace, source: &Source) -> RecordingRow {
         parent_pid: process.map(|process| process.identity.parent_pid),
         program: process.map(program),
         framework: identity.framework,
+        launcher: identity.launcher,
         began_us,
         ended_us,
         silence_us: process.map(|process| process.silence_us).filter(|&silence| silence > 0),
