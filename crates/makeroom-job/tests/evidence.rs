@@ -106,7 +106,7 @@ fn a_kill_is_certain_only_if_the_kernel_names_the_rank() {
     assert_eq!(
         summary,
         "Rank 1 on node7 was killed (SIGKILL), and the kernel's OOM killer killed process 4006 (python3). No file shows \
-         the PID of rank 1, so this can be another process. No GPU allocation failed."
+         the PID of rank 1, so it may be another process. No GPU allocation failed."
     );
     assert_eq!(certainty(&killed("mysqld")).1, "possible");
     let cgroup = "[1.6] oom-kill:constraint=CONSTRAINT_MEMCG,task_memcg=/slurm/uid_1/job_77/step_0,task=python,pid=4006\n";

@@ -77,8 +77,8 @@ impl Case<'_, '_> {
         let common = stall::common(&self.selected.processes).filter(|_| missing.is_empty());
         if let Some(common) = common {
             return format!(
-                "The ranks timed out in the same collective, number {}, and no rank shows what failed first: most likely a rank \
-                 that printed nothing, or the network.",
+                "The ranks timed out in the same collective, number {}, and no rank shows what failed first. The most \
+                 likely reasons are a rank that printed nothing, and the network.",
                 described(common)
             );
         }
@@ -138,14 +138,14 @@ impl Case<'_, '_> {
                 )
             }
             _ => format!(
-                "{} timed out in collective {}, but {} did not: most likely {} never called it.",
-                capital(&others),
+                "{} ranks timed out in collective {}, but {} did not: most likely, {} never called it.",
+                stall.waiting,
                 described(&stall.others),
                 self.names(&stall.ranks),
                 if many { "they" } else { "it" },
             ),
         };
-        format!("{found} No log shows an error or a failed allocation before.")
+        format!("{found} No log shows an earlier error or a failed allocation.")
     }
 
     fn names(&self, indices: &[usize]) -> String {
@@ -191,7 +191,7 @@ pub(super) fn starved(who: &str, culprits: &[&Process<'_>]) -> String {
             None => format!("No file shows the PID of {who}"),
         };
         return format!(
-            "{}{on} was killed (SIGKILL), and the kernel's OOM killer killed process{pid}{program}. {unsure}, so this can \
+            "{}{on} was killed (SIGKILL), and the kernel's OOM killer killed process{pid}{program}. {unsure}, so it may \
              be another process. No GPU allocation failed.{used}",
             capital(who)
         );
