@@ -23,11 +23,11 @@ mod tables;
 pub use answer::answer;
 pub use report::{
     Account, AccountLine, CardUse, Consequence, ConsequenceKind, Group, HostUse, Imbalance, ImbalancePoint,
-    JobCause, JobFix, JobReport, JobVerdict, LineDifference, Outlier, RankFate, RankFinding, RankReport,
-    Used,
+    JobCause, JobFix, JobReport, JobVerdict, LineDifference, LogConflict, Outlier, RankError, RankFate,
+    RankFinding, RankReport, Used,
 };
 pub use summarize::{LogReader, Source, summarize};
 pub use tables::{
-    DeviceRow, End, FailureKind, FailureRow, RecordingKind, RecordingRow, Rows, SeriesRow, SiteRow, StepRow,
-    Unread,
+    Collective, DeviceRow, End, FailureKind, FailureRow, KilledProcess, RecordingKind, RecordingRow, Rows,
+    SeriesRow, SiteRow, StepRow, Unread,
 };

@@ -19,6 +19,8 @@ pub struct JobReport {
     pub culprits: Vec<RankFinding>,
     /// Ranks that ended because of another rank, by kind.
     pub consequences: Vec<Consequence>,
+    /// Errors of other ranks that are not about memory, and that the verdict does not explain.
+    pub errors: Vec<RankError>,
     /// Ranks that caught a failed allocation and continued.
     pub caught: Vec<String>,
     /// Memory of the GPU that ran out, by rank.
@@ -73,6 +75,8 @@ pub enum JobCause {
     Terminated,
     /// A rank failed for a reason other than memory.
     OtherFailure,
+    /// The other ranks waited in a collective for a rank that did not call it, or called another one.
+    CollectiveStalled,
     /// The recordings do not show the first failure.
     Undetermined,
 }
@@ -178,6 +182,17 @@ pub struct Consequence {
     pub ranks: Vec<String>,
     /// The same, abbreviated: `ranks 0–2 and 4–15`.
     pub words: String,
+}
+
+/// Ranks that failed with the same error, which is not about memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RankError {
+    /// Their labels.
+    pub ranks: Vec<String>,
+    /// The same, abbreviated.
+    pub words: String,
+    /// The error, as their logs show it.
+    pub error: String,
 }
 
 /// Memory of one GPU, by rank: total = Σ lines + unaccounted.
@@ -378,6 +393,19 @@ pub struct RankReport {
     pub recorded_us: Option<u64>,
 }
 
+/// Two logs of one rank that show different failures.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LogConflict {
+    /// The rank.
+    pub label: String,
+    /// The log that was used.
+    pub used: String,
+    /// The other one.
+    pub other: String,
+    /// The failure in the other one.
+    pub failure: String,
+}
+
 /// What an answer is based on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Used {
@@ -391,6 +419,8 @@ pub struct Used {
     pub torn: Vec<String>,
     /// Recordings of a rank that was recorded twice; the newer one was used.
     pub duplicates: Vec<String>,
+    /// Ranks with two logs that show different failures.
+    pub conflicts: Vec<LogConflict>,
     /// Other jobs and attempts in the input, with the number of recordings.
     pub other_jobs: Vec<String>,
     /// Files that could not be read.

@@ -40,23 +40,31 @@ impl Rows {
         let mut runs: Vec<&str> = self.recordings.iter().filter_map(|row| row.run.as_deref()).collect();
         runs.sort_unstable();
         self.recordings.len() < 2
-            || self.recordings.iter().any(|row| row.file() != row.recording)
+            || self.recordings.iter().any(|row| row.process.is_some())
             || self.recordings.iter().any(RecordingRow::names_rank)
             || runs.windows(2).any(|pair| pair[0] == pair[1])
     }
 }
-
-/// What the name of a recording adds to that of a log with several processes.
-const PROCESSES: [&str; 3] = [" (rank ", " (local rank ", " (PID "];
 
 impl RecordingRow {
     /// The file that contains it: a log can have lines of several processes.
     #[must_use]
     pub fn file(&self) -> &str {
         let name = self.recording.as_str();
-        let is_log = self.kind == RecordingKind::Log;
-        let end = PROCESSES.iter().filter_map(|part| name.rfind(part)).max().filter(|_| is_log);
-        end.and_then(|end| name.get(..end)).unwrap_or(name)
+        // ` (rank 3)`.
+        let added = self.process.as_ref().map_or(0, |process| process.len() + 3);
+        name.len().checked_sub(added).and_then(|end| name.get(..end)).unwrap_or(name)
+    }
+
+    /// The name of a recording: that of its file, and in a log of several processes which one it is.
+    #[must_use]
+    pub fn name(file: &str, process: Option<&str>) -> String {
+        process.map_or_else(|| file.to_owned(), |process| format!("{file} ({process})"))
+    }
+
+    /// Whether it explains a failure.
+    pub(crate) fn explains(&self) -> bool {
+        self.cause != "none" && !self.summary.is_empty()
     }
 
     /// Whether it is known which process of a job it is.
@@ -90,19 +98,22 @@ pub enum End {
     Exited(u32),
     /// A signal ended it.
     Signaled(u32),
-    /// The recording stops without an end, as after SIGKILL.
+    /// The recording stops between two records without an end, as after SIGKILL.
     Killed,
     /// It was still running when its recording was read.
     Running,
-    /// The format does not record it.
+    /// The format does not record it, or the end of the file is missing.
     Unknown,
 }
 
 /// One process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordingRow {
-    /// The name of its file; unique.
+    /// The name of its file, with `process`; unique.
     pub recording: String,
+    /// Which process of a log with several: `rank 3`, `PID 4711 on node7`.
+    #[serde(default)]
+    pub process: Option<String>,
     /// Its format.
     pub kind: RecordingKind,
     /// Rank in the job.
@@ -131,6 +142,9 @@ pub struct RecordingRow {
     pub program: Option<String>,
     /// The framework whose memory was recorded.
     pub framework: Option<String>,
+    /// The program that started it: `torchrun`, `slurm`, `openmpi`.
+    #[serde(default)]
+    pub launcher: Option<String>,
     /// Start of the recording.
     pub began_us: Option<u64>,
     /// Its last record.
@@ -244,6 +258,36 @@ pub struct FailureRow {
     pub later_allocations: u64,
     /// PID of the process that it is about, if the recording is that of another one: a launcher's or the kernel's log.
     pub pid: Option<u32>,
+    /// What the kernel's log says about that process.
+    #[serde(default)]
+    pub killed: Option<KilledProcess>,
+    /// The collective that timed out.
+    #[serde(default)]
+    pub collective: Option<Collective>,
+}
+
+/// A process that the kernel killed because host memory ran out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KilledProcess {
+    /// The name of its main thread.
+    pub program: Option<String>,
+    /// Its cgroup.
+    pub cgroup: Option<String>,
+    /// Its host.
+    pub host: Option<String>,
+}
+
+/// A collective of NCCL.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Collective {
+    /// The process group, as PyTorch names it. Numbers count only within a group.
+    pub group: Option<String>,
+    /// Its number in the group.
+    pub number: u64,
+    /// Its operation: `ALLREDUCE`.
+    pub operation: Option<String>,
+    /// Its elements: of the input, and of the output.
+    pub elements: Option<(u64, u64)>,
 }
 
 impl FailureRow {
@@ -261,6 +305,8 @@ impl FailureRow {
             place: None,
             later_allocations: 0,
             pid: None,
+            killed: None,
+            collective: None,
         }
     }
 }

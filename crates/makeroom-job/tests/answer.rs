@@ -11,6 +11,7 @@ const GIB: u64 = 1 << 30;
 fn recording(rank: u32, end: End) -> RecordingRow {
     RecordingRow {
         recording: format!("rank{rank}.room"),
+        process: None,
         kind: RecordingKind::Room,
         rank: Some(rank),
         local_rank: Some(rank % 8),
@@ -25,6 +26,7 @@ fn recording(rank: u32, end: End) -> RecordingRow {
         parent_pid: Some(1),
         program: Some("train.py".to_owned()),
         framework: None,
+        launcher: None,
         began_us: Some(1_000_000_000 + u64::from(rank) * 1000),
         ended_us: Some(1_060_000_000),
         silence_us: Some(80_000),
@@ -77,6 +79,8 @@ fn failure(rank: u32, time_us: u64) -> FailureRow {
         place: Some("model.py:9 forward".to_owned()),
         later_allocations: 0,
         pid: None,
+        killed: None,
+        collective: None,
     }
 }
 
@@ -131,7 +135,7 @@ fn other_jobs_attempts_duplicates_missing_and_unread_files_are_named() {
     assert_eq!(report.used.other_jobs, ["job 76 (1 recording)"]);
     assert_eq!(report.notes[0], "rank 9 of 16 has no recording");
     assert!(
-        report.notes.iter().any(|note| note.contains("x.pickle (damaged) could not be read")),
+        report.notes.iter().any(|note| note.contains("x.pickle could not be read: damaged")),
         "{:?}",
         report.notes
     );
@@ -403,4 +407,21 @@ fn a_snapshot_does_not_hide_the_failure_in_the_log_of_its_rank() {
     assert_eq!(report.fixes[0].action, "use a smaller batch");
     assert_eq!(report.fixes.last().and_then(|fix| fix.command.as_deref()), Some("makeroom why rank2.log"));
     assert_eq!((report.ranks.len(), report.ranks[0].kind), (1, RecordingKind::TorchSnapshot));
+}
+
+#[test]
+fn only_jobs_of_slurm_are_looked_up_there_and_missing_ranks_leave_doubt() {
+    let rows = |launcher: &str, missing: u32| {
+        let ended = |rank| recording(rank, if rank == 2 { End::Killed } else { End::Signaled(15) });
+        let launched = |rank| RecordingRow { launcher: Some(launcher.to_owned()), ..ended(rank) };
+        Rows { recordings: (0..16 - missing).map(launched).collect(), ..Rows::default() }
+    };
+    let slurm = answer(&rows("slurm", 0));
+    assert_eq!((slurm.verdict.cause, slurm.verdict.certainty), (JobCause::RankKilled, "likely"));
+    let is_lookup =
+        |fix: &makeroom_job::JobFix| fix.command.as_ref().is_some_and(|line| line.contains("sacct -j 77"));
+    assert!(slurm.fixes.iter().any(is_lookup), "{:?}", slurm.fixes);
+    let mpi = answer(&rows("openmpi", 1));
+    assert_eq!((mpi.verdict.cause, mpi.verdict.certainty), (JobCause::RankKilled, "possible"));
+    assert!(!mpi.fixes.iter().any(is_lookup), "{:?}", mpi.fixes);
 }

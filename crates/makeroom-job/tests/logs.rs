@@ -173,7 +173,11 @@ fn logs_that_were_passed_are_not_asked_for() {
     let report = job(&[("d/rank0.log", TIMED_OUT), ("d/rank1.log", TIMED_OUT)]);
     assert_eq!(report.verdict.cause, JobCause::Undetermined);
     assert!(report.fixes.iter().all(|fix| !fix.action.contains("pass the log")), "{:?}", report.fixes);
-    assert_eq!(report.fixes[0].command.as_deref(), Some("grep -roE 'SeqNum=[0-9]+' d"));
+    assert_eq!(report.fixes[0].command.as_deref(), Some("NCCL_DEBUG=INFO torchrun …"));
+    assert!(report.verdict.summary.contains("number 9 (ALLREDUCE)"), "{}", report.verdict.summary);
+    let gloo = "RuntimeError: Timed out waiting 1800000ms for recv operation to complete\n";
+    let report = job(&[("d/rank0.log", gloo), ("d/rank1.log", gloo)]);
+    assert_eq!(report.fixes[0].command.as_deref(), Some("grep -riE 'collective|timed? ?out' d"));
 }
 
 #[test]

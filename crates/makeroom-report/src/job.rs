@@ -26,6 +26,8 @@ struct Detail {
     groups: usize,
     /// Lines of code per group.
     lines: usize,
+    /// Errors of ranks that are not to blame.
+    errors: usize,
     fixes: usize,
     /// Whether imbalance and host memory are shown.
     over_time: bool,
@@ -36,17 +38,20 @@ const WHOLE: Detail = Detail {
     account: usize::MAX,
     groups: usize::MAX,
     lines: 3,
+    errors: usize::MAX,
     fixes: usize::MAX,
     over_time: true,
     notes: usize::MAX,
 };
 
 /// The least that is shown: the verdict, the consequences, the first fix and the command that shows more.
-const LEAST: Detail = Detail { account: 0, groups: 0, lines: 0, fixes: 2, over_time: false, notes: 1 };
+const LEAST: Detail =
+    Detail { account: 0, groups: 0, lines: 0, errors: 1, fixes: 2, over_time: false, notes: 1 };
 
 /// What is added to the least, most useful first, as long as the answer fits on the screen.
-const STEPS: [fn(&mut Detail); 15] = [
+const STEPS: [fn(&mut Detail); 16] = [
     |detail| detail.account = 2,
+    |detail| detail.errors = 3,
     |detail| (detail.groups, detail.lines) = (2, 1),
     |detail| detail.account = 3,
     |detail| detail.fixes = 3,
@@ -98,6 +103,7 @@ fn detailed(report: &JobReport, columns: usize, detail: Detail) -> String {
         over_time(&mut out, report, columns);
     }
     consequences(&mut out, report, columns);
+    errors(&mut out, report, columns, detail.errors);
     fixes(&mut out, &report.fixes, columns, detail.fixes, report.verdict.cause.is_failure());
     based_on(&mut out, report, columns, detail.notes);
     out
@@ -278,12 +284,29 @@ fn over_time(out: &mut String, report: &JobReport, columns: usize) {
 }
 
 fn consequences(out: &mut String, report: &JobReport, columns: usize) {
-    if report.consequences.is_empty() {
+    let texts = report.consequences.iter();
+    let texts = texts.map(|consequence| format!("{}: {}", consequence.words, consequence.kind.words()));
+    list(out, "Consequences", texts.collect(), columns);
+}
+
+/// Errors of other ranks that are not about memory.
+fn errors(out: &mut String, report: &JobReport, columns: usize, most: usize) {
+    let texts = report.errors.iter().map(|found| format!("{}: {}", found.words, found.error));
+    let mut texts: Vec<String> = texts.collect();
+    let hidden = texts.len().saturating_sub(most);
+    texts.truncate(most);
+    if hidden > 0 {
+        texts.push(format!("and {hidden} more (--verbose)"));
+    }
+    list(out, "Other errors", texts, columns);
+}
+
+fn list(out: &mut String, title: &str, texts: Vec<String>, columns: usize) {
+    if texts.is_empty() {
         return;
     }
-    let _ = writeln!(out, "\n{MARGIN}{TITLE}Consequences{TITLE:#}");
-    for consequence in &report.consequences {
-        let text = format!("{}: {}", consequence.words, consequence.kind.words());
+    let _ = writeln!(out, "\n{MARGIN}{TITLE}{title}{TITLE:#}");
+    for text in texts {
         for (index, line) in wrap(&text, columns - 6).iter().enumerate() {
             let indent = if index == 0 { "" } else { "  " };
             let _ = writeln!(out, "{MARGIN}  {indent}{line}");
@@ -337,7 +360,7 @@ fn based_on(out: &mut String, report: &JobReport, columns: usize, most: usize) {
     // One more is as long as its remark.
     if hidden > 1 {
         notes.truncate(most);
-        notes.push(format!("{hidden} more remarks with --verbose"));
+        notes.push(format!("--verbose shows {hidden} more remarks"));
     }
     out.push('\n');
     for note in notes {

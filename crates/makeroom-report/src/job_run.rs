@@ -9,6 +9,8 @@ use makeroom_job::{JobCause, JobReport, RankReport};
 use crate::run::{count, paragraph};
 use crate::text::{COMMAND, LEAST_COLUMNS, MARGIN, TITLE};
 
+/// Maximum number of errors of ranks that are not to blame.
+const MOST_ERRORS: usize = 2;
 /// Maximum number of remarks about the recordings.
 const MOST_NOTES: usize = 2;
 
@@ -43,6 +45,9 @@ pub fn job_run_text(
     }
     for consequence in &report.consequences {
         paragraph(&mut out, &format!("{}: {}", consequence.words, consequence.kind.words()), columns);
+    }
+    for found in report.errors.iter().take(MOST_ERRORS) {
+        paragraph(&mut out, &format!("{}: {}", found.words, found.error), columns);
     }
     if let Some(fix) = report.fixes.first().filter(|_| report.fixes.len() > 1 && verdict.cause.is_failure()) {
         paragraph(&mut out, &format!("fix: {}", fix.action), columns);

@@ -329,3 +329,20 @@ fn bad_files_are_named_and_the_rest_is_answered() {
     assert!(!nothing.status.success());
     assert!(text(&nothing.stderr).contains("cannot open recordings/nothing"), "{}", text(&nothing.stderr));
 }
+
+#[test]
+fn a_recording_without_its_end_is_incomplete_but_its_rank_was_not_killed() {
+    let stage = recorded_with("truncated", "caught", &[]);
+    let before = answer(&stage);
+    assert!(before["used"]["torn"].as_array().unwrap().is_empty(), "{:#}", before["used"]);
+    let entries = fs::read_dir(stage.path("recordings")).unwrap().flatten();
+    let path = entries.map(|entry| entry.path()).min().unwrap();
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() - 7]).unwrap();
+    let answer = answer(&stage);
+    assert_eq!(answer["verdict"]["cause"], before["verdict"]["cause"]);
+    assert_eq!(answer["used"]["torn"].as_array().unwrap().len(), 1, "{:#}", answer["used"]);
+    let is_killed = |rank: &Value| rank["fate"] == "killed";
+    assert!(!answer["ranks"].as_array().unwrap().iter().any(is_killed), "{:#}", answer["ranks"]);
+    assert!(answer["notes"].to_string().contains("is incomplete"), "{:#}", answer["notes"]);
+}

@@ -15,7 +15,12 @@
 //! mpirun noticed that process rank 2 with PID 4711 on node node7 exited on signal 9 (Killed).
 //! ```
 //!
-//! The kernel's OOM killer and torchrun's requests to end name only a PID: see [`reported_process`].
+//! The kernel's OOM killer and torchrun's requests to end name only a PID: see `reported.rs`.
+//!
+//! A log is untrusted: one short line of `srun` can name four billion tasks. [`FailureList`] therefore expands at most
+//! [`FailureList::MOST_TASKS`] tasks of a whole log, clips the names of hosts, and shares them between ranks.
+
+use std::sync::Arc;
 
 /// A rank in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,8 +29,8 @@ pub struct ListedRank {
     pub rank: u32,
     /// Its rank on the host.
     pub local_rank: Option<u32>,
-    /// Its host.
-    pub host: Option<String>,
+    /// Its host, shared by the ranks of one line.
+    pub host: Option<Arc<str>>,
     /// Its PID.
     pub pid: Option<u32>,
     /// Its exit status, or a negative signal.
@@ -43,35 +48,25 @@ enum Part {
     First,
 }
 
-/// Reads the list line by line.
+/// Reads the lines of launchers, one after the other.
 #[derive(Debug, Default)]
 pub struct FailureList {
+    entry: Entry,
+    /// Tasks of `srun` that were expanded.
+    expanded: usize,
+}
+
+/// The entry of torchrun's list that is being read.
+#[derive(Debug, Default)]
+struct Entry {
     part: Part,
-    host: Option<String>,
+    host: Option<Arc<str>>,
     rank: Option<u32>,
     local_rank: Option<u32>,
 }
 
-/// A process of which only the PID is reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReportedProcess {
-    /// Its PID.
-    pub pid: u32,
-    /// What happened to it.
-    pub event: ProcessEvent,
-}
-
-/// What happened to a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProcessEvent {
-    /// The kernel killed it because host memory ran out.
-    KilledForMemory,
-    /// The launcher asked it to end.
-    AskedToEnd,
-}
-
-/// Longest list of tasks that is read: a line can be hostile.
-const MOST_TASKS: usize = 1 << 16;
+/// Length of the longest host name in bytes, as in DNS.
+const LONGEST_HOST: usize = 255;
 /// The words with which `srun` reports signals.
 const SIGNALS: [(&str, i32); 8] = [
     ("Hangup", -1),
@@ -85,8 +80,29 @@ const SIGNALS: [(&str, i32); 8] = [
 ];
 
 impl FailureList {
-    /// Reads a line, without the prefix of a launcher. Returns a rank when its entry is complete.
-    pub fn read(&mut self, line: &str) -> Option<ListedRank> {
+    /// Tasks of `srun` that are expanded in one log. A job of 10,000 ranks that was restarted 20 times has fewer.
+    pub const MOST_TASKS: usize = 1 << 18;
+
+    /// Reads a line, without the prefix of a launcher. Returns the ranks that it reports as ended: one when an entry of
+    /// torchrun's list is complete, and all ranks of a line of `srun` or `mpirun`.
+    pub fn read(&mut self, line: &str) -> Vec<ListedRank> {
+        if let Some(listed) = self.read_torchrun(line).or_else(|| mpirun(line)) {
+            return vec![listed];
+        }
+        let most = Self::MOST_TASKS - self.expanded;
+        let listed = srun(line, most).unwrap_or_default();
+        self.expanded += listed.len();
+        listed
+    }
+
+    /// The same, but only for torchrun's list.
+    pub fn read_torchrun(&mut self, line: &str) -> Option<ListedRank> {
+        self.entry.read(line)
+    }
+}
+
+impl Entry {
+    fn read(&mut self, line: &str) -> Option<ListedRank> {
         let line = line.trim();
         // Loggers put their own prefix in front of a heading.
         if line.ends_with("Root Cause (first observed failure):") {
@@ -100,7 +116,7 @@ impl FailureList {
         let (name, value) = line.split_once(':')?;
         let first = value.split_whitespace().next().unwrap_or_default();
         match name.split_whitespace().next_back()? {
-            "host" => (self.host, self.rank) = (Some(first.to_owned()), None),
+            "host" => (self.host, self.rank) = (host(first), None),
             "rank" => {
                 self.rank = first.parse().ok();
                 self.local_rank = value.split_once("(local_rank:").and_then(|(_, rest)| leading_number(rest));
@@ -118,48 +134,36 @@ impl FailureList {
     }
 }
 
-/// The ranks in a line of `srun` or `mpirun` about processes that ended.
-pub fn ended_ranks(line: &str) -> Vec<ListedRank> {
-    let found = srun(line).or_else(|| mpirun(line).map(|rank| vec![rank]));
-    found.unwrap_or_default()
+/// The name of a host, clipped to [`LONGEST_HOST`].
+fn host(name: &str) -> Option<Arc<str>> {
+    Some(clipped(name.trim(), LONGEST_HOST)).filter(|name| !name.is_empty()).map(Arc::from)
 }
 
-/// The process in a line of the kernel's OOM killer or of torchrun, which name only its PID.
-pub fn reported_process(line: &str) -> Option<ReportedProcess> {
-    let after = |mark: &str| line.split_once(mark).and_then(|(_, rest)| leading_number(rest));
-    let lower = line.to_ascii_lowercase();
-    if lower.contains("out of memory: killed process") {
-        let pid = lower.split_once("killed process").and_then(|(_, rest)| leading_number(rest))?;
-        return Some(ReportedProcess { pid, event: ProcessEvent::KilledForMemory });
-    }
-    let pid = after("Sending process ").filter(|_| line.contains("closing signal"))?;
-    Some(ReportedProcess { pid, event: ProcessEvent::AskedToEnd })
-}
-
-/// `srun: error: node7: tasks 0-2,4: Terminated`.
-fn srun(line: &str) -> Option<Vec<ListedRank>> {
+/// `srun: error: node7: tasks 0-2,4: Terminated`. At most `most` tasks.
+fn srun(line: &str, most: usize) -> Option<Vec<ListedRank>> {
     let (_, rest) = line.split_once("srun: error: ")?;
-    let (host, rest) = rest.split_once(": task")?;
+    let (name, rest) = rest.split_once(": task")?;
     let (tasks, outcome) = rest.trim_start_matches('s').split_once(':')?;
     let outcome = outcome.trim();
     let status = outcome.strip_prefix("Exited with exit code ").and_then(|code| code.trim().parse().ok());
     let signal = SIGNALS.iter().find(|(word, _)| outcome.starts_with(word)).map(|(_, code)| *code);
     let exit_code: i32 = status.or(signal)?;
-    let mut ranks = Vec::new();
+    let host = host(name);
+    let mut listed = Vec::new();
     for part in tasks.trim().split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        ranks.extend((first..=last).take(MOST_TASKS.saturating_sub(ranks.len())));
+        let ranks = (first..=last).take(most - listed.len());
+        listed.extend(ranks.map(|rank| ListedRank {
+            rank,
+            local_rank: None,
+            host: host.clone(),
+            pid: None,
+            exit_code,
+            is_first: false,
+        }));
     }
-    let listed = |rank| ListedRank {
-        rank,
-        local_rank: None,
-        host: Some(host.trim().to_owned()),
-        pid: None,
-        exit_code,
-        is_first: false,
-    };
-    Some(ranks.into_iter().map(listed).collect())
+    Some(listed)
 }
 
 /// `mpirun noticed that process rank 2 with PID 4711 on node node7 exited on signal 9 (Killed).`
@@ -168,14 +172,23 @@ fn mpirun(line: &str) -> Option<ListedRank> {
     let rank = leading_number(rest)?;
     let after = |mark: &str| rest.split_once(mark).map(|(_, rest)| rest);
     let signal = i32::try_from(after("exited on signal ").and_then(leading_number)?).ok()?;
-    let host = after(" on node ").and_then(|rest| rest.split_whitespace().next()).map(str::to_owned);
+    let host = after(" on node ").and_then(|rest| rest.split_whitespace().next()).and_then(host);
     // Open MPI 4 prints PID 0 for processes of other nodes.
     let pid = after(" with PID ").and_then(leading_number).filter(|&pid| pid > 0);
     Some(ListedRank { rank, local_rank: None, host, pid, exit_code: -signal, is_first: true })
 }
 
+/// The start of a text, at most this many bytes.
+pub(super) fn clipped(text: &str, most: usize) -> &str {
+    let mut end = most.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default()
+}
+
 /// The number at the start of a text.
-fn leading_number(text: &str) -> Option<u32> {
+pub(super) fn leading_number(text: &str) -> Option<u32> {
     let text = text.trim_start();
     let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     text.get(..end)?.parse().ok()
@@ -192,16 +205,20 @@ mod tests {
             Root Cause (first observed failure):\n[0]:\n  host      : node7\n  rank      : 5 (local_rank: 5)\n  \
             exitcode  : -9 (pid: 2)\n  traceback : Signal 9 (SIGKILL) received by PID 2\n";
         let mut list = FailureList::default();
-        let found: Vec<ListedRank> = text.lines().filter_map(|line| list.read(line)).collect();
+        let found: Vec<ListedRank> = text.lines().flat_map(|line| list.read(line)).collect();
         let rank = |rank, local, host: &str, pid, exit_code, is_first| ListedRank {
             rank,
             local_rank: Some(local),
-            host: Some(host.to_owned()),
+            host: Some(Arc::from(host)),
             pid: Some(pid),
             exit_code,
             is_first,
         };
         assert_eq!(found, [rank(9, 1, "n2", 3, 1, false), rank(5, 5, "node7", 2, -9, true)]);
+    }
+
+    fn ended_ranks(line: &str) -> Vec<ListedRank> {
+        FailureList::default().read(line)
     }
 
     #[test]
@@ -228,20 +245,27 @@ mod tests {
         ] {
             assert!(ended_ranks(line).is_empty(), "{line}");
         }
-        assert_eq!(ended_ranks("srun: error: n: tasks 0-4294967295: Terminated").len(), MOST_TASKS);
     }
 
     #[test]
-    fn processes_that_are_named_by_pid_are_read() {
-        let read = |line| reported_process(line).map(|found| (found.pid, found.event));
-        assert_eq!(
-            read("[12.5] Memory cgroup out of memory: Killed process 4006 (python) total-vm:98kB"),
-            Some((4006, ProcessEvent::KilledForMemory))
-        );
-        assert_eq!(
-            read("W1] Sending process 4001 closing signal SIGTERM"),
-            Some((4001, ProcessEvent::AskedToEnd))
-        );
-        assert_eq!(read("Sending process x"), None);
+    fn a_hostile_log_has_one_budget() {
+        let host = format!("{}é", "h".repeat(16 << 10));
+        let mut list = FailureList::default();
+        let mut expanded = 0;
+        for _ in 0..100 {
+            let listed = list.read(&format!("srun: error: {host}: tasks 0-4294967295,0-9: Terminated"));
+            let hosts: Vec<&Arc<str>> = listed.iter().filter_map(|listed| listed.host.as_ref()).collect();
+            assert_eq!(hosts.len(), listed.len());
+            assert!(hosts.iter().all(|host| host.len() <= LONGEST_HOST && Arc::ptr_eq(host, hosts[0])));
+            expanded += listed.len();
+        }
+        assert_eq!(expanded, FailureList::MOST_TASKS);
+        // Launchers that name single ranks are still read.
+        let line = "prterun noticed that process rank 2 with PID 4711 on node n exited on signal 9 (Killed).";
+        assert_eq!(list.read(line).len(), 1);
+        let torchrun =
+            format!("Failures:\n host : é{host}\n rank : 1 (local_rank: 1)\n exitcode : 1 (pid: 3)");
+        let found: Vec<ListedRank> = torchrun.lines().flat_map(|line| list.read(line)).collect();
+        assert!(found[0].host.as_ref().is_some_and(|host| host.len() <= LONGEST_HOST));
     }
 }

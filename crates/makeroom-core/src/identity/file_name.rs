@@ -70,27 +70,42 @@ impl JobIdentity {
 }
 
 /// Identities of the files of one job, in the order of the paths: those of [`JobIdentity::from_file_name`], and for
-/// files without a rank the number in which the names in their folder differ (`oom_0.pickle`, `oom_1.pickle`).
+/// files without a rank the number in which the names in their folder differ (`oom_0.pickle`, `oom_1.pickle`). The
+/// number in `job_0.txt` and `job_1.txt` is a rank too: jobs have longer numbers, which do not start at 0.
 pub fn identities_of_set(paths: &[&str]) -> Vec<JobIdentity> {
     let mut identities: Vec<JobIdentity> =
         paths.iter().map(|path| JobIdentity::from_file_name(path)).collect();
     let mut sets: BTreeMap<(String, usize), Vec<(usize, u32)>> = BTreeMap::new();
     for (index, path) in paths.iter().enumerate().filter(|(_, path)| path.len() <= LONGEST_PATH) {
-        if identities.get(index).is_some_and(JobIdentity::is_alone) {
+        let is_alone = identities.get(index).is_some_and(JobIdentity::is_alone);
+        if is_alone && !is_array_task(path) {
             for (pattern, position, number) in patterns(path) {
                 sets.entry((pattern, position)).or_default().push((index, number));
             }
         }
     }
     // The largest set first: a file belongs to one.
-    let mut sets: Vec<Vec<(usize, u32)>> = sets.into_values().filter(|set| is_numbering(set)).collect();
-    sets.sort_by_key(|set| std::cmp::Reverse(set.len()));
-    for (index, number) in sets.into_iter().flatten() {
-        if let Some(identity) = identities.get_mut(index).filter(|identity| identity.is_alone()) {
-            identity.set(JobField::Rank, &number.to_string());
+    let mut sets: Vec<_> = sets.into_iter().filter(|(_, set)| is_numbering(set)).collect();
+    sets.sort_by_key(|(_, set)| std::cmp::Reverse(set.len()));
+    for ((pattern, _), set) in sets {
+        // The number is not that of a job or a task.
+        let others = JobIdentity::from_file_name(&pattern);
+        for (index, number) in set {
+            if let Some(identity) = identities.get_mut(index).filter(|identity| identity.is_alone()) {
+                *identity = others.clone();
+                identity.set(JobField::Rank, &number.to_string());
+            }
         }
     }
     identities
+}
+
+/// Whether Slurm numbered the file of a task of an array, which is a job of its own: `slurm-4711_3.out`.
+fn is_array_task(path: &str) -> bool {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    let mut identity = JobIdentity::default();
+    read_slurm(&mut identity, file);
+    identity.task.is_some()
 }
 
 /// Whether the numbers look like ranks: two or more, each once, from 0 or 1, with few gaps.
@@ -107,7 +122,10 @@ fn patterns(path: &str) -> Vec<(String, usize, u32)> {
     let (folder, file) = path.split_at(start);
     let tokens = tokens(file);
     // The number in `node1.log` is that of a node.
-    let is_known = |word: &str| WORDS.iter().any(|(known, _)| known.eq_ignore_ascii_case(word));
+    let is_known = |word: &str| {
+        let known = WORDS.iter().find(|(known, _)| known.eq_ignore_ascii_case(word));
+        known.is_some_and(|(_, field)| !matches!(field, JobField::JobId | JobField::Task))
+    };
     let numbers = tokens.iter().enumerate().filter_map(|(index, &(offset, token))| {
         let before = index.checked_sub(1).and_then(|before| tokens.get(before)).map(|(_, token)| *token);
         match (token, before) {
@@ -159,15 +177,15 @@ fn read_name(identity: &mut JobIdentity, name: &str) {
 /// Slurm's `%j_%t` (`4711_3.out`: job and rank) and its default for arrays `slurm-%A_%a` (job and array index).
 fn read_slurm(identity: &mut JobIdentity, file: &str) {
     let stem = file.split('.').next().unwrap_or_default();
-    let (numbers, field) = match stem.strip_prefix("slurm-") {
-        Some(rest) => (rest, JobField::Task),
-        None => (stem, JobField::Rank),
+    let (numbers, field, digits) = match stem.strip_prefix("slurm-") {
+        Some(rest) => (rest, JobField::Task, 1),
+        None => (stem, JobField::Rank, LEAST_JOB_DIGITS),
     };
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if let Some((job, number)) = numbers.split_once(['_', '-'])
         && is_number(job)
         && is_number(number)
-        && job.len() >= LEAST_JOB_DIGITS
+        && job.len() >= digits
         && identity.get(field).is_none()
         && identity.set(field, number)
     {
@@ -287,6 +305,13 @@ mod tests {
         assert_eq!(ranks(&["rank5.pickle", "x_0.log", "x_1.log"]), [Some(5), Some(0), Some(1)]);
         assert_eq!(ranks(&["node0.log", "node1.log"]), [None, None], "these are nodes");
         assert_eq!(ranks(&["attempt_0.log", "attempt_1.log"]), [None, None], "these are attempts");
+        assert_eq!(ranks(&["slurm-77_0.out", "slurm-77_1.out"]), [None, None], "these are tasks of an array");
+        assert_eq!(ranks(&["job_4711.txt", "job_4712.txt"]), [None, None], "these are jobs");
+        let jobs = identities_of_set(&["job77/job_0.txt", "job77/job_1.txt", "job_5.txt"]);
+        let jobs: Vec<_> = jobs.iter().map(|one| (one.rank, one.job_id.as_deref())).collect();
+        assert_eq!(jobs, [(Some(0), Some("77")), (Some(1), Some("77")), (None, Some("5"))]);
+        let tasks = identities_of_set(&["task0.log", "task1.log"]);
+        assert_eq!((tasks[1].rank, tasks[1].task), (Some(1), None));
     }
 
     #[test]

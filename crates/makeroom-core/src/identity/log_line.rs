@@ -7,6 +7,10 @@
 //! | `mpirun --tag-output` | `[1,3]<stderr>:` |
 //! | `srun --label` | `3: `, `[3]:` |
 //! | Ray | `(RayTrainWorker pid=4711, ip=10.0.0.4)`, `(train_fn rank=3 pid=4711)`, `(pid=4711)` |
+//! | `kubectl logs --prefix` | `[pod/train-worker-0/main] ` |
+//!
+//! A prefix can be followed by one of another launcher, such as Ray's by PyTorch's. Those of `stern` and of Docker Compose
+//! are plain words: see `pod_line.rs`.
 
 use super::JobIdentity;
 use super::fields::JobField;
@@ -26,6 +30,19 @@ impl<'line> LinePrefix<'line> {
     /// Reads the prefix of a line. `None` if it has none. Bare numbers count only if the caller knows that lines are
     /// labeled: `12: ` also starts a line of a listing.
     pub fn read(line: &'line str, is_labeled: bool) -> Option<Self> {
+        let outer = Self::outermost(line, is_labeled)?;
+        if outer.job.rank.is_some() {
+            return Some(outer);
+        }
+        match Self::outermost(outer.rest, false).filter(|_| !outer.rest.starts_with("  ")) {
+            Some(inner) => {
+                Some(Self { job: inner.job.or(&outer.job), pid: outer.pid.or(inner.pid), rest: inner.rest })
+            }
+            None => Some(outer),
+        }
+    }
+
+    fn outermost(line: &'line str, is_labeled: bool) -> Option<Self> {
         let line = line.trim_start();
         match line.as_bytes().first()? {
             b'[' => brackets(line.get(1..)?, is_labeled),
@@ -33,7 +50,7 @@ impl<'line> LinePrefix<'line> {
             b'0'..=b'9' if is_labeled => {
                 let (number, rest) = line.split_once(':')?;
                 let is_label = rest.is_empty() || rest.starts_with(' ');
-                of(JobField::Rank, number, rest).filter(|_| is_label)
+                of(JobField::Rank, number, unspaced(rest)).filter(|_| is_label)
             }
             _ => None,
         }
@@ -48,12 +65,21 @@ impl<'line> LinePrefix<'line> {
 
 fn of<'line>(field: JobField, number: &str, rest: &'line str) -> Option<LinePrefix<'line>> {
     let mut job = JobIdentity::default();
-    job.set(field, number).then_some(LinePrefix { job, pid: None, rest: rest.trim_start() })
+    job.set(field, number).then_some(LinePrefix { job, pid: None, rest })
+}
+
+/// The text after a launcher's blank. Further blanks belong to the text: source lines of a traceback are indented.
+fn unspaced(rest: &str) -> &str {
+    rest.strip_prefix(' ').unwrap_or(rest)
 }
 
 /// The rest of a line that starts with `[`.
 fn brackets(line: &str, is_labeled: bool) -> Option<LinePrefix<'_>> {
     let (inside, after) = line.split_once(']')?;
+    if let Some(pod) = inside.strip_prefix("pod/") {
+        let (pod, container) = pod.split_once('/')?;
+        return of_pod(pod, container, after);
+    }
     if let Some((_, rank)) = inside.split_once(',') {
         let rest = after.strip_prefix("<std")?;
         let (_, rest) = rest.split_once('>')?;
@@ -63,24 +89,22 @@ fn brackets(line: &str, is_labeled: bool) -> Option<LinePrefix<'_>> {
     let role = inside.get(..inside.len() - number.len()).unwrap_or_default();
     let rest = after.strip_prefix(':');
     match (role, rest) {
-        ("", Some(rest)) if is_labeled => of(JobField::Rank, number, rest),
-        ("rank" | "rank ", _) => of(JobField::Rank, number, rest.unwrap_or(after)),
+        ("", Some(rest)) if is_labeled => of(JobField::Rank, number, unspaced(rest)),
+        ("rank" | "rank ", _) => of(JobField::Rank, number, unspaced(rest.unwrap_or(after))),
         ("", _) | (_, None) => None,
         (role, Some(rest)) => {
             let is_role = role.bytes().all(|byte| byte.is_ascii_alphabetic() || b"_-".contains(&byte));
-            let local = of(JobField::LocalRank, number, rest).filter(|_| is_role)?;
-            match local.rest.strip_prefix("[rank").and_then(torch) {
-                Some(inner) => Some(LinePrefix { job: inner.job.or(&local.job), ..inner }),
-                None => Some(local),
-            }
+            of(JobField::LocalRank, number, rest).filter(|_| is_role)
         }
     }
 }
 
-/// The rest of a line that starts with `[rank`.
-fn torch(line: &str) -> Option<LinePrefix<'_>> {
-    let (number, after) = line.split_once(']')?;
-    of(JobField::Rank, number.trim_start(), after.strip_prefix(':').unwrap_or(after))
+/// The prefix of a pod. The name of a pod is that of its host, as its processes see it.
+pub(super) fn of_pod<'line>(pod: &str, container: &str, rest: &'line str) -> Option<LinePrefix<'line>> {
+    let mut job = JobIdentity::default();
+    let is_pod = job.set(JobField::Host, pod) && job.set(JobField::Pod, pod);
+    job.set(JobField::Container, container);
+    is_pod.then(|| LinePrefix { job, pid: None, rest: unspaced(rest) })
 }
 
 /// The rest of a line that starts with `(`.
@@ -91,7 +115,7 @@ fn ray(line: &str) -> Option<LinePrefix<'_>> {
     let inside = line.get(..line.len() - rest.len() - 1)?;
     let is_plain = inside.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
     let words = inside.split([' ', ',', '(', ')']);
-    let mut prefix = LinePrefix { rest: rest.trim_start(), ..LinePrefix::default() };
+    let mut prefix = LinePrefix { rest: unspaced(rest), ..LinePrefix::default() };
     for (name, value) in words.filter_map(|word| word.split_once('=')) {
         match name {
             "rank" => _ = prefix.job.set(JobField::Rank, value),
@@ -123,6 +147,20 @@ mod tests {
         assert_eq!(both, Some((Some(13), Some(5), "oom")));
         assert_eq!(LinePrefix::read("[default5]:[1,2] x", false).map(|prefix| prefix.rest), Some("[1,2] x"));
         assert_eq!(LinePrefix::read("[rank3]: a: b", false).map(|prefix| prefix.rest), Some("a: b"));
+        for line in ["[rank3]:   x", "3:   x", "[1,3]<stderr>:  x", "(w pid=3)   x", "[pod/a/b]   x"] {
+            assert_eq!(LinePrefix::read(line, true).map(|prefix| prefix.rest), Some("  x"), "{line}");
+        }
+    }
+
+    #[test]
+    fn kubectl_names_pods() {
+        let read = |line| LinePrefix::read(line, false).map(|prefix| (prefix.job, prefix.rest));
+        let (job, rest) = read("[pod/train-worker-0/main] [rank8]: oom").unwrap_or_default();
+        assert_eq!((job.rank, job.pod.as_deref(), rest), (Some(8), Some("train-worker-0"), "oom"));
+        assert_eq!(job.host.as_deref(), Some("train-worker-0"));
+        let (job, rest) = read("[pod/train-worker-0/main] oom").unwrap_or_default();
+        assert_eq!((job.rank, job.container.as_deref(), rest), (None, Some("main"), "oom"));
+        assert_eq!((read("[pod/x] oom"), read("[pod//] oom")), (None, None));
     }
 
     #[test]

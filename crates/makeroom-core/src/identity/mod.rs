@@ -5,7 +5,9 @@
 //! launchers.rs    those variables, as tables
 //! file_name.rs    names of snapshots, logs and recordings to an identity
 //! log_line.rs     the rank that a launcher puts in front of a line
+//! pod_line.rs     the pod that `stern` and Docker Compose put in front of a line
 //! failure_list.rs the ranks that torchrun, srun and mpirun report as ended
+//! reported.rs     the processes that the kernel and torchrun name by their PID
 //! fields.rs       the numbered fields of a recording
 //! ```
 //!
@@ -21,14 +23,16 @@ mod fields;
 mod file_name;
 mod launchers;
 mod log_line;
+mod pod_line;
+mod reported;
 
-pub use failure_list::{
-    FailureList, ListedRank, ProcessEvent, ReportedProcess, ended_ranks, reported_process,
-};
+pub use failure_list::{FailureList, ListedRank};
 pub use fields::JobField;
 pub use file_name::identities_of_set;
 pub use launchers::VARIABLES;
 pub use log_line::LinePrefix;
+pub use pod_line::PodLabels;
+pub use reported::{ProcessEvent, ProcessReports, ReportedProcess};
 
 /// The place of a process in a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

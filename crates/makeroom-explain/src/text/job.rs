@@ -34,7 +34,7 @@ pub(crate) fn note(log: &Log, failures: &[FailureAt]) -> Option<(String, usize)>
     }
     let exits = listed_ranks(log);
     let root = exits.iter().rfind(|exit| exit.is_first);
-    let root = root.map(|exit| Rank { number: exit.rank, host: exit.host.clone() });
+    let root = root.map(|exit| Rank { number: exit.rank, host: exit.host.as_deref().map(str::to_owned) });
     let others = exits.iter().filter(|exit| !exit.is_first).count();
     let first = root.or_else(|| ranks.first().cloned())?;
     let host = first.host.or_else(|| ranks.iter().find(|rank| rank.number == first.number)?.host.clone());
@@ -75,7 +75,7 @@ fn listed_ranks(log: &Log) -> Vec<ListedRank> {
     const LONGEST_REPORT: usize = 4000;
     let mut list = FailureList::default();
     let lines = log.len().saturating_sub(LONGEST_REPORT)..log.len();
-    lines.filter_map(|index| list.read(split_prefix(log.line(index)).1)).collect()
+    lines.filter_map(|index| list.read_torchrun(split_prefix(log.line(index)).1)).collect()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! ran out, and holds more than the ranks of its group          the culprit
 //! ran out, and all ranks are as full                           no single rank: every rank is full
 //! killed, and no rank ran out                                  the culprit: most often host memory
+//! only collectives that timed out                              the rank that the others waited for: see `stall.rs`
 //! ```
 
 use std::collections::BTreeSet;
@@ -18,6 +19,8 @@ use super::cards::{Cards, exceeds_device};
 use super::groups::Cluster;
 use super::order::Ends;
 use super::select::Process;
+use super::stall::{self, Difference, Stall};
+use super::witness;
 use crate::report::{ConsequenceKind, JobCause, RankFate};
 use crate::tables::{End, FailureKind};
 
@@ -51,6 +54,8 @@ pub(super) struct Blame {
     pub(super) full: usize,
     /// How long before the others the rank to blame was killed, in microseconds.
     pub(super) lead_us: Option<u64>,
+    /// The collective in which others waited for the rank to blame.
+    pub(super) stall: Option<Stall>,
 }
 
 /// How a process fared.
@@ -120,23 +125,39 @@ pub(super) fn judge(
         group: None,
         full: 0,
         lead_us: None,
+        stall: None,
         fates: Vec::new(),
     };
     if !ran_out.is_empty() {
         judge_memory(&mut blame, processes, groups, cards, &ran_out, missing);
     } else if !killed.is_empty() || !failed.is_empty() {
         judge_ends(&mut blame, processes, &fates, killed, &failed);
+        // The first failure may be that of a rank without a recording.
+        if missing > 0 && matches!(blame.cause, JobCause::RankKilled | JobCause::OtherFailure) {
+            blame.certainty = if blame.certainty == "certain" { "likely" } else { "possible" };
+        }
     } else if [RankFate::CollectiveTimeout, RankFate::PeerLost].iter().any(|&fate| fates.contains(&fate)) {
-        (blame.cause, blame.certainty) = (JobCause::Undetermined, "undetermined");
+        judge_collectives(&mut blame, processes, &fates, missing);
     } else if fates.contains(&RankFate::Terminated) {
         blame.cause = if missing > 0 { JobCause::Undetermined } else { JobCause::Terminated };
         blame.certainty = if missing > 0 { "undetermined" } else { "likely" };
     } else if fates.contains(&RankFate::Caught) {
         blame.cause = JobCause::Caught;
     }
-    add_consequences(&mut blame, &fates);
+    add_consequences(&mut blame, processes, &fates);
     blame.fates = fates;
     blame
+}
+
+/// Judges a job that shows only consequences: collectives that timed out, and lost connections.
+fn judge_collectives(blame: &mut Blame, processes: &[Process<'_>], fates: &[RankFate], missing: usize) {
+    (blame.cause, blame.certainty) = (JobCause::Undetermined, "undetermined");
+    // A rank without a recording may be the one that the others waited for.
+    let Some(stall) = stall::find(processes, fates).filter(|_| missing == 0) else { return };
+    blame.cause = JobCause::CollectiveStalled;
+    blame.certainty = if stall.difference == Difference::Absent { "possible" } else { "likely" };
+    blame.culprits.clone_from(&stall.ranks);
+    blame.stall = Some(stall);
 }
 
 /// Judges a job in which ranks were killed or exited with an error, and none ran out of memory. Launchers end the other
@@ -155,7 +176,8 @@ fn judge_ends(
         let own = processes[first].shown.certainty.as_str();
         let is_explained = processes[first].shown.cause == "host_memory";
         let known = ["possible", "likely"].into_iter().find(|&name| is_explained && name == own);
-        (blame.cause, blame.certainty) = (JobCause::HostMemory, known.unwrap_or("certain"));
+        let reported = || witness::certainty(&processes[first]);
+        (blame.cause, blame.certainty) = (JobCause::HostMemory, known.or_else(reported).unwrap_or("certain"));
         blame.culprits = starved;
         return;
     }
@@ -182,9 +204,10 @@ fn judge_ends(
         }
     }
     // A launcher that asks all ranks to end kills those that do not.
-    let is_ended = |index: usize| fates[index] == RankFate::Terminated;
+    let is_ended = |index: usize| fates[index] == RankFate::Terminated && ends.is_known(index);
     let ended: Vec<usize> = (0..processes.len()).filter(|&index| is_ended(index)).collect();
-    killed.retain(|&index| !ended.iter().any(|&other| ends.is_before(other, index)));
+    killed
+        .retain(|&index| !(ends.is_known(index) && ended.iter().any(|&other| ends.is_before(other, index))));
     if killed.is_empty() {
         (blame.cause, blame.certainty) = (JobCause::Terminated, "likely");
         return;
@@ -332,20 +355,23 @@ fn full_group(groups: &[Cluster<'_>], ran_out: &[usize]) -> Option<usize> {
 }
 
 /// Ranks that ended and are not to blame.
-fn add_consequences(blame: &mut Blame, fates: &[RankFate]) {
+fn add_consequences(blame: &mut Blame, processes: &[Process<'_>], fates: &[RankFate]) {
     if !blame.cause.is_failure() || matches!(blame.cause, JobCause::AllKilled) {
         return;
     }
+    let culprits: BTreeSet<usize> = blame.culprits.iter().copied().collect();
     for (index, fate) in fates.iter().enumerate() {
         let kind = match fate {
             RankFate::Terminated => ConsequenceKind::Terminated,
             RankFate::CollectiveTimeout => ConsequenceKind::CollectiveTimeout,
             RankFate::PeerLost => ConsequenceKind::PeerLost,
             RankFate::Killed => ConsequenceKind::Killed,
+            // Its own error is listed instead.
+            RankFate::Failed if processes[index].error.is_some() => continue,
             RankFate::Failed => ConsequenceKind::Exited,
             _ => continue,
         };
-        if !blame.culprits.contains(&index) {
+        if !culprits.contains(&index) {
             blame.consequences.push((index, kind));
         }
     }

@@ -9,9 +9,10 @@ use super::Case;
 use super::look;
 use super::names::{rank_words, words};
 use super::select::Process;
+use super::stall::{self, Difference};
 use super::words::{short, size};
 use crate::report::{JobCause, JobFix};
-use crate::tables::FailureKind;
+use crate::tables::{FailureKind, FailureRow, RecordingRow};
 
 /// Steps, with the one that shows more.
 const MOST_FIXES: usize = 4;
@@ -28,6 +29,13 @@ fn fix(action: impl Into<String>) -> JobFix {
 
 fn run(action: impl Into<String>, command: impl Into<String>) -> JobFix {
     JobFix { action: action.into(), command: Some(command.into()) }
+}
+
+/// The ID of a job of Slurm. Open MPI and others number jobs too.
+fn slurm_job(row: &RecordingRow) -> Option<&str> {
+    let is_slurm = matches!(row.launcher.as_deref(), None | Some("slurm" | "torchrun"));
+    let is_number = |job: &&str| job.bytes().all(|byte| byte.is_ascii_digit());
+    row.job.as_deref().filter(is_number).filter(|_| is_slurm)
 }
 
 /// Whether the name of a program is that of a Python script.
@@ -50,6 +58,7 @@ impl Case<'_, '_> {
             JobCause::RankKilled => self.host_memory(),
             JobCause::AllKilled | JobCause::Terminated => self.ask_scheduler(),
             JobCause::OtherFailure => self.read_log(),
+            JobCause::CollectiveStalled => self.find_stall(),
             JobCause::Undetermined => self.find_first(),
         };
         if matches!(
@@ -187,16 +196,15 @@ impl Case<'_, '_> {
     }
 
     fn host_memory(&self) -> Vec<JobFix> {
-        let culprit = self.blame.culprits.first().map(|&index| self.process(index));
+        let culprits: Vec<&Process<'_>> =
+            self.blame.culprits.iter().map(|&index| self.process(index)).collect();
+        let culprit = culprits.first();
         let on = culprit.and_then(|process| process.host).map_or(String::new(), |host| format!(" on {host}"));
         let mut fixes = vec![run(
-            format!("check{on} whether the kernel's OOM killer killed it"),
+            format!("check whether the kernel's OOM killer killed {}{on}", words(&culprits)),
             "dmesg -T | grep -i -E 'killed process|oom'",
         )];
-        if let Some(job) = culprit
-            .and_then(|process| process.row.job.as_deref())
-            .filter(|job| job.bytes().all(|byte| byte.is_ascii_digit()))
-        {
+        if let Some(job) = culprit.and_then(|process| slurm_job(process.row)) {
             fixes.push(run(
                 "see what Slurm recorded",
                 format!("sacct -j {job} --format=JobID,State,ExitCode,MaxRSS,ReqMem"),
@@ -207,8 +215,7 @@ impl Case<'_, '_> {
     }
 
     fn ask_scheduler(&self) -> Vec<JobFix> {
-        let job = self.selected.job.as_deref().filter(|job| job.bytes().all(|byte| byte.is_ascii_digit()));
-        match job {
+        match self.selected.processes.iter().find_map(|process| slurm_job(process.row)) {
             Some(job) => vec![run(
                 "find out why the scheduler stopped the job",
                 format!("sacct -j {job} --format=JobID,State,ExitCode,Elapsed,Timelimit"),
@@ -240,6 +247,29 @@ impl Case<'_, '_> {
         Vec::new()
     }
 
+    /// After a collective in which others waited for a rank.
+    fn find_stall(&self) -> Vec<JobFix> {
+        let Some(stall) = &self.blame.stall else { return Vec::new() };
+        let who = words(&stall.ranks.iter().map(|&index| self.process(index)).collect::<Vec<_>>());
+        let mut fixes = Vec::new();
+        if stall.difference == Difference::Operation {
+            fixes.push(run(
+                "run again with checks that all ranks call the same collectives with the same shapes",
+                "TORCH_DISTRIBUTED_DEBUG=DETAIL torchrun …",
+            ));
+        }
+        fixes.push(run(
+            format!("record the last collectives of each rank: the dump shows where {who} stopped"),
+            "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 torchrun …",
+        ));
+        if stall.difference != Difference::Operation {
+            fixes.push(fix(format!(
+                "check the code before this collective for steps that can take longer on {who}: data loading, checkpoints, evaluation, a branch that only some ranks take"
+            )));
+        }
+        fixes
+    }
+
     /// Where only consequences are known.
     fn find_first(&self) -> Vec<JobFix> {
         let processes = &self.selected.processes;
@@ -255,17 +285,26 @@ impl Case<'_, '_> {
                 "pass the logs of the ranks too: makeroom job accepts recordings, snapshots and logs together",
             ));
         }
+        let is_unread = |failure: &&FailureRow| {
+            failure.kind == FailureKind::CollectiveTimeout && failure.collective.is_none()
+        };
         let mut logs: Vec<&str> = processes
             .iter()
-            .filter(|process| process.has_log && process.reports(FailureKind::CollectiveTimeout))
+            .filter(|process| process.has_log && process.failures.iter().any(is_unread))
             .map(|process| process.row.file())
             .collect();
         logs.dedup();
         if let (Some(&file), true) = (logs.first(), missing.is_empty()) {
             let folder = file.rsplit_once('/').map_or(".", |(folder, _)| folder);
             fixes.push(run(
-                "compare the numbers of the collectives that timed out: the rank with the lowest number, or without one, is the one that the others waited for",
-                format!("grep -roE 'SeqNum=[0-9]+' {}", shell_word(folder)),
+                "compare the collectives that timed out: the rank that shows another one, or none, is the one that the others waited for",
+                format!("grep -riE 'collective|timed? ?out' {}", shell_word(folder)),
+            ));
+        }
+        if missing.is_empty() && stall::common(processes).is_some() {
+            fixes.push(run(
+                "check the network between the hosts, and let NCCL print what it does",
+                "NCCL_DEBUG=INFO torchrun …",
             ));
         }
         if !missing.is_empty() {

@@ -25,7 +25,7 @@ pub(super) fn runs<'rows>(rows: &[&'rows RecordingRow]) -> BTreeSet<&'rows str> 
     let mut ranks: BTreeMap<&str, Kinds> = BTreeMap::new();
     for row in rows {
         let of_folder = ranks.entry(of(row)).or_default();
-        let is_own = row.file() == row.recording;
+        let is_own = row.process.is_none();
         of_folder.extend(row.rank.map(|rank| (row.kind, is_own, rank)));
     }
     let folders: Vec<(&str, Kinds)> =

@@ -49,19 +49,28 @@ mod tests {
             ("jobs.ZIP!r.pickle", "unzip jobs.ZIP r.pickle && makeroom view r.pickle"),
         ];
         for (name, expected) in commands {
-            assert_eq!(command_of(name, RecordingKind::Room), expected);
+            assert_eq!(command_of(name, "x\n", RecordingKind::Room), expected);
         }
-        assert_eq!(command_of("job.log (rank 3)", RecordingKind::Log), "makeroom why job.log");
-        assert_eq!(
-            command_of("x.tar!job.log (PID 3 on a)", RecordingKind::Log),
-            "tar -xOf x.tar -- job.log | makeroom why"
-        );
+        let commands = [
+            ("job.log", "[rank3]: x\n", "makeroom why job.log"),
+            ("x (rank 3).log", "[rank3]: x\n", "makeroom why 'x (rank 3).log'"),
+            ("x (rank 3)", "x\n", "makeroom why 'x (rank 3)'"),
+            ("y (local rank é", "[default1]:x\n", "makeroom why 'y (local rank é'"),
+            (
+                "x.tar!job.log",
+                "(w pid=3, ip=a) Connection closed by peer\n",
+                "tar -xOf x.tar -- job.log | makeroom why",
+            ),
+        ];
+        for (name, text, expected) in commands {
+            assert_eq!(command_of(name, text, RecordingKind::Log), expected);
+        }
     }
 
-    fn command_of(name: &str, kind: RecordingKind) -> String {
+    fn command_of(name: &str, text: &str, kind: RecordingKind) -> String {
         let source = crate::Source { name: name.to_owned(), ..crate::Source::default() };
         let mut reader = crate::LogReader::new(source);
-        reader.push(b"x\n");
+        reader.push(text.as_bytes());
         let mut rows = reader.finish();
         rows.recordings[0].kind = kind;
         command(&rows.recordings[0])

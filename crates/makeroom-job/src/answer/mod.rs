@@ -1,21 +1,24 @@
 //! Reduces the rows of all recordings to one answer.
 //!
 //! ```text
-//! select.rs     which recordings belong to the job, and to which rank
+//! select.rs     which recordings belong to the job;  assign.rs  to which rank
 //! jobs.rs       which recordings belong together
 //! folders.rs    runs of one job in several directories
 //! groups.rs     ranks that hold the same, and outliers
 //! cards.rs      GPUs: shared, idle, and whose memory fills them
 //! blame.rs      the rank whose failure the others cannot explain
 //! order.rs      which process ended first
+//! stall.rs      the rank that others waited for in a collective
 //! imbalance.rs  the ranks over time
 //! witness.rs    logs of launchers and of the kernel
-//! words.rs      the verdict in sentences;  notes.rs  remarks;  fixes.rs  what to do;  names.rs  ranks in sentences
+//! words.rs      the verdict in sentences;  ends.rs  the same without device memory;  notes.rs  remarks;  fixes.rs  what to do;  names.rs  ranks in sentences
 //! look.rs       the command that shows one recording
 //! ```
 
+mod assign;
 mod blame;
 mod cards;
+mod ends;
 mod fixes;
 mod folders;
 mod groups;
@@ -26,13 +29,15 @@ mod names;
 mod notes;
 mod order;
 mod select;
+mod stall;
 mod witness;
 mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::report::{
-    Consequence, Group, HostUse, JobReport, JobVerdict, LineDifference, Outlier, RankFinding, RankReport,
+    Consequence, Group, HostUse, JobCause, JobReport, JobVerdict, LineDifference, Outlier, RankError,
+    RankFate, RankFinding, RankReport,
 };
 use crate::tables::Rows;
 use blame::Blame;
@@ -52,9 +57,9 @@ pub fn answer(rows: &Rows) -> JobReport {
     let groups = groups::find(members(processes));
     let mut blame = blame::judge(processes, &groups, &cards, selected.used.missing_ranks.len());
     // A kill that cannot be assigned may have ended a rank whose end is not known.
-    let is_unknown = blame.fates.contains(&crate::RankFate::Unknown);
-    if blame.cause == crate::JobCause::None && is_unknown && !selected.killed.is_empty() {
-        (blame.cause, blame.certainty) = (crate::JobCause::Undetermined, "undetermined");
+    let is_unknown = blame.fates.contains(&RankFate::Unknown);
+    if blame.cause == JobCause::None && is_unknown && !selected.killed.is_empty() {
+        (blame.cause, blame.certainty) = (JobCause::Undetermined, "undetermined");
     }
     let case = Case { selected: &selected, cards: &cards, groups: &groups, blame: &blame };
     let (title, summary) = case.verdict();
@@ -70,7 +75,8 @@ pub fn answer(rows: &Rows) -> JobReport {
         world_size: selected.world_size,
         culprits: blame.culprits.iter().map(|&index| case.finding(index)).collect(),
         consequences: consequences(processes, &blame),
-        caught: labels(processes, |index| blame.fates[index] == crate::RankFate::Caught),
+        errors: errors(processes, &blame),
+        caught: labels(processes, |index| blame.fates[index] == RankFate::Caught),
         account,
         groups: reported(processes, &groups),
         cards: cards.report(processes),
@@ -134,6 +140,25 @@ fn consequences(processes: &[Process<'_>], blame: &Blame) -> Vec<Consequence> {
         }
     };
     by_kind.into_iter().map(consequence).collect()
+}
+
+/// Errors of ranks that are not to blame, by text.
+fn errors(processes: &[Process<'_>], blame: &Blame) -> Vec<RankError> {
+    let culprits: BTreeSet<usize> = blame.culprits.iter().copied().collect();
+    let mut by_error: BTreeMap<&str, Vec<&Process<'_>>> = BTreeMap::new();
+    for (index, process) in processes.iter().enumerate() {
+        let is_over = matches!(blame.fates[index], RankFate::Finished | RankFate::Caught | RankFate::RanOut);
+        let is_listed = !is_over && !culprits.contains(&index);
+        if let Some(error) = process.error.filter(|_| is_listed) {
+            by_error.entry(error).or_default().push(process);
+        }
+    }
+    let error = |(error, members): (&str, Vec<&Process<'_>>)| RankError {
+        ranks: members.iter().map(|process| process.label.clone()).collect(),
+        words: names::words(&members),
+        error: error.to_owned(),
+    };
+    by_error.into_iter().map(error).collect()
 }
 
 fn reported(processes: &[Process<'_>], groups: &[Cluster<'_>]) -> Vec<Group> {
@@ -249,6 +274,7 @@ impl Case<'_, '_> {
                 cards[user].push(card.name(self.cards.has_hosts));
             }
         }
+        let culprits: BTreeSet<usize> = self.blame.culprits.iter().copied().collect();
         let processes = self.selected.processes.iter().enumerate();
         let reports =
             processes.zip(groups.into_iter().zip(cards)).map(|((index, process), (group, cards))| {
@@ -261,7 +287,7 @@ impl Case<'_, '_> {
                     command: look::command(process.row),
                     kind: process.row.kind,
                     fate: self.blame.fates[index],
-                    is_culprit: self.blame.culprits.contains(&index),
+                    is_culprit: culprits.contains(&index),
                     group,
                     cards,
                     peak_bytes: process.peak_bytes(),

@@ -29,6 +29,8 @@ pub(super) fn title(processes: &[&Process<'_>]) -> String {
 pub(super) fn capital(text: &str) -> String {
     let is_number = |rest: &str| rest.starts_with(|letter: char| letter.is_ascii_digit());
     let is_own = text.starts_with("a process in ")
+        || text.starts_with("pod ")
+        || text.starts_with("pods ")
         || ["rank ", "ranks ", "local rank ", "local ranks ", "process "]
             .iter()
             .any(|word| text.strip_prefix(word).is_some_and(is_number));
@@ -43,12 +45,16 @@ fn parts(processes: &[&Process<'_>]) -> Vec<Part> {
     let mut ranks: Vec<u32> = Vec::new();
     let mut local: BTreeMap<Option<&str>, Vec<u32>> = BTreeMap::new();
     let mut others: Vec<Part> = Vec::new();
+    let mut pods: Vec<&str> = Vec::new();
     for process in processes {
         let row = process.row;
         match (process.rank, row.local_rank) {
             (Some(rank), _) if process.label == format!("rank {rank}") => ranks.push(rank),
             (None, Some(rank)) => local.entry(row.host.as_deref()).or_default().push(rank),
-            _ => others.push(part(process)),
+            _ => match process.label.strip_prefix("pod ").filter(|_| row.process.is_some()) {
+                Some(pod) => pods.push(pod),
+                None => others.push(part(process)),
+            },
         }
     }
     let plain = |own: String| Part { own, name: String::new() };
@@ -61,6 +67,12 @@ fn parts(processes: &[&Process<'_>]) -> Vec<Part> {
         None => plain(format!("local {}", rank_words(ranks))),
     };
     others.splice(0..0, local.into_iter().map(of_host));
+    let noun = if pods.len() == 1 { "pod " } else { "pods " };
+    let pod = |(index, pod): (usize, &&str)| Part {
+        own: if index == 0 { noun.to_owned() } else { String::new() },
+        name: (*pod).to_owned(),
+    };
+    others.splice(0..0, pods.iter().enumerate().map(pod));
     let rest = others.len().saturating_sub(MOST_RANGES);
     others.truncate(MOST_RANGES);
     parts.extend(others);
@@ -125,8 +137,11 @@ mod tests {
     fn the_case_of_file_names_stays() {
         assert_eq!(capital("rank 3"), "Rank 3");
         assert_eq!(capital("a process in job.log"), "A process in job.log");
+        assert_eq!(capital("pod train-worker-0"), "Pod train-worker-0");
         assert_eq!(capital("local ranks 0 and 1 of node7"), "Local ranks 0 and 1 of node7");
-        for file in ["accelerate.log", "ranks.log", "process_3.log", "rank notes.txt", "émile.room", ""] {
+        for file in
+            ["accelerate.log", "ranks.log", "process_3.log", "rank notes.txt", "émile.room", "pods.log", ""]
+        {
             assert_eq!(capital(file), file);
         }
     }

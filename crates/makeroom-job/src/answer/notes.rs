@@ -1,12 +1,19 @@
 //! Remarks about what an answer is based on: ranks without a recording, files that were not used, clocks.
 
+use std::collections::BTreeMap;
+
 use super::Case;
 use super::names::rank_words;
 use super::words::{abridged, milliseconds};
-use crate::report::JobCause;
+use crate::report::{JobCause, LogConflict};
 
 /// Hosts whose recordings begin this far apart, in microseconds, have different clocks or started late.
 const SKEWED_US: u64 = 60_000_000;
+
+/// Reasons why files could not be read that have a remark each.
+const MOST_REASONS: usize = 2;
+/// Ranks with contradicting logs that are named.
+const MOST_CONFLICTS: usize = 3;
 
 impl Case<'_, '_> {
     /// Remarks about the input.
@@ -18,16 +25,37 @@ impl Case<'_, '_> {
             let verb = if used.missing_ranks.len() == 1 { "has" } else { "have" };
             notes.push(format!("{}{of} {verb} no recording", rank_words(used.missing_ranks.clone())));
         }
-        named(&mut notes, &used.torn, "is incomplete", "are incomplete");
+        named(
+            &mut notes,
+            &used.torn,
+            "is incomplete: its end is missing or damaged",
+            "are incomplete: their ends are missing or damaged",
+        );
         named(
             &mut notes,
             &used.duplicates,
-            "is an older recording of the same rank and was not used",
-            "are older recordings of the same ranks and were not used",
+            "is another recording of the same rank and was not used",
+            "are other recordings of the same ranks and were not used",
         );
-        let unread: Vec<String> =
-            used.unread.iter().map(|unread| format!("{} ({})", unread.file, unread.reason)).collect();
-        named(&mut notes, &unread, "could not be read", "could not be read");
+        let conflicts = used.conflicts.iter().map(|conflict| {
+            let LogConflict { label, used, other, failure } = conflict;
+            let failure = failure.trim_end_matches('.');
+            format!("{label} has two logs with different failures: {used} was used; {other} shows: {failure}")
+        });
+        notes.extend(conflicts.take(MOST_CONFLICTS));
+        // torchrun leaves a file for each stream of each rank, and many are empty.
+        let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for unread in &used.unread {
+            by_reason.entry(&unread.reason).or_default().push(unread.file.clone());
+        }
+        let are_few = by_reason.len() <= MOST_REASONS;
+        for (reason, files) in by_reason.into_iter().filter(|_| are_few) {
+            notes.push(format!("{} could not be read: {reason}", abridged(&files)));
+        }
+        if !are_few {
+            let unread = used.unread.iter().map(|unread| format!("{} ({})", unread.file, unread.reason));
+            notes.push(format!("{} could not be read", abridged(&unread.collect::<Vec<_>>())));
+        }
         if !used.other_jobs.is_empty() {
             notes.push(format!(
                 "also in the input, but not part of this answer: {}",
@@ -38,7 +66,7 @@ impl Case<'_, '_> {
         if self.blame.cause != JobCause::Undetermined
             && let Some(killed) = self.killed_elsewhere()
         {
-            notes.push(format!("{killed}; no file shows the rank"));
+            notes.push(format!("{killed}; no file shows which rank this was"));
         }
         notes.extend(self.clocks());
         notes
@@ -60,7 +88,7 @@ impl Case<'_, '_> {
                 self.process(culprit).label
             ));
         }
-        let mut hosts: std::collections::BTreeMap<&str, Vec<u64>> = std::collections::BTreeMap::new();
+        let mut hosts: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
         for process in &self.selected.processes {
             if let (Some(host), Some(began)) = (process.row.host.as_deref(), process.row.began_us) {
                 hosts.entry(host).or_default().push(began);

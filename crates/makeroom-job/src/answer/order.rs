@@ -68,6 +68,11 @@ impl<'case, 'rows> Ends<'case, 'rows> {
         Self { processes, moments }
     }
 
+    /// Whether it is known when a process ended.
+    pub(super) fn is_known(&self, index: usize) -> bool {
+        self.moments[index].is_some()
+    }
+
     /// Whether one process ended before another for sure: on the same host, beyond the error of both.
     pub(super) fn is_before(&self, one: usize, other: usize) -> bool {
         let (Some(first), Some(second)) = (self.moments[one], self.moments[other]) else { return false };

@@ -1,4 +1,4 @@
-//! Chooses the recordings of one job, and assigns them to ranks.
+//! Chooses the recordings of one job; `assign.rs` gives them to its ranks.
 //!
 //! A folder can contain several jobs, several attempts of one, and several recordings of a rank. The newest job that
 //! failed is explained, or the newest if none failed; the others are listed.
@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use makeroom_core::identity::JobIdentity;
 
+use super::assign::processes;
 use super::jobs::{Key, has_failed, jobs, name, recording_count};
 use super::witness::{self, Reports};
 use crate::report::Used;
@@ -78,11 +79,11 @@ impl<'rows> Process<'rows> {
     }
 
     /// Adds another recording or log of the same process.
-    fn merge(&mut self, row: &'rows RecordingRow) {
+    pub(super) fn merge(&mut self, row: &'rows RecordingRow) {
         if row.end != End::Unknown && matches!(self.end, End::Unknown | End::Killed) {
             self.end = row.end;
         }
-        if !explains(self.shown) && explains(row) {
+        if !self.shown.explains() && row.explains() {
             self.shown = row;
         }
         self.pid = self.pid.or(row.pid);
@@ -139,10 +140,10 @@ pub(super) fn select(rows: &Rows) -> Selected<'_> {
     // A text that names no rank and reports no failure, such as a readme, is not a process of the job.
     let reports = witness::reports(rows);
     let is_process = |row: &RecordingRow| {
-        row.kind != RecordingKind::Log || row.rank.is_some() || reports.contains_key(row.recording.as_str())
+        row.kind != RecordingKind::Log || row.names_rank() || reports.contains_key(row.recording.as_str())
     };
     for (key, rows) in jobs.iter().filter(|(key, _)| Some(*key) != chosen.as_ref()) {
-        let count = rows.iter().filter(|row| is_process(row) || row.names_rank()).count();
+        let count = rows.iter().filter(|row| is_process(row)).count();
         if count > 0 {
             used.other_jobs.push(format!("{} ({})", name(key), recording_count(count)));
         }
@@ -157,8 +158,7 @@ pub(super) fn select(rows: &Rows) -> Selected<'_> {
     let present: BTreeSet<u32> = processes.iter().filter_map(|process| process.rank).collect();
     // Without a world size, only a gap between files shows that a rank is missing: not all ranks print to a common log.
     let files: BTreeSet<&str> = processes.iter().map(|process| process.row.file()).collect();
-    let has_own_file =
-        |process: &Process<'_>| process.rank.is_some() && process.row.file() == process.row.recording;
+    let has_own_file = |process: &Process<'_>| process.rank.is_some() && process.row.process.is_none();
     let has_own_files = processes.iter().any(has_own_file);
     let unread = used.unread.iter().filter_map(|unread| JobIdentity::from_file_name(&unread.file).rank);
     // A number that is far beyond the others is not a rank.
@@ -189,13 +189,14 @@ fn leave_out_unranked<'rows>(
     used: &mut Used,
 ) {
     let named: Vec<&RecordingRow> =
-        members.iter().copied().filter(|row| row.names_rank() || row.file() != row.recording).collect();
+        members.iter().copied().filter(|row| row.names_rank() || row.process.is_some()).collect();
     if named.is_empty() {
         return;
     }
     let is_log = |row: &RecordingRow| row.kind == RecordingKind::Log;
+    let shown = witness::kinds_by_file(&named, reports);
     members.retain(|row| {
-        !witness::is_unnamed(row) || witness::is_evidence(row, &named, reports) || row.names_rank()
+        !witness::is_unnamed(row) || witness::is_evidence(row, &shown, reports) || row.names_rank()
     });
     let ranked: Vec<&RecordingRow> = named.into_iter().filter(|row| row.names_rank()).collect();
     if ranked.is_empty() {
@@ -218,181 +219,4 @@ fn leave_out_unranked<'rows>(
 fn is_launcher(row: &RecordingRow, ranked: &[&RecordingRow]) -> bool {
     let is_parent = |rank: &&RecordingRow| rank.parent_pid == row.pid && rank.host == row.host;
     row.pid.is_some() && !row.devices.iter().any(|device| device.is_used) && ranked.iter().any(is_parent)
-}
-
-/// Assigns recordings to ranks. Logs add their failures to the recording of the rank.
-fn processes<'rows>(
-    rows: &'rows Rows,
-    members: &[&'rows RecordingRow],
-    used: &mut Used,
-) -> (Vec<Process<'rows>>, BTreeSet<(u32, &'rows str)>) {
-    let mut by_rank: BTreeMap<u32, Vec<&RecordingRow>> = BTreeMap::new();
-    let mut others = Vec::new();
-    for &row in members {
-        match row.rank.or_else(|| rank_of_local(row, members)) {
-            Some(rank) => by_rank.entry(rank).or_default().push(row),
-            None => others.push(row),
-        }
-    }
-    let mut owners: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut processes: Vec<Process<'rows>> = Vec::new();
-    let mut push = |processes: &mut Vec<Process<'rows>>, row: &'rows RecordingRow, label: String| {
-        owners.insert(&row.recording, processes.len());
-        processes.push(Process {
-            row,
-            shown: row,
-            rank: row.rank,
-            pid: row.pid,
-            host: row.host.as_deref(),
-            is_first_failure: row.is_first_failure,
-            failures: Vec::new(),
-            sites: Vec::new(),
-            series: Vec::new(),
-            end: row.end,
-            has_log: row.kind == RecordingKind::Log,
-            error: row.error.as_deref(),
-            label,
-            is_helper: false,
-        });
-    };
-    let mut evidence: Vec<(&RecordingRow, usize)> = Vec::new();
-    for (rank, mut rows) in by_rank {
-        // The recording with most to tell, and of several the newest.
-        rows.sort_by(|one, two| {
-            // Of logs, the one that shows the failure, and the rank's own before those of several processes.
-            let is_log = |row: &RecordingRow| row.kind == RecordingKind::Log;
-            let is_own = |row: &RecordingRow| row.file() == row.recording;
-            let log =
-                |row: &RecordingRow| is_log(row).then(|| (explains(row), row.error.is_some(), is_own(row)));
-            let weight =
-                |row: &RecordingRow| (row.kind, std::cmp::Reverse((row.began_us, row.events, log(row))));
-            weight(one).cmp(&weight(two)).then_with(|| one.recording.cmp(&two.recording))
-        });
-        let Some((&main, rest)) = rows.split_first() else { continue };
-        let position = processes.len();
-        push(&mut processes, main, format!("rank {rank}"));
-        processes[position].rank = Some(rank);
-        for &row in rest {
-            if row.kind != main.kind || is_addition(main, row) {
-                evidence.push((row, position));
-            } else if is_helper(main, row) {
-                let pid = row.pid.map_or(String::new(), |pid| format!(" {pid}"));
-                push(&mut processes, row, format!("rank {rank}, process{pid}"));
-                if let Some(helper) = processes.last_mut() {
-                    helper.is_helper = true;
-                }
-            } else {
-                used.duplicates.push(row.recording.clone());
-            }
-        }
-    }
-    let has_names = members.iter().any(|row| row.names_rank());
-    for row in others {
-        push(&mut processes, row, label(row, has_names));
-    }
-    for (row, position) in evidence {
-        owners.insert(&row.recording, position);
-        if let Some(process) = processes.get_mut(position) {
-            process.merge(row);
-        }
-    }
-    let killed = attach(rows, &owners, &mut processes);
-    witness::attach_kills(&mut processes);
-    let torn = processes.iter().filter(|process| process.row.torn_bytes > 0 || process.row.is_incomplete);
-    used.torn = torn.map(|process| process.row.recording.clone()).collect();
-    (processes, killed)
-}
-
-/// The rank of a process of which only the local rank is known, if a launcher's report has both and no other process
-/// can be meant.
-fn rank_of_local(row: &RecordingRow, members: &[&RecordingRow]) -> Option<u32> {
-    row.local_rank?;
-    let same = |other: &RecordingRow| {
-        let hosts = row.host.as_ref().zip(other.host.as_ref());
-        other.local_rank == row.local_rank && hosts.is_none_or(|(one, two)| one == two)
-    };
-    let ranks: BTreeSet<u32> =
-        members.iter().filter(|other| same(other)).filter_map(|other| other.rank).collect();
-    let unranked = members.iter().filter(|other| other.rank.is_none() && other.local_rank == row.local_rank);
-    let nodes: BTreeSet<_> = unranked.map(|other| (other.host.as_deref(), other.node_rank)).collect();
-    ranks.first().copied().filter(|_| ranks.len() == 1 && nodes.len() == 1)
-}
-
-/// The name of a process without a rank.
-fn label(row: &RecordingRow, has_names: bool) -> String {
-    let of = row.host.as_ref().map_or(String::new(), |host| format!(" of {host}"));
-    let on = row.host.as_ref().map_or(String::new(), |host| format!(" on {host}"));
-    let file = row.file().rsplit('/').next().unwrap_or(&row.recording);
-    match (row.local_rank, row.pid) {
-        (Some(local), _) => format!("local rank {local}{of}"),
-        (None, Some(pid)) if row.file() != row.recording => format!("process {pid}{on}"),
-        (None, _) if has_names && row.kind == RecordingKind::Log => format!("a process in {file}"),
-        (None, _) => file.to_owned(),
-    }
-}
-
-/// Whether a recording or log explains a failure.
-fn explains(row: &RecordingRow) -> bool {
-    row.cause != "none" && !row.summary.is_empty()
-}
-
-/// Whether a log adds to another one of the same rank: the report of a launcher, the output of all ranks, or a second
-/// file. Two logs of the rank alone with different failures are two runs.
-fn is_addition(main: &RecordingRow, other: &RecordingRow) -> bool {
-    let is_own = |row: &RecordingRow| row.file() == row.recording;
-    let is_run = |row: &RecordingRow| is_own(row) && explains(row);
-    main.kind == RecordingKind::Log && !(is_run(main) && is_run(other) && main.summary != other.summary)
-}
-
-/// Whether two recordings of a rank are two processes of it, which ran at the same time, and not the rank recorded
-/// twice.
-fn is_helper(main: &RecordingRow, other: &RecordingRow) -> bool {
-    let spans = [main, other].map(|row| row.began_us.zip(row.ended_us));
-    let [Some((main_from, main_to)), Some((from, to))] = spans else { return false };
-    let is_child = other.parent_pid == main.pid && main.pid.is_some() || main.parent_pid == other.pid;
-    main.host == other.host && main.pid != other.pid && is_child && from <= main_to && main_from <= to
-}
-
-/// Adds the rows of the other tables to their processes. Returns the killed processes that are not known.
-fn attach<'rows>(
-    rows: &'rows Rows,
-    owners: &BTreeMap<&str, usize>,
-    processes: &mut [Process<'rows>],
-) -> BTreeSet<(u32, &'rows str)> {
-    let mut repeated = Vec::new();
-    for failure in rows.failures.iter().filter(|failure| failure.pid.is_none()) {
-        let Some(&owner) = owners.get(failure.recording.as_str()) else { continue };
-        if processes[owner].row.recording == failure.recording {
-            processes[owner].failures.push(failure);
-        } else {
-            repeated.push((owner, failure));
-        }
-    }
-    let recorded: Vec<bool> = processes.iter().map(Process::has_failed_allocations).collect();
-    for (owner, failure) in repeated {
-        // A log repeats the failed allocation that the recording shows exactly.
-        if !(recorded[owner] && failure.kind.is_memory()) {
-            processes[owner].failures.push(failure);
-        }
-    }
-    let killed = witness::add_reported(rows, processes);
-    for site in &rows.sites {
-        if let Some(&owner) = owners.get(site.recording.as_str()) {
-            processes[owner].sites.push(site);
-        }
-    }
-    for series in &rows.series {
-        if let Some(&owner) = owners.get(series.recording.as_str()) {
-            processes[owner].series.push(series);
-        }
-    }
-    for process in processes {
-        // Rows of a table have no order. A failure without a time comes from a log, after all others.
-        process
-            .failures
-            .sort_by_key(|failure| (failure.time_us.unwrap_or(u64::MAX), failure.kind, failure.device));
-        process.sites.sort_by(|one, two| (one.device, &one.place).cmp(&(two.device, &two.place)));
-        process.series.sort_by_key(|series| series.device);
-    }
-    killed
 }

@@ -3,7 +3,8 @@
 //! Such a log is not a process of the job, although it reports failures:
 //!
 //! ```text
-//! it names a PID (`Killed process 4711`)                 a failure of the process with that PID
+//! it names a PID (`Killed process 4711`)                 a failure of the process with that PID; if no PID is known,
+//!                                                        likely of the only rank that was killed
 //! it repeats what the lines of a rank show               nothing new
 //! it reports lost connections or requests to end         of ranks that are known otherwise: nothing new
 //! it reports that a process was killed, without a PID    a failure of the rank that was killed, if there is only one
@@ -13,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::select::Process;
-use crate::tables::{End, FailureKind, FailureRow, RecordingKind, RecordingRow, Rows};
+use crate::tables::{End, FailureKind, FailureRow, KilledProcess, RecordingKind, RecordingRow, Rows};
 
 /// Failures by recording.
 pub(super) type Reports<'rows> = BTreeMap<&'rows str, Vec<&'rows FailureRow>>;
@@ -29,47 +30,146 @@ pub(super) fn reports(rows: &Rows) -> Reports<'_> {
 
 /// Whether nothing says which process a log is about.
 pub(super) fn is_unnamed(row: &RecordingRow) -> bool {
-    row.kind == RecordingKind::Log && !row.names_rank() && row.pid.is_none()
+    row.kind == RecordingKind::Log && !row.names_rank() && row.process.is_none() && row.pid.is_none()
 }
 
-/// Whether a log without the name of a process shows a failure that no named process has shown.
-pub(super) fn is_evidence(row: &RecordingRow, named: &[&RecordingRow], reports: &Reports<'_>) -> bool {
-    let kinds = |row: &RecordingRow| -> BTreeSet<FailureKind> {
-        let found = reports.get(row.recording.as_str());
-        found.into_iter().flatten().map(|failure| failure.kind).collect()
-    };
-    let own = kinds(row);
+/// The kinds of failure of the named processes in each file.
+pub(super) fn kinds_by_file<'rows>(
+    named: &[&'rows RecordingRow],
+    reports: &Reports<'rows>,
+) -> BTreeMap<&'rows str, BTreeSet<FailureKind>> {
+    let mut shown: BTreeMap<&str, BTreeSet<FailureKind>> = BTreeMap::new();
+    for row in named {
+        shown.entry(row.file()).or_default().extend(kinds(row, reports));
+    }
+    shown
+}
+
+fn kinds(row: &RecordingRow, reports: &Reports<'_>) -> BTreeSet<FailureKind> {
+    let found = reports.get(row.recording.as_str());
+    found.into_iter().flatten().map(|failure| failure.kind).collect()
+}
+
+/// Whether a log without the name of a process shows a failure that no named process in it has shown: the launcher
+/// repeats the error of a rank.
+pub(super) fn is_evidence(
+    row: &RecordingRow,
+    shown: &BTreeMap<&str, BTreeSet<FailureKind>>,
+    reports: &Reports<'_>,
+) -> bool {
+    let repeated = shown.get(row.file());
     let is_own =
         |kind: &FailureKind| kind.is_memory() || matches!(kind, FailureKind::Killed | FailureKind::Other);
-    // The launcher repeats the error of a rank.
-    let repeated: BTreeSet<FailureKind> =
-        named.iter().filter(|named| named.file() == row.file()).flat_map(|named| kinds(named)).collect();
-    own.iter().any(|kind| is_own(kind) && !repeated.contains(kind))
+    kinds(row, reports)
+        .iter()
+        .any(|kind| is_own(kind) && !repeated.is_some_and(|repeated| repeated.contains(kind)))
 }
 
+/// Programs that run many other ones, so that their name does not identify a rank.
+const INTERPRETERS: [&str; 3] = ["python", "pt_main_thread", "pt_data_worker"];
+
 /// Adds failures that name a PID to the process with that PID. Hosts may reuse a number, so it counts only if one
-/// process has it. If none has, the only rank that was killed and whose PID is not known is meant. Returns the processes
-/// that the kernel killed and that are not known: PID and file.
+/// process has it. If none has, the only rank that was killed and whose PID is not known can be meant, or for a kill in a
+/// container the only rank that was killed: PIDs in a container are not those of the kernel. Returns the processes that
+/// the kernel killed and that are not known: PID and file.
 pub(super) fn add_reported<'rows>(
     rows: &'rows Rows,
     processes: &mut [Process<'rows>],
 ) -> BTreeSet<(u32, &'rows str)> {
+    let mut by_pid: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    let mut killed_ranks = Vec::new();
+    for (index, process) in processes.iter().enumerate() {
+        if let Some(pid) = process.pid {
+            by_pid.entry(pid).or_default().push(index);
+        }
+        if process.end == End::Killed {
+            killed_ranks.push(index);
+        }
+    }
     let mut unknown = BTreeSet::new();
-    let is_unknown = |process: &Process<'_>| process.pid.is_none() && process.end == End::Killed;
     for failure in &rows.failures {
         let Some(pid) = failure.pid else { continue };
-        let has_pid = |process: &Process<'_>| process.pid == Some(pid);
-        let is_known = processes.iter().any(has_pid);
-        let is_owner =
-            |process: &&mut Process<'_>| if is_known { has_pid(process) } else { is_unknown(process) };
-        let mut owners = processes.iter_mut().filter(is_owner);
-        if let (Some(owner), None) = (owners.next(), owners.next()) {
-            owner.failures.push(failure);
-        } else if failure.kind == FailureKind::HostMemory {
+        let killed = failure.killed.as_ref();
+        let is_possible = |index: &&usize| killed.is_none_or(|killed| can_be(&processes[**index], killed));
+        let known: Vec<usize> = by_pid.get(&pid).into_iter().flatten().filter(is_possible).copied().collect();
+        let is_host_memory = failure.kind == FailureKind::HostMemory;
+        let owners = match known.as_slice() {
+            [] if is_host_memory => {
+                let has_other_pid =
+                    |index: &&usize| processes[**index].pid.is_some() && !is_container(killed);
+                let others = killed_ranks.iter().filter(|index| !has_other_pid(index));
+                others.filter(is_possible).take(2).copied().collect()
+            }
+            _ => known,
+        };
+        if let [owner] = *owners {
+            processes[owner].failures.push(failure);
+        } else if is_host_memory {
             unknown.insert((pid, failure.recording.as_str()));
         }
     }
     unknown
+}
+
+/// Whether nothing contradicts that the kernel killed this process: its host and its program.
+fn can_be(process: &Process<'_>, killed: &KilledProcess) -> bool {
+    let short = |host: &str| host.split('.').next().unwrap_or(host).to_ascii_lowercase();
+    let hosts = process.host.zip(killed.host.as_deref());
+    let programs = process.row.program.as_deref().zip(killed.program.as_deref());
+    let is_same_program = |(own, killed): (&str, &str)| {
+        // The kernel keeps 15 bytes of a name. A script runs in an interpreter.
+        is_interpreter(killed) && (own.contains(".py") || is_interpreter(own)) || is_called(own, killed)
+    };
+    hosts.is_none_or(|(one, two)| short(one) == short(two)) && programs.is_none_or(is_same_program)
+}
+
+/// Whether the kernel killed a process of a container.
+fn is_container(killed: Option<&KilledProcess>) -> bool {
+    const CONTAINERS: [&str; 5] = ["kubepods", "docker", "containerd", "libpod", "lxc"];
+    let cgroup = killed.and_then(|killed| killed.cgroup.as_deref()).unwrap_or_default();
+    CONTAINERS.iter().any(|name| cgroup.contains(name))
+}
+
+fn is_interpreter(program: &str) -> bool {
+    INTERPRETERS.iter().any(|name| program.starts_with(name))
+}
+
+/// Whether the kernel's name is that of a program: the kernel keeps 15 bytes.
+fn is_called(program: &str, killed: &str) -> bool {
+    const KEPT: usize = 15;
+    program == killed || killed.len() >= KEPT && program.starts_with(killed)
+}
+
+/// How certain it is that the kernel killed this process because host memory ran out. `None` if nothing reports it.
+pub(super) fn certainty(process: &Process<'_>) -> Option<&'static str> {
+    let failures = process.failures.iter().filter(|failure| failure.kind == FailureKind::HostMemory);
+    let of = |failure: &&FailureRow| {
+        let Some(killed) = failure.killed.as_ref().filter(|_| failure.pid != process.pid) else {
+            return "certain";
+        };
+        let cgroup = killed.cgroup.as_deref().unwrap_or_default();
+        let job = process.row.job.as_deref().filter(|_| !cgroup.is_empty());
+        let is_in_cgroup = job.is_some_and(|job| cgroup.split('/').any(|part| part == format!("job_{job}")));
+        let program = killed.program.as_deref().unwrap_or_default();
+        let is_named = process.row.program.as_deref().is_some_and(|own| is_called(own, program));
+        match () {
+            () if is_in_cgroup || is_named && !is_interpreter(program) => "certain",
+            () if is_interpreter(program) => "likely",
+            () => "possible",
+        }
+    };
+    let order = ["certain", "likely", "possible"];
+    failures.map(of).min_by_key(|name| order.iter().position(|known| known == name))
+}
+
+/// The kernel's report about a process, if only circumstances show that this process is meant.
+pub(super) fn supposed<'rows>(process: &Process<'rows>) -> Option<&'rows FailureRow> {
+    let is_supposed = |failure: &&&FailureRow| failure.killed.is_some() && failure.pid != process.pid;
+    let reports = process.failures.iter().filter(|_| certainty(process) != Some("certain"));
+    reports
+        .copied()
+        .filter(|failure| is_supposed(&failure))
+        .find(|failure| failure.kind == FailureKind::HostMemory)
 }
 
 /// Removes the logs that report that a process was killed, and adds this to the only rank that was.

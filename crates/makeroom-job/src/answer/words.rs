@@ -3,16 +3,15 @@
 use makeroom_core::Bytes;
 
 use super::Case;
+use super::ends::{other_failure, starved};
 use super::groups::differences;
-use super::names::{capital, listed, rank_words, title, words};
+use super::names::{capital, listed, title, words};
 use super::select::Process;
 use crate::report::{JobCause, LineDifference, RankFate};
-use crate::tables::{FailureRow, RecordingKind};
+use crate::tables::FailureRow;
 
 /// Files that a remark names.
 const MOST_NAMED: usize = 3;
-/// A cgroup is full from this share of its limit on.
-const FULL_CGROUP: f64 = 0.9;
 
 impl Case<'_, '_> {
     /// The title and one or two sentences.
@@ -74,6 +73,9 @@ impl Case<'_, '_> {
                 "THE JOB WAS STOPPED FROM OUTSIDE".to_owned(),
                 "No rank failed or ran out of memory: they received SIGTERM, which schedulers send at a time limit, a preemption or a cancellation.".to_owned(),
             ),
+            JobCause::CollectiveStalled => {
+                (format!("{name} HELD UP A COLLECTIVE"), self.stalled(&who, many))
+            }
             JobCause::OtherFailure => {
                 (format!("{name} FAILED, BUT DID NOT RUN OUT OF MEMORY"), other_failure(&who, &culprits))
             }
@@ -122,7 +124,12 @@ impl Case<'_, '_> {
     fn on_card(&self, index: usize, failure: &FailureRow) -> String {
         let card = failure.device.and_then(|device| self.cards.of(index, device));
         match (card, failure.device) {
-            (Some(card), _) => format!(" on {}", card.name(self.cards.has_hosts)),
+            // The name of a pod is that of its host.
+            (Some(card), _) => {
+                let process = self.process(index);
+                let is_named = process.host.is_some_and(|host| process.label.ends_with(host));
+                format!(" on {}", card.name(self.cards.has_hosts && !is_named))
+            }
             (None, Some(device)) => format!(" on GPU {device}"),
             (None, None) => String::new(),
         }
@@ -261,77 +268,6 @@ impl Case<'_, '_> {
         let ran_out = self.blame.fates.iter().filter(|fate| **fate == RankFate::RanOut).count();
         join(&[&self.failed(index), &never, &also(ran_out)])
     }
-
-    fn killed(&self, who: &str, many: bool) -> String {
-        let index = self.blame.culprits.first().copied();
-        let row = index.map(|index| self.process(index).row);
-        let host = index.and_then(|index| self.process(index).host);
-        let on = host.map_or(String::new(), |host| format!(" on {host}"));
-        let cgroup = row.and_then(|row| row.cgroup_bytes.zip(row.cgroup_limit_bytes));
-        let resident = row.and_then(|row| row.host_peak_bytes);
-        let (its, it) = if many { ("Their", "them") } else { ("Its", "it") };
-        let killers = format!(
-            "When host memory runs out, the kernel kills processes without notice; a scheduler or a user may also have killed {it}."
-        );
-        let reason = match (cgroup, resident) {
-            (Some((used, limit)), _) if used as f64 >= limit as f64 * FULL_CGROUP => {
-                format!(
-                    "{its} cgroup used {} of {}, so the kernel's OOM killer most likely killed {it}.",
-                    size(used),
-                    size(limit)
-                )
-            }
-            (_, Some(resident)) if !many => format!("It used {} of host memory. {killers}", size(resident)),
-            _ => killers,
-        };
-        let (noun, verb) = if many { ("recordings", "stop") } else { ("recording", "stops") };
-        let order = self.blame.lead_us.map_or(String::new(), |lead| {
-            format!(", {} before those of the other ranks that were killed", milliseconds(lead))
-        });
-        let is_reported = index.is_some_and(|index| self.process(index).row.kind == RecordingKind::Log);
-        if is_reported {
-            let was = if many { "were" } else { "was" };
-            return format!(
-                "{}{on} {was} killed (SIGKILL); no GPU allocation failed. {reason}",
-                capital(who)
-            );
-        }
-        format!(
-            "The {noun} of {who}{on} {verb} abruptly, as after SIGKILL{order}; no GPU allocation failed. {reason}"
-        )
-    }
-
-    /// Processes that the kernel killed and whose rank is not known.
-    pub(super) fn killed_elsewhere(&self) -> Option<String> {
-        let (_, file) = self.selected.killed.first()?;
-        let mut pids: Vec<String> = self.selected.killed.iter().map(|(pid, _)| pid.to_string()).collect();
-        pids.dedup();
-        let process = if pids.len() == 1 { "process" } else { "processes" };
-        Some(format!(
-            "the kernel's OOM killer killed {process} {} because host memory ran out ({file})",
-            abridged(&pids)
-        ))
-    }
-
-    fn undetermined(&self) -> String {
-        let missing = &self.selected.used.missing_ranks;
-        let is_unknown =
-            |fate: &RankFate| matches!(fate, RankFate::Unknown | RankFate::Finished | RankFate::Running);
-        if let (Some(killed), true) = (self.killed_elsewhere(), self.blame.fates.iter().all(is_unknown)) {
-            return format!(
-                "No rank shows a failure, but {killed}. No file shows whether it was a rank of this job."
-            );
-        }
-        let found = "The recordings show only consequences of a failure: lost connections, collectives that timed out, or ranks that were terminated.";
-        if missing.is_empty() {
-            return format!("{found} None of them shows what failed first.");
-        }
-        let verb = if missing.len() == 1 { "has" } else { "have" };
-        format!(
-            "{found} {} {verb} no recording, so the failure is most likely there.",
-            capital(&rank_words(missing.clone()))
-        )
-    }
 }
 
 /// ` at train.py:9 forward (5.00 GiB instead of 1.00 GiB)`: the lines that make the difference.
@@ -341,36 +277,6 @@ fn where_(lines: &[LineDifference]) -> String {
     };
     let parts: Vec<String> = lines.iter().take(2).map(line).collect();
     if parts.is_empty() { String::new() } else { format!("; the difference is at {}", listed(&parts)) }
-}
-
-/// Ranks that the kernel killed, or whose processes it killed.
-fn starved(who: &str, culprits: &[&Process<'_>]) -> String {
-    let Some(first) = culprits.first() else { return String::new() };
-    if first.shown.cause == "host_memory" {
-        return join(&[&format!("{}:", capital(&first.label)), &first.shown.summary]);
-    }
-    let on = first.host.map_or(String::new(), |host| format!(" on {host}"));
-    let used = first
-        .row
-        .host_peak_bytes
-        .map_or(String::new(), |bytes| format!(" It used {} of host memory.", size(bytes)));
-    format!(
-        "The kernel's OOM killer killed {who}{on}, because host memory ran out or a cgroup reached its limit. No GPU allocation failed.{used}"
-    )
-}
-
-/// Ranks that failed for a reason other than memory.
-fn other_failure(who: &str, culprits: &[&Process<'_>]) -> String {
-    let who = capital(who);
-    let its = if culprits.len() > 1 { "their" } else { "its" };
-    let found = match culprits.iter().find_map(|process| process.error) {
-        Some(error) => format!("{who} failed with: {}", error.trim_end_matches('.')),
-        None if culprits.iter().all(|process| process.has_log) => {
-            format!("{who} exited with an error that {its} log does not show")
-        }
-        None => format!("{who} exited with an error; {its} log shows why"),
-    };
-    format!("No allocation failed on any rank. {found}.")
 }
 
 /// How many of the ranks that ran out have not been named.
@@ -409,7 +315,7 @@ pub(super) fn milliseconds(us: u64) -> String {
     if us < 10_000_000 { format!("{} ms", us / 1000) } else { format!("{} s", us / 1_000_000) }
 }
 
-fn join(parts: &[&str]) -> String {
+pub(super) fn join(parts: &[&str]) -> String {
     let parts: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
     parts.join(" ")
 }

@@ -1,16 +1,36 @@
-//! The error that ended a process, from its output: the first exception of a traceback, or the message of a crash.
+//! The error that ended a process, from its output: the exception of its last traceback, or the message of a crash.
 //!
-//! A program can print a traceback and continue, so an error counts only if little output follows it. Exceptions that
-//! only pass on the failure of another process do not count.
+//! ```text
+//! a traceback, and the program continues                 handled: it does not count
+//! source lines that a traceback quotes                   never an error
+//! an exception that passes on the failure of another     a consequence, and errors right after it are too
+//! process, or a message about a lost connection
+//! several tracebacks                                     the last one that was not handled
+//! ```
+//!
+//! A program continues if it prints many more lines, or lines like those that it printed before the error: the digits of
+//! `step 7: loss 2.71` change, the rest stays.
 
-use super::phrases;
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use super::exceptions::{exception, is_passed_on, unusual_exception};
 
 /// A program that prints this many more lines has handled the error.
 const HANDLED: u32 = 60;
+/// A program that prints this many more lines like those before the error has handled it.
+const RESUMED: u32 = 3;
+/// Lines before an error that are remembered.
+const MOST_SHAPES: usize = 64;
+/// Bytes of a line that are compared.
+const LONGEST_SHAPE: usize = 48;
+/// Lines of a traceback; after more, its exception is lost.
+const LONGEST_TRACEBACK: u32 = 400;
 /// Length of an error that is shown.
 const LONGEST: usize = 160;
 /// Messages of a crash, which no traceback precedes.
-const CRASHES: [&str; 6] = [
+const CRASHES: [&str; 7] = [
+    "CUDA error: ",
     "Segmentation fault",
     "terminate called after throwing an instance of",
     "Fatal Python error:",
@@ -18,50 +38,160 @@ const CRASHES: [&str; 6] = [
     "Illegal instruction",
     "double free or corruption",
 ];
-/// Exceptions that report the failure of another process, or a request to end.
-const PASSED_ON: [&str; 9] = [
-    "DistBackendError",
-    "DistStoreError",
-    "DistNetworkError",
-    "ChildFailedError",
-    "ProcessRaisedException",
-    "ProcessExitedException",
-    "SignalException",
-    "RayTaskError",
-    "CalledProcessError",
+/// Between the tracebacks of one error, the first of which is its origin.
+const CHAINED: [&str; 2] = [
+    "During handling of the above exception, another exception occurred",
+    "The above exception was the direct cause of the following exception",
 ];
 
 /// Finds the error in the lines of one process.
 #[derive(Debug, Default)]
 pub(super) struct ErrorFinder {
-    in_traceback: bool,
+    traceback: Option<Traceback>,
     error: Option<String>,
-    /// Lines since the error.
-    later: u32,
-    /// A consequence of another process's failure came first.
+    /// Whether a consequence of another process's failure came before any error.
     is_consequence: bool,
+    /// Lines since the error or the consequence.
+    later: u32,
+    /// Of these, lines like those before it.
+    resumed: u32,
+    /// Lines before it, without their numbers.
+    shapes: VecDeque<u64>,
+    /// What the last lines say about the next traceback.
+    next: Next,
+}
+
+/// A traceback whose exception has not been read.
+#[derive(Debug)]
+struct Traceback {
+    /// What a logger puts in front of its lines, without numbers.
+    prefix: String,
+    lines: u32,
+    kind: Next,
+}
+
+/// How a traceback belongs to the lines before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Next {
+    #[default]
+    Own,
+    /// It continues the one before.
+    Chained,
+    /// Python ignores the exception, as in a destructor.
+    Ignored,
+}
+
+/// What a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// It quotes source code, in a traceback.
+    Source,
+    /// It shows that the program continued after the errors and lost connections before.
+    Resumed,
+    /// Something else.
+    Text,
 }
 
 impl ErrorFinder {
-    /// Reads a line without the launcher's prefix.
-    pub(super) fn read(&mut self, line: &str) {
-        self.later = self.later.saturating_add(1);
-        if self.error.is_some() && self.later <= HANDLED {
-            return;
+    /// Reads a line without the launcher's prefix. `is_consequence`: it reports a lost connection or the like.
+    pub(super) fn read(&mut self, line: &str, is_consequence: bool) -> Line {
+        if let Some(at) = line.find("Traceback (most recent call last)") {
+            let prefix = without_numbers(line.get(..at).unwrap_or_default());
+            let kind = std::mem::take(&mut self.next);
+            self.traceback = Some(Traceback { prefix, lines: 0, kind });
+            return Line::Text;
         }
-        let is_consequence = !phrases::kinds(line.as_bytes()).is_empty();
-        if line.contains("Traceback (most recent call last)") {
-            self.in_traceback = true;
+        if let Some(traceback) = &mut self.traceback {
+            traceback.lines += 1;
+            let body = traceback.body(line);
+            if body.is_empty() || body.starts_with([' ', '\t']) {
+                return Line::Source;
+            }
+            let has_frames = traceback.lines > 1;
+            if let Some(error) = exception(body).or_else(|| unusual_exception(body).filter(|_| has_frames)) {
+                let kind = traceback.kind;
+                self.traceback = None;
+                self.raise(error, kind, is_consequence || is_passed_on(error));
+                return Line::Text;
+            }
+            if traceback.lines > LONGEST_TRACEBACK {
+                self.traceback = None;
+            }
         }
-        let exception = exception(line).filter(|_| self.in_traceback);
-        let crash = || CRASHES.iter().find_map(|message| line.get(line.find(message)?..));
-        if let Some(error) = exception.or_else(crash).filter(|_| !is_consequence) {
-            self.in_traceback = false;
-            self.later = 0;
-            self.error = (!is_passed_on(error)).then(|| clipped(error));
-        } else if is_consequence && self.error.is_none() {
+        self.text(line, is_consequence)
+    }
+
+    /// An exception ended a traceback.
+    fn raise(&mut self, error: &str, kind: Next, is_passed_on: bool) {
+        match kind {
+            Next::Ignored => {}
+            // It may pass on an own error, which the chain began with.
+            _ if is_passed_on => self.follow(),
+            // After a consequence, a process fails in many ways.
+            _ if self.is_consequence => {}
+            Next::Own | Next::Chained => self.set(error),
+        }
+    }
+
+    fn set(&mut self, error: &str) {
+        self.error = Some(clipped(error));
+        (self.later, self.resumed) = (0, 0);
+    }
+
+    /// The process reports the failure of another one.
+    fn follow(&mut self) {
+        if self.error.is_none() {
             self.is_consequence = true;
+            (self.later, self.resumed) = (0, 0);
         }
+    }
+
+    /// A line outside of tracebacks.
+    fn text(&mut self, line: &str, is_consequence: bool) -> Line {
+        if CHAINED.iter().any(|words| line.contains(words)) {
+            self.next = Next::Chained;
+        } else if line.starts_with("Exception ignored in") {
+            self.next = Next::Ignored;
+        }
+        let crash = || CRASHES.iter().find_map(|message| line.get(line.find(message)?..));
+        if is_consequence {
+            self.follow();
+        } else if let Some(reason) = line.trim_start().strip_prefix("what():") {
+            // C++ prints the reason below the type of the exception.
+            let is_terminated =
+                self.error.as_ref().is_some_and(|error| error.starts_with("terminate called"));
+            if is_terminated {
+                self.set(reason);
+            }
+        } else if let Some(error) = crash().filter(|error| !error.contains("out of memory")) {
+            if self.error.is_none() && !self.is_consequence {
+                self.set(error);
+            }
+        } else {
+            return self.output(line);
+        }
+        Line::Text
+    }
+
+    /// A line of ordinary output.
+    fn output(&mut self, line: &str) -> Line {
+        let shape = shape(line);
+        if self.error.is_none() && !self.is_consequence {
+            if let Some(shape) = shape.filter(|shape| !self.shapes.contains(shape)) {
+                if self.shapes.len() == MOST_SHAPES {
+                    self.shapes.pop_front();
+                }
+                self.shapes.push_back(shape);
+            }
+            return Line::Text;
+        }
+        self.later = self.later.saturating_add(1);
+        self.resumed += u32::from(shape.is_some_and(|shape| self.shapes.contains(&shape)));
+        if self.later > HANDLED || self.resumed >= RESUMED {
+            (self.error, self.is_consequence) = (None, false);
+            return Line::Resumed;
+        }
+        Line::Text
     }
 
     /// Whether there is none.
@@ -71,32 +201,41 @@ impl ErrorFinder {
 
     /// The error that ended the process, unless it followed from that of another one.
     pub(super) fn finish(self) -> Option<String> {
-        self.error.filter(|_| !self.is_consequence && self.later <= HANDLED)
+        self.error
     }
 }
 
-/// `ValueError: x`, also after the prefix of a logger.
-fn exception(line: &str) -> Option<&str> {
-    let mut from = 0;
-    for word in line.split(' ') {
-        let name = word.split_once(':').map_or(word, |(name, _)| name);
-        let last = name.rsplit('.').next().unwrap_or(name);
-        let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.');
-        let is_exception =
-            ["Error", "Exception"].iter().any(|end| last.len() > end.len() && last.ends_with(end));
-        if is_name && is_exception && last.starts_with(|letter: char| letter.is_ascii_uppercase()) {
-            // Of the text of a sentence, `an Error: x`, only the whole line counts.
-            let ends_name = word.len() > name.len() || line.len() == from + word.len();
-            return line.get(from..).filter(|_| ends_name);
+impl Traceback {
+    /// A line without the prefix of a logger, and without the bars of an exception group.
+    fn body<'line>(&self, line: &'line str) -> &'line str {
+        let at = self.prefix.len();
+        let has_prefix = line.get(..at).is_some_and(|prefix| without_numbers(prefix) == self.prefix);
+        let body = line.get(at..).filter(|_| has_prefix).unwrap_or(line);
+        body.trim_start().strip_prefix("| ").unwrap_or(body)
+    }
+}
+
+/// A text whose digits are all zero: of the same length.
+fn without_numbers(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_ascii_digit() { '0' } else { letter }).collect()
+}
+
+/// A line without its numbers; `None` if nothing characteristic is left, and for the output of NCCL, which repeats itself.
+fn shape(line: &str) -> Option<u64> {
+    let letters = line.bytes().filter(u8::is_ascii_alphabetic).take(3).count();
+    if letters < 3 || line.contains("NCCL") {
+        return None;
+    }
+    let mut hasher = DefaultHasher::new();
+    let mut before = 0;
+    for byte in line.trim().bytes().take(LONGEST_SHAPE) {
+        let byte = if byte.is_ascii_digit() { b'0' } else { byte };
+        if byte != b'0' || before != b'0' {
+            byte.hash(&mut hasher);
         }
-        from += word.len() + 1;
+        before = byte;
     }
-    None
-}
-
-fn is_passed_on(error: &str) -> bool {
-    let name = error.split([':', '(']).next().unwrap_or(error);
-    PASSED_ON.iter().any(|passed| name.ends_with(passed))
+    Some(hasher.finish())
 }
 
 fn clipped(error: &str) -> String {
@@ -109,49 +248,124 @@ fn clipped(error: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::phrases;
     use super::*;
+
+    const TRACEBACK: &str =
+        "Traceback (most recent call last):\n  File \"t.py\", line 3\n    raise ValueError(x)\n";
+    const LOST: &str = "[E] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9)\n";
+
+    fn read(finder: &mut ErrorFinder, line: &str) -> Line {
+        finder.read(line, !phrases::kinds(line.as_bytes()).is_empty())
+    }
 
     fn found(text: &str) -> Option<String> {
         let mut finder = ErrorFinder::default();
-        text.lines().for_each(|line| finder.read(line));
+        text.lines().for_each(|line| _ = read(&mut finder, line));
         finder.finish()
     }
 
     #[test]
     fn the_exception_of_a_traceback_is_found() {
-        let traceback =
-            "Traceback (most recent call last):\n  File \"t.py\", line 3\n    raise ValueError(x)\n";
-        assert_eq!(
-            found(&format!("{traceback}ValueError: bad shape\n")).as_deref(),
-            Some("ValueError: bad shape")
-        );
-        assert_eq!(
-            found(&format!("ERROR 10:00:00 {traceback}ERROR 10:00:00 a.b.MyError: x\n")).as_deref(),
-            Some("a.b.MyError: x")
-        );
+        for (text, error) in [
+            (format!("{TRACEBACK}ValueError: bad shape\n"), "ValueError: bad shape"),
+            (format!("ERROR 10:00:00 {TRACEBACK}ERROR 10:00:09 a.b.MyError: x\n"), "a.b.MyError: x"),
+            (format!("{TRACEBACK}queue.Empty\n"), "queue.Empty"),
+            ("*** Signal: Segmentation fault (11)".to_owned(), "Segmentation fault (11)"),
+            (
+                "terminate called after throwing an instance of 'c10::Error'\n  what():  bad stream\n"
+                    .to_owned(),
+                "bad stream",
+            ),
+            (
+                "[E1] watchdog thread terminated with exception: CUDA error: an illegal memory access\n"
+                    .to_owned(),
+                "CUDA error: an illegal memory access",
+            ),
+        ] {
+            assert_eq!(found(&text).as_deref(), Some(error), "{text}");
+        }
         assert_eq!(found("WARNING: ValueError: retrying\n"), None, "no traceback");
-        assert_eq!(found(&format!("{traceback}ValueError: x\n{}", "step 1\n".repeat(100))), None, "handled");
-        assert_eq!(found("*** Signal: Segmentation fault (11)").as_deref(), Some("Segmentation fault (11)"));
-        let long = found(&format!("{traceback}ValueError: {}\n", "é".repeat(1000)));
+        assert_eq!(found(&format!("{TRACEBACK}ValueError: x\n{}", "done\n".repeat(100))), None, "handled");
+        let long = found(&format!("{TRACEBACK}ValueError: {}\n", "é".repeat(1000)));
         assert_eq!(long.map(|error| error.chars().count()), Some(LONGEST + 1));
     }
 
     #[test]
+    fn a_handled_error_does_not_hide_the_last_one() {
+        let steps = |from: u32| {
+            format!(
+                "step {from}: loss 2.{from}
+"
+            )
+            .repeat(4)
+        };
+        let handled = format!("{}{TRACEBACK}KeyError: 'a'\nskipped\n{}", steps(1), steps(5));
+        assert_eq!(found(&handled), None);
+        let fatal = format!("{handled}{TRACEBACK}ValueError: bad shape\n");
+        assert_eq!(found(&fatal).as_deref(), Some("ValueError: bad shape"));
+        // Nothing between them: the last traceback is that of the exception that was not caught.
+        let close = format!("{TRACEBACK}KeyError: 'a'\nskipped\n{TRACEBACK}ValueError: bad shape\n");
+        assert_eq!(found(&close).as_deref(), Some("ValueError: bad shape"));
+        let ignored = format!("{fatal}Exception ignored in: <function f>\n{TRACEBACK}TypeError: x\n");
+        assert_eq!(found(&ignored).as_deref(), Some("ValueError: bad shape"));
+        let chained = format!(
+            "{TRACEBACK}KeyError: 'a'\n\nDuring handling of the above exception, another exception occurred:\n\n\
+             {TRACEBACK}ValueError: no a\n"
+        );
+        assert_eq!(found(&chained).as_deref(), Some("ValueError: no a"));
+    }
+
+    #[test]
+    fn source_lines_are_not_errors() {
+        let source = "Traceback (most recent call last):\n  File \"t.py\", line 3, in f\n    except KeyError: pass\n  \
+            File \"t.py\", line 9, in g\n    raise RuntimeError(\"Connection closed by peer\")  # Segmentation fault\n";
+        let mut finder = ErrorFinder::default();
+        let lines: Vec<Line> = source.lines().skip(1).map(|line| read(&mut finder, line)).collect();
+        assert_eq!(lines, [Line::Text; 4], "outside of a traceback");
+        let lines: Vec<Line> = source.lines().map(|line| read(&mut finder, line)).collect();
+        assert_eq!(lines[1..], [Line::Source; 4]);
+        assert_eq!(found(source), None, "the exception is missing");
+        assert_eq!(found(&format!("{source}ValueError: x\n")).as_deref(), Some("ValueError: x"));
+        let logged =
+            format!("ERROR 10:00:07 {}", source.trim_end().replace('\n', "\nERROR 10:00:07 ")) + "\n";
+        assert_eq!(
+            found(&format!("{logged}ERROR 10:00:07 ValueError: x\n")).as_deref(),
+            Some("ValueError: x")
+        );
+    }
+
+    #[test]
     fn consequences_of_other_processes_are_not_errors() {
-        let traceback = "Traceback (most recent call last):\n";
         for error in [
             "RuntimeError: Connection closed by peer [10.0.0.8]:9123",
             "torch.distributed.DistBackendError: NCCL error in: a.cpp:1, unhandled system error",
             "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
+            "KeyboardInterrupt",
         ] {
-            assert_eq!(found(&format!("{traceback}{error}\n")), None, "{error}");
+            assert_eq!(found(&format!("{TRACEBACK}{error}\n")), None, "{error}");
+            let cleanup = format!("{TRACEBACK}{error}\n\n{}:\n\n{TRACEBACK}RuntimeError: x\n", CHAINED[0]);
+            assert_eq!(found(&cleanup), None, "{error}");
         }
-        let lost = "[E] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9)\n";
-        assert_eq!(found(&format!("{lost}{traceback}RuntimeError: aborted\n")), None);
+        assert_eq!(found(&format!("{LOST}{TRACEBACK}RuntimeError: aborted\n")), None);
         assert_eq!(
-            found(&format!("{traceback}KeyError: 'x'\n{lost}")).as_deref(),
+            found(&format!("{TRACEBACK}KeyError: 'x'\n{LOST}")).as_deref(),
             Some("KeyError: 'x'"),
             "the error came first"
         );
+    }
+
+    #[test]
+    fn a_connection_that_was_lost_long_before_does_not_explain_an_error() {
+        let pipe = "[W socket.cpp] sendBytes failed: Broken pipe (errno: 32)\n";
+        let failed = format!("{TRACEBACK}ValueError: bad shape\n");
+        let step = "step 1: loss 2.7\n";
+        let early = format!("{step}{pipe}{}{failed}", step.repeat(4));
+        assert_eq!(found(&early).as_deref(), Some("ValueError: bad shape"));
+        assert_eq!(
+            found(&format!("{pipe}{}{failed}", "other\n".repeat(100))).as_deref(),
+            Some("ValueError: bad shape")
+        );
+        assert_eq!(found(&format!("{step}{pipe}{failed}")), None, "right after it");
     }
 }

@@ -3,18 +3,22 @@
 //! ```text
 //! mod.rs      a trace: its process, devices, failures and live memory by line
 //! series.rs   memory over time and over steps, in a bounded number of points
-//! log.rs      a program's output: failures by rank
-//! log_row.rs  the row of a process in a log
-//! errors.rs   the error that ended a process
-//! phrases.rs  the messages that tell a failure from its consequences
+//! log.rs      a program's output: its lines by rank
+//! log_text.rs what a log contains about one rank
+//! log_row.rs  the rows of a process in a log
+//! errors.rs   the error that ended a process;  exceptions.rs  names of Python's exceptions
+//! phrases.rs  the messages that tell a failure from its consequences;  collectives.rs  those that timed out
 //! ```
 //!
 //! The time is linear in the number of events. Only a recording with a failed allocation is explained, because an
 //! explanation replays the recording under other settings.
 
+mod collectives;
 mod errors;
+mod exceptions;
 mod log;
 mod log_row;
+mod log_text;
 mod phrases;
 mod series;
 
@@ -121,6 +125,7 @@ fn row(trace: &Trace, source: &Source) -> RecordingRow {
     let replica = identity.part();
     RecordingRow {
         recording: source.name.clone(),
+        process: None,
         kind: match trace.kind {
             TraceKind::Room => RecordingKind::Room,
             TraceKind::TorchSnapshot => RecordingKind::TorchSnapshot,
@@ -140,6 +145,7 @@ fn row(trace: &Trace, source: &Source) -> RecordingRow {
         parent_pid: process.map(|process| process.identity.parent_pid),
         program: process.map(program),
         framework: identity.framework,
+        launcher: identity.launcher,
         began_us,
         ended_us,
         silence_us: process.map(|process| process.silence_us).filter(|&silence| silence > 0),
@@ -175,6 +181,8 @@ fn end(process: &ProcessRecord, is_running: bool) -> End {
         Some(ProcessEnd::Signalled(signal)) => End::Signaled(signal),
         Some(ProcessEnd::Replaced | ProcessEnd::Detached | ProcessEnd::Other) => End::Unknown,
         None if is_running => End::Running,
+        // A file that ends in the middle of a record was cut: by a full disk, or when it was copied.
+        None if !process.unread.is_zero() => End::Unknown,
         None => End::Killed,
     }
 }
@@ -229,8 +237,6 @@ fn failures(
                 found.push((
                     index,
                     FailureRow {
-                        recording: recording.to_owned(),
-                        kind: FailureKind::DeviceMemory,
                         time_us: Some(event.time_us).filter(|&time| time > 0),
                         device: Some(device.device.0),
                         requested_bytes: Some(size),
@@ -239,7 +245,7 @@ fn failures(
                         held_bytes: held,
                         place: line_of(trace, event.stack),
                         later_allocations: later,
-                        pid: None,
+                        ..FailureRow::new(recording.to_owned(), FailureKind::DeviceMemory)
                     },
                 ));
                 if found.len() == MOST_FAILURES {
@@ -256,16 +262,12 @@ fn failures(
 /// Failures that are not events of a device: contexts and pinned memory.
 fn other_failures(trace: &Trace, process: &ProcessRecord, recording: &str) -> Vec<FailureRow> {
     let contexts = process.refused_contexts.iter().map(|context| FailureRow {
-        recording: recording.to_owned(),
-        kind: FailureKind::Context,
         time_us: Some(context.time_us),
         device: Some(context.device.0),
         requested_bytes: (!context.size.is_zero()).then_some(context.size.get()),
         free_bytes: process
             .device_sample_near(context.device, context.time_us)
             .map(|sample| sample.free.get()),
-        limit_bytes: None,
-        held_bytes: None,
         place: line_of(trace, context.stack),
         later_allocations: trace
             .devices
@@ -273,7 +275,7 @@ fn other_failures(trace: &Trace, process: &ProcessRecord, recording: &str) -> Ve
             .flat_map(|device| device.events.iter())
             .filter(|event| event.action == Action::Alloc && event.time_us > context.time_us)
             .count() as u64,
-        pid: None,
+        ..FailureRow::new(recording.to_owned(), FailureKind::Context)
     });
     let mut found: Vec<FailureRow> = contexts.take(MOST_FAILURES).collect();
     if process.pinned.refusals > 0 {

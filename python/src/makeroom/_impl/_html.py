@@ -92,6 +92,9 @@ def job(answer: dict[str, Any]) -> str:
             f"<div>{escape(each['words'])}: {escape(each['kind'].replace('_', ' '))}</div>" for each in answer["consequences"]
         )
         parts.append(f"{_heading('Consequences')}{ended}")
+    if answer["errors"]:
+        errors = "".join(f"<div>{escape(each['words'])}: {escape(each['error'])}</div>" for each in answer["errors"])
+        parts.append(f"{_heading('Other errors')}{errors}")
     if answer["fixes"]:
         fixes = "".join(f"<li>{escape(fix['action'])}{_command(fix['command'])}</li>" for fix in answer["fixes"])
         parts.append(f"{_heading('Fixes, most effective first' if has_failed else 'What to do')}<ol>{fixes}</ol>")

@@ -47,6 +47,7 @@ JobCause = Literal[
     "all_killed",
     "terminated",
     "other_failure",
+    "collective_stalled",
     "undetermined",
 ]
 """Cause of a job's failure; `none` if nothing failed."""

@@ -38,7 +38,9 @@ pub(super) fn write(path: &Path, report: &JobReport, rows: &Rows, most: usize) -
                 pages.insert(rank.recording.clone(), format!("{folder_name}/{name}"));
             }
             // The job's page is worth more than one rank's.
-            Err(failure) => output::remark(&format!("makeroom: no page for {}: {failure}\n", rank.label)),
+            Err(failure) => {
+                output::remark(&format!("makeroom: could not write the page of {}: {failure}\n", rank.label));
+            }
         }
     }
     let html = job_page(report, rows, &pages).ok_or_else(|| {
@@ -51,15 +53,10 @@ pub(super) fn write(path: &Path, report: &JobReport, rows: &Rows, most: usize) -
     output::remark(&format!("makeroom: wrote {} ({size})\n", path.display()));
     if !pages.is_empty() {
         let pages_size = Bytes::new(written);
-        output::remark(&format!(
-            "makeroom: wrote {} to {} ({pages_size})\n",
-            if pages.len() == 1 {
-                "1 page of a rank".to_owned()
-            } else {
-                format!("{} pages of ranks", pages.len())
-            },
-            folder.display()
-        ));
+        let count = pages.len();
+        let of_ranks =
+            if count == 1 { "the page of 1 rank".to_owned() } else { format!("the pages of {count} ranks") };
+        output::remark(&format!("makeroom: wrote {of_ranks} to {} ({pages_size})\n", folder.display()));
     }
     Ok(())
 }

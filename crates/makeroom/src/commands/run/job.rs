@@ -22,7 +22,8 @@ pub(super) fn text(program: &str, heard: &Heard, run: &str) -> Option<String> {
     if ranks.len() < 2 {
         return None;
     }
-    let report = answer(&reduce(&heard.recordings, |recorded| rows(recorded, run)));
+    let rows = reduce(&heard.recordings, |recorded| rows(recorded, run));
+    let report = answer(&rows);
     // A launcher that touches the GPU leaves a recording of its own, outside the folder of the ranks.
     let files: Vec<&Path> = ranked.iter().map(|(recorded, _)| recorded.file.as_path()).collect();
     let folder = relative(&folder_of(&files));
@@ -32,9 +33,20 @@ pub(super) fn text(program: &str, heard: &Heard, run: &str) -> Option<String> {
         .filter_map(|recorded| recorded.stop.as_ref())
         .map(|stop| stop.reason.as_str())
         .collect();
-    let name = Path::new(program).file_name().filter(|_| program.starts_with('/'));
-    let program = name.map_or(program.into(), |name| name.to_string_lossy());
+    let program = program_of(program, &rows);
     Some(job_run_text(&report, &program, &folder, &stopped, output::remark_columns()))
+}
+
+/// The name of the program that the ranks run: the command starts a launcher, or the program itself.
+fn program_of(command: &str, rows: &Rows) -> String {
+    let ranked = rows.recordings.iter().filter(|row| row.rank.is_some());
+    let programs: BTreeSet<&str> = ranked.filter_map(|row| row.program.as_deref()).collect();
+    let name = Path::new(command).file_name().map_or_else(|| command.into(), |name| name.to_string_lossy());
+    match programs.first().filter(|_| programs.len() == 1) {
+        Some(&program) if program != name => program.to_owned(),
+        _ if command.starts_with('/') => name.into_owned(),
+        _ => command.to_owned(),
+    }
 }
 
 fn rows(recorded: &Recorded, run: &str) -> Rows {
@@ -76,6 +88,21 @@ fn relative(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_have_the_name_of_their_own_program() {
+        let mut reader = makeroom_job::LogReader::new(Source::default());
+        reader.push(b"[rank0]: x\n[rank1]: x\n");
+        let mut rows = reader.finish();
+        assert_eq!(program_of("/usr/bin/mpirun", &rows), "mpirun");
+        for row in &mut rows.recordings {
+            row.program = Some("train".to_owned());
+        }
+        assert_eq!(program_of("mpirun", &rows), "train");
+        assert_eq!(program_of("./train", &rows), "./train");
+        rows.recordings[0].program = Some("other".to_owned());
+        assert_eq!(program_of("mpirun", &rows), "mpirun");
+    }
 
     #[test]
     fn the_folder_of_all_files_is_found() {

@@ -1,0 +1,219 @@
+//! Assigns the recordings of a job to its ranks: which of several recordings of a rank counts, and which add to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::select::Process;
+use super::witness;
+use crate::report::{LogConflict, Used};
+use crate::tables::{RecordingKind, RecordingRow, Rows};
+
+/// A process of the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place<'rows> {
+    Rank(u32),
+    /// A host, the number of its node, and a local rank.
+    Local(Option<&'rows str>, Option<u32>, u32),
+}
+
+impl<'rows> Place<'rows> {
+    /// The place of a log that has only a local rank: torchrun writes two files for each.
+    fn of_log(row: &'rows RecordingRow) -> Option<Self> {
+        let local = row.local_rank.filter(|_| row.kind == RecordingKind::Log)?;
+        Some(Self::Local(row.host.as_deref(), row.node_rank, local))
+    }
+}
+
+/// Assigns recordings to ranks. Logs add their failures to the recording of the rank.
+pub(super) fn processes<'rows>(
+    rows: &'rows Rows,
+    members: &[&'rows RecordingRow],
+    used: &mut Used,
+) -> (Vec<Process<'rows>>, BTreeSet<(u32, &'rows str)>) {
+    let mut by_place: BTreeMap<Place<'_>, Vec<&RecordingRow>> = BTreeMap::new();
+    let mut others = Vec::new();
+    let mut by_local: BTreeMap<u32, Vec<&RecordingRow>> = BTreeMap::new();
+    for &row in members {
+        if let Some(local) = row.local_rank {
+            by_local.entry(local).or_default().push(row);
+        }
+    }
+    let ranks: BTreeMap<u32, u32> =
+        by_local.iter().filter_map(|(&local, rows)| Some((local, rank_of_local(rows)?))).collect();
+    for &row in members {
+        let of_local = || ranks.get(&row.local_rank?).copied();
+        let rank = row.rank.or_else(of_local).map(Place::Rank);
+        match rank.or_else(|| Place::of_log(row)) {
+            Some(place) => by_place.entry(place).or_default().push(row),
+            None => others.push(row),
+        }
+    }
+    let mut owners: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut processes: Vec<Process<'rows>> = Vec::new();
+    let mut push = |processes: &mut Vec<Process<'rows>>, row: &'rows RecordingRow, label: String| {
+        owners.insert(&row.recording, processes.len());
+        processes.push(Process {
+            row,
+            shown: row,
+            rank: row.rank,
+            pid: row.pid,
+            host: row.host.as_deref(),
+            is_first_failure: row.is_first_failure,
+            failures: Vec::new(),
+            sites: Vec::new(),
+            series: Vec::new(),
+            end: row.end,
+            has_log: row.kind == RecordingKind::Log,
+            error: row.error.as_deref(),
+            label,
+            is_helper: false,
+        });
+    };
+    let has_names = members.iter().any(|row| row.names_rank());
+    let mut evidence: Vec<(&RecordingRow, usize)> = Vec::new();
+    for (place, mut rows) in by_place {
+        // The recording with most to tell, and of several the newest.
+        rows.sort_by(|one, two| {
+            // Of logs, the one that shows the failure, and the rank's own before those of several processes.
+            let is_log = |row: &RecordingRow| row.kind == RecordingKind::Log;
+            let is_own = |row: &RecordingRow| row.process.is_none();
+            let log =
+                |row: &RecordingRow| is_log(row).then(|| (row.explains(), row.error.is_some(), is_own(row)));
+            let weight =
+                |row: &RecordingRow| (row.kind, std::cmp::Reverse((row.began_us, row.events, log(row))));
+            weight(one).cmp(&weight(two)).then_with(|| one.recording.cmp(&two.recording))
+        });
+        let Some((&main, rest)) = rows.split_first() else { continue };
+        let position = processes.len();
+        let name = match place {
+            Place::Rank(rank) => format!("rank {rank}"),
+            Place::Local(..) => label(main, has_names),
+        };
+        push(&mut processes, main, name.clone());
+        if let Place::Rank(rank) = place {
+            processes[position].rank = Some(rank);
+        }
+        for &row in rest {
+            if let Some(failure) = conflict(main, row) {
+                used.conflicts.push(LogConflict {
+                    label: name.clone(),
+                    used: main.recording.clone(),
+                    other: row.recording.clone(),
+                    failure: failure.to_owned(),
+                });
+            } else if row.kind != main.kind || row.kind == RecordingKind::Log {
+                evidence.push((row, position));
+            } else if is_helper(main, row) {
+                let pid = row.pid.map_or(String::new(), |pid| format!(" {pid}"));
+                push(&mut processes, row, format!("{name}, process{pid}"));
+                if let Some(helper) = processes.last_mut() {
+                    helper.is_helper = true;
+                }
+            } else {
+                used.duplicates.push(row.recording.clone());
+            }
+        }
+    }
+    for row in others {
+        push(&mut processes, row, label(row, has_names));
+    }
+    for (row, position) in evidence {
+        owners.insert(&row.recording, position);
+        if let Some(process) = processes.get_mut(position) {
+            process.merge(row);
+        }
+    }
+    let killed = attach(rows, &owners, &mut processes);
+    witness::attach_kills(&mut processes);
+    let torn = processes.iter().filter(|process| process.row.torn_bytes > 0 || process.row.is_incomplete);
+    used.torn = torn.map(|process| process.row.recording.clone()).collect();
+    (processes, killed)
+}
+
+/// The rank of the processes of which only this local rank is known, if they are on one node, a launcher's report has both
+/// ranks, and no other process can be meant.
+fn rank_of_local(same_local: &[&RecordingRow]) -> Option<u32> {
+    let unranked = same_local.iter().filter(|row| row.rank.is_none());
+    let nodes: BTreeSet<_> = unranked.map(|row| (row.host.as_deref(), row.node_rank)).collect();
+    let &(host, _) = nodes.first().filter(|_| nodes.len() == 1)?;
+    let is_on_host = |row: &&&RecordingRow| host.zip(row.host.as_deref()).is_none_or(|(one, two)| one == two);
+    let ranks: BTreeSet<u32> = same_local.iter().filter(is_on_host).filter_map(|row| row.rank).collect();
+    ranks.first().copied().filter(|_| ranks.len() == 1)
+}
+
+/// The name of a process without a rank.
+fn label(row: &RecordingRow, has_names: bool) -> String {
+    let of = row.host.as_ref().map_or(String::new(), |host| format!(" of {host}"));
+    let on = row.host.as_ref().map_or(String::new(), |host| format!(" on {host}"));
+    let file = row.file().rsplit('/').next().unwrap_or(&row.recording);
+    match (row.local_rank, row.pid) {
+        (Some(local), _) => format!("local rank {local}{of}"),
+        (None, Some(pid)) if row.process.is_some() => format!("process {pid}{on}"),
+        (None, None) if row.process.is_some() => row.process.clone().unwrap_or_default(),
+        (None, _) if has_names && row.kind == RecordingKind::Log => format!("a process in {file}"),
+        (None, _) => file.to_owned(),
+    }
+}
+
+/// The failure in a log of a rank, if another log of it, which is used, shows a different one. The report of a launcher,
+/// the output of all ranks, or a second file without a failure of its own add to the log of a rank.
+fn conflict<'rows>(main: &'rows RecordingRow, other: &'rows RecordingRow) -> Option<&'rows str> {
+    let failure = |row: &'rows RecordingRow| {
+        let is_own = row.kind == RecordingKind::Log && row.process.is_none();
+        let explained = Some(row.summary.as_str()).filter(|_| row.explains());
+        row.error.as_deref().or(explained).filter(|_| is_own)
+    };
+    failure(other).filter(|other| failure(main).is_some_and(|main| main != *other))
+}
+
+/// Whether two recordings of a rank are two processes of it, which ran at the same time, and not the rank recorded
+/// twice.
+fn is_helper(main: &RecordingRow, other: &RecordingRow) -> bool {
+    let spans = [main, other].map(|row| row.began_us.zip(row.ended_us));
+    let [Some((main_from, main_to)), Some((from, to))] = spans else { return false };
+    let is_child = other.parent_pid == main.pid && main.pid.is_some() || main.parent_pid == other.pid;
+    main.host == other.host && main.pid != other.pid && is_child && from <= main_to && main_from <= to
+}
+
+/// Adds the rows of the other tables to their processes. Returns the killed processes that are not known.
+fn attach<'rows>(
+    rows: &'rows Rows,
+    owners: &BTreeMap<&str, usize>,
+    processes: &mut [Process<'rows>],
+) -> BTreeSet<(u32, &'rows str)> {
+    let mut repeated = Vec::new();
+    for failure in rows.failures.iter().filter(|failure| failure.pid.is_none()) {
+        let Some(&owner) = owners.get(failure.recording.as_str()) else { continue };
+        if processes[owner].row.recording == failure.recording {
+            processes[owner].failures.push(failure);
+        } else {
+            repeated.push((owner, failure));
+        }
+    }
+    let recorded: Vec<bool> = processes.iter().map(Process::has_failed_allocations).collect();
+    for (owner, failure) in repeated {
+        // A log repeats the failed allocation that the recording shows exactly.
+        if !(recorded[owner] && failure.kind.is_memory()) {
+            processes[owner].failures.push(failure);
+        }
+    }
+    let killed = witness::add_reported(rows, processes);
+    for site in &rows.sites {
+        if let Some(&owner) = owners.get(site.recording.as_str()) {
+            processes[owner].sites.push(site);
+        }
+    }
+    for series in &rows.series {
+        if let Some(&owner) = owners.get(series.recording.as_str()) {
+            processes[owner].series.push(series);
+        }
+    }
+    for process in processes {
+        // Rows of a table have no order. A failure without a time comes from a log, after all others.
+        process
+            .failures
+            .sort_by_key(|failure| (failure.time_us.unwrap_or(u64::MAX), failure.kind, failure.device));
+        process.sites.sort_by(|one, two| (one.device, &one.place).cmp(&(two.device, &two.place)));
+        process.series.sort_by_key(|series| series.device);
+    }
+    killed
+}

@@ -1,0 +1,157 @@
+//! What a log contains about one process, and the names that processes have in a log.
+
+use std::sync::Arc;
+
+use makeroom_core::identity::{JobIdentity, LinePrefix};
+use makeroom_explain::TextReader;
+
+use super::collectives;
+use super::errors::{ErrorFinder, Line};
+use super::phrases;
+use crate::tables::{Collective, End, FailureKind};
+
+/// Bytes of a rank's last traceback that are kept until a line mentions memory.
+const LONGEST_TRACEBACK: usize = 16 << 10;
+
+/// The process of a line: its rank, or what else its prefix has.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Label {
+    /// The launcher, or a file with one process.
+    None,
+    Rank(u32),
+    /// A local rank, with its pod.
+    LocalRank(u32, Option<String>),
+    /// A PID, with its host.
+    Process(u32, Option<String>),
+    Pod(String),
+}
+
+impl Label {
+    /// The name in a prefix.
+    pub(super) fn of(prefix: &JobIdentity, pid: Option<u32>) -> Self {
+        match (prefix.rank, prefix.local_rank, pid, &prefix.pod) {
+            (Some(rank), ..) => Self::Rank(rank),
+            (None, Some(local), _, pod) => Self::LocalRank(local, pod.clone()),
+            (None, None, Some(pid), _) => Self::Process(pid, prefix.host.clone()),
+            (None, None, None, Some(pod)) => Self::Pod(pod.clone()),
+            (None, None, None, None) => Self::None,
+        }
+    }
+
+    /// The name for people: `rank 3`. `None` for a file with one process.
+    pub(super) fn words(&self) -> Option<String> {
+        match self {
+            Self::None => None,
+            Self::Rank(rank) => Some(format!("rank {rank}")),
+            Self::LocalRank(local, None) => Some(format!("local rank {local}")),
+            Self::LocalRank(local, Some(pod)) => Some(format!("local rank {local} of {pod}")),
+            Self::Process(pid, None) => Some(format!("PID {pid}")),
+            Self::Process(pid, Some(host)) => Some(format!("PID {pid} on {host}")),
+            Self::Pod(pod) => Some(format!("pod {pod}")),
+        }
+    }
+}
+
+/// What the log contains about one process.
+#[derive(Default)]
+pub(super) struct RankText {
+    pub(super) identity: JobIdentity,
+    /// Its host, if a launcher's report has it.
+    pub(super) host: Option<Arc<str>>,
+    pub(super) pid: Option<u32>,
+    pub(super) reader: Option<TextReader>,
+    /// Its last traceback, while no line has mentioned memory.
+    pub(super) traceback: Vec<u8>,
+    pub(super) kinds: Vec<FailureKind>,
+    /// The collectives that timed out.
+    pub(super) collectives: Vec<Collective>,
+    pub(super) errors: ErrorFinder,
+    pub(super) end: Option<End>,
+    /// Whether the launcher observed its failure first.
+    pub(super) is_first: bool,
+}
+
+impl RankText {
+    /// Reads a line of the process, without the prefix.
+    pub(super) fn read(&mut self, line: &str) {
+        let kinds = phrases::kinds(line.as_bytes());
+        match self.errors.read(line, !kinds.is_empty()) {
+            Line::Source => {}
+            Line::Resumed => {
+                let is_over = |kind: &FailureKind| {
+                    matches!(kind, FailureKind::PeerLost | FailureKind::CollectiveTimeout)
+                };
+                self.kinds.retain(|kind| !is_over(kind));
+                self.collectives.clear();
+            }
+            Line::Text => {
+                for kind in kinds {
+                    self.add(kind);
+                }
+                if let Some(collective) = collectives::read(line) {
+                    collectives::add(&mut self.collectives, collective);
+                }
+            }
+        }
+    }
+
+    /// Adds a kind of failure, once.
+    pub(super) fn add(&mut self, kind: FailureKind) {
+        if !self.kinds.contains(&kind) {
+            self.kinds.push(kind);
+        }
+    }
+
+    /// Keeps a line of a traceback, up to a number of bytes.
+    pub(super) fn keep(&mut self, line: &str, most: usize) {
+        if line.contains("Traceback (most recent call last)") {
+            self.traceback.clear();
+        } else if self.traceback.is_empty() {
+            return;
+        }
+        self.traceback.extend_from_slice(line.as_bytes());
+        self.traceback.push(b'\n');
+        let excess = self.traceback.len().saturating_sub(most.min(LONGEST_TRACEBACK));
+        self.traceback.drain(..excess);
+    }
+
+    /// Adds what the log contains about the same process under another name.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.identity = std::mem::take(&mut self.identity).or(&other.identity);
+        self.host = self.host.take().or(other.host);
+        self.pid = self.pid.or(other.pid);
+        self.reader = self.reader.take().or(other.reader);
+        for kind in other.kinds {
+            self.add(kind);
+        }
+        for collective in other.collectives {
+            collectives::add(&mut self.collectives, collective);
+        }
+        if self.errors.is_empty() {
+            self.errors = other.errors;
+        }
+        self.end = self.end.or(other.end);
+        self.is_first |= other.is_first;
+    }
+}
+
+/// Whether a line shows that `srun` labels its output, in a log that ends with its report.
+pub(super) fn is_labeled<'line>(lines: impl Iterator<Item = &'line str>) -> bool {
+    let (mut labels, mut others, mut has_srun) = (0, 0, false);
+    for line in lines {
+        if line.starts_with("srun: ") || line.starts_with("slurmstepd: ") {
+            has_srun = true;
+        } else if LinePrefix::is_label(line) {
+            labels += 1;
+        } else if !line.trim().is_empty() {
+            others += 1;
+        }
+    }
+    has_srun && labels > others
+}
+
+/// Whether a line can be about memory, so that the explanation starts there.
+pub(super) fn mentions_memory(line: &str) -> bool {
+    let line = line.to_ascii_lowercase();
+    ["memory", "oom", "alloc", "killed"].iter().any(|word| line.contains(word))
+}
