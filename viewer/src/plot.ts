@@ -1,11 +1,13 @@
-// Draws the series with uPlot: from below, memory that the process did not request, the layers of live memory as steps,
-// and the gap up to reserved memory hatched. annotate.ts draws what is written into it. Independent of the page around it.
+// Draws the series: uPlot draws the axes; from below, memory that the process did not request, the layers of live memory as
+// steps, and the gap up to reserved memory hatched, are painted as pixels (raster.ts). annotate.ts draws what is written into it.
+// Independent of the page around it.
 import uPlot from "uplot";
 import { annotate } from "./annotate";
 import { startTimes, type Axis } from "./axis";
 import { FONT } from "./draw";
 import { axisBytes, axisTimes, byteTicks, count } from "./format";
-import { dimmed, siteColor, type Colors } from "./palette";
+import { dimmed, mix, siteColor, type Colors } from "./palette";
+import { paint, pixel, solid, type Fill } from "./raster";
 import { type Columns } from "./tiles";
 import type { NamedSite } from "./sites";
 import type { Alternative, Device } from "./types";
@@ -50,42 +52,12 @@ export function layerColor(shown: Shown, layer: number): string {
   return shown.selected === null || shown.selected === site ? color : dimmed(color, shown.colors);
 }
 
-/** x, reserved memory, the stacked layers from the top down (each paints over those above it), the base, the lowest live. */
-export function data({ columns, sums, base, axis }: Shown): uPlot.AlignedData {
-  const x = axis.byTime ? startTimes(columns) : columns.x;
-  const raised = (values: number[]) => values.map((value, index) => value + (base[index] ?? 0));
-  const reserved = raised(columns.mostReserved);
-  return [x, reserved, ...sums.slice().reverse(), base, raised(columns.low), reserved];
+/** The positions of the columns. What they contain is painted by `areas`. */
+export function data({ columns, base, axis }: Shown): uPlot.AlignedData {
+  return [axis.byTime ? startTimes(columns) : columns.x, base];
 }
 
-export function create(box: HTMLElement, width: number, height: number, layers: number, view: () => Shown): uPlot {
-  const stepped = uPlot.paths.stepped?.({ align: 1 });
-  const steps: Partial<uPlot.Series> = { points: { show: false }, ...(stepped ? { paths: stepped } : {}) };
-  const hasGap = view().device.has_segments;
-  const series: uPlot.Series[] = [{}];
-  series.push({
-    ...steps,
-    label: "unused",
-    show: hasGap,
-    width: 0,
-    fill: (plot: uPlot) => unusedPattern(plot.ctx, view().colors),
-    fillTo: 0,
-  });
-  for (let index = 0; index < layers; index += 1) {
-    const layer = layers - 1 - index;
-    series.push({
-      ...steps,
-      label: `layer ${layer}`,
-      width: 0.75,
-      // No line if there is no space for one: lines take longer to draw than areas.
-      stroke: () => (sparse(view(), width) ? view().colors.panel : ""),
-      fill: (plot: uPlot) => fillOf(plot, view(), layer),
-      fillTo: 0,
-    });
-  }
-  series.push({ ...steps, label: "base", width: 0, fill: () => view().colors.base, fillTo: 0 });
-  series.push({ ...steps, label: "lowest", width: 1, stroke: () => view().colors.ink, dash: [1, 3] });
-  series.push({ ...steps, label: "reserved", width: 1.5, stroke: () => view().colors.ink, show: hasGap });
+export function create(box: HTMLElement, width: number, height: number, view: () => Shown): uPlot {
   const axis: Partial<uPlot.Axis> = {
     stroke: () => view().colors.faint,
     font: FONT,
@@ -120,12 +92,15 @@ export function create(box: HTMLElement, width: number, height: number, layers: 
           values: (_, splits) => splits.map((value) => axisBytes(value, (splits[1] ?? 1) - (splits[0] ?? 0))),
         },
       ],
-      series,
+      series: [{}, { paths: () => null, points: { show: false } }],
       hooks: {
         draw: [
           (plot) => {
             const shown = view();
-            annotate(plot, shown, layers);
+            areas(plot, shown, width);
+            reservedLine(plot, shown);
+            title(plot, shown);
+            annotate(plot, shown, shown.columns.names.length);
             // The range that the canvas shows now, for benchmarks.
             plot.root.dataset["drawn"] = `${shown.from} ${shown.to}`;
             plot.root.dataset["exact"] = String(shown.columns.exact);
@@ -151,6 +126,90 @@ function sparse(shown: Shown, width: number): boolean {
 function ticks({ axis }: Shown, splits: number[]): string[] {
   if (axis.byTime) return axisTimes(splits);
   return splits.map((at, index) => (index === 0 ? `event ${count(at)}` : count(at)));
+}
+
+/** What the vertical axis shows. */
+function title({ ctx, bbox }: uPlot, { device, colors }: Shown): void {
+  const ratio = uPlot.pxRatio;
+  ctx.save();
+  ctx.font = FONT.replace("11px", `${11 * ratio}px`);
+  ctx.fillStyle = colors.faint;
+  ctx.textAlign = "right";
+  ctx.textBaseline = "middle";
+  ctx.fillText(device.kind === "pinned" ? "pinned" : "memory", bbox.left - 5 * ratio, 8 * ratio);
+  ctx.restore();
+}
+
+/** The image that areas are painted into. It is kept: a new one for each frame would have to be collected. */
+let sheet: { canvas: HTMLCanvasElement; context: CanvasRenderingContext2D; image: ImageData } | null = null;
+
+function sheetOf(width: number, height: number): typeof sheet {
+  if (sheet === null || sheet.image.width !== width || sheet.image.height !== height) {
+    const canvas = document.createElement("canvas");
+    canvas.width = width;
+    canvas.height = height;
+    const context = canvas.getContext("2d", { willReadFrequently: true });
+    sheet = context && { canvas, context, image: context.createImageData(width, height) };
+  } else sheet.image.data.fill(0);
+  return sheet;
+}
+
+/** Paints memory that the process did not request, the layers and the unused gap. */
+function areas({ ctx, bbox }: uPlot, shown: Shown, pageWidth: number): void {
+  const { columns, sums, base, axis, colors, device } = shown;
+  const [width, height] = [Math.round(bbox.width), Math.round(bbox.height)];
+  if (width <= 0 || height <= 0) return;
+  const into = sheetOf(width, height);
+  if (into === null) return;
+  const starts = axis.byTime ? startTimes(columns) : columns.x;
+  const scale = width / (axis.high - axis.low);
+  const raised = (values: number[]) => values.map((value, index) => value + (base[index] ?? 0));
+  paint(new Uint32Array(into.image.data.buffer), width, height, {
+    x: starts.map((at) => (at - axis.low) * scale),
+    live: columns.live,
+    layers: [
+      { ends: base, fill: solid(colors.base) },
+      ...sums.map((ends, layer) => ({ ends, fill: fillOf(shown, layer) })),
+    ],
+    reserved: device.has_segments
+      ? { ends: raised(columns.mostReserved), fill: lines(colors.unusedBack, colors.unused, 1) }
+      : null,
+    low: { ends: raised(columns.low), color: pixel(colors.ink) },
+    top: shown.top,
+    separator: sparse(shown, pageWidth) ? pixel(colors.panel) : null,
+    ratio: uPlot.pxRatio,
+  });
+  into.context.putImageData(into.image, 0, 0);
+  ctx.drawImage(into.canvas, Math.round(bbox.left), Math.round(bbox.top));
+}
+
+/** Reserved memory as a line. It changes rarely, so a path is fast. */
+function reservedLine(plot: uPlot, shown: Shown): void {
+  const { columns, base, axis, device, colors } = shown;
+  if (!device.has_segments || columns.x.length === 0) return;
+  const { ctx, bbox } = plot;
+  const starts = axis.byTime ? startTimes(columns) : columns.x;
+  const x = (index: number) => bbox.left + (((starts[index] ?? 0) - axis.low) / (axis.high - axis.low)) * bbox.width;
+  const y = (index: number) =>
+    bbox.top + bbox.height * (1 - ((columns.mostReserved[index] ?? 0) + (base[index] ?? 0)) / shown.top);
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(bbox.left, 0, bbox.width, bbox.top + bbox.height);
+  ctx.clip();
+  ctx.strokeStyle = colors.ink;
+  ctx.lineWidth = 1.5 * uPlot.pxRatio;
+  ctx.beginPath();
+  ctx.moveTo(x(0), y(0));
+  let last = y(0);
+  for (let index = 1; index < starts.length; index += 1) {
+    const next = y(index);
+    if (next === last && index + 1 < starts.length) continue;
+    ctx.lineTo(x(index), last);
+    ctx.lineTo(x(index), next);
+    last = next;
+  }
+  ctx.stroke();
+  ctx.restore();
 }
 
 const patterns = new Map<string, CanvasPattern | null>();
@@ -190,8 +249,18 @@ export function unusedPattern(context: CanvasRenderingContext2D, colors: Colors)
   return hatchPattern(context, colors.unusedBack, colors.unused, 1);
 }
 
-function fillOf(plot: uPlot, shown: Shown, layer: number): string | CanvasPattern {
+/** The same pattern as pixels; the neighbors of a line are shaded, so that it looks smooth. */
+function lines(back: string, line: string, direction: 1 | -1): Fill {
+  const count = Math.round(8 * uPlot.pxRatio);
+  const wide = Math.max(1, Math.round(uPlot.pxRatio));
+  const colors = Uint32Array.from({ length: count }, (_, at) =>
+    pixel(at < wide ? line : at === wide || at === count - 1 ? mix(back, line, 0.3) : back),
+  );
+  return { colors, direction };
+}
+
+function fillOf(shown: Shown, layer: number): Fill {
   const color = layerColor(shown, layer);
-  if (shown.columns.names[layer]?.name !== "not in the history") return color;
-  return hatchPattern(plot.ctx, color, shown.colors.panel, -1);
+  if (shown.columns.names[layer]?.name !== "not in the history") return solid(color);
+  return lines(color, shown.colors.panel, -1);
 }

@@ -94,7 +94,7 @@ export function Timeline({ pane }: { pane: Pane }) {
   // Before the frame is painted, so that loaded data is shown one frame earlier.
   useLayoutEffect(() => {
     if (plotBox.current === null || inner <= 0 || layers === 0 || shown.current === null) return;
-    const made = create(plotBox.current, width, height, layers, () => shown.current as Shown);
+    const made = create(plotBox.current, width, height, () => shown.current as Shown);
     plot.current = made;
     pane.chart = made.ctx.canvas;
     return () => {
@@ -102,7 +102,7 @@ export function Timeline({ pane }: { pane: Pane }) {
       plot.current = null;
       pane.chart = null;
     };
-  }, [width, height, layers, colors, device, axis.byTime]);
+  }, [width, height, layers === 0, colors, device, axis.byTime]);
   useLayoutEffect(() => {
     if (columns === null || plot.current === null || layers === 0 || shown.current === null) return;
     plot.current.setData(data(shown.current));

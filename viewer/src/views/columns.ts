@@ -56,12 +56,18 @@ export function useSoon(pane: Pane, from: number, to: number, pixels: number, ex
   const by = pane.model.by.value;
   useEffect(() => {
     if (device === undefined || pixels <= 0 || !exact || source.embedded) return;
-    const timer = setTimeout(() => {
-      for (const [level, tile] of soon(from, to, Math.max(64, pixels) * DENSITY, device))
+    let gone = false;
+    // One after the other, so that the next step does not wait while all of them are parsed.
+    const load = async (): Promise<void> => {
+      for (const [level, tile] of soon(from, to, Math.max(64, pixels) * DENSITY, device)) {
+        if (gone) return;
         // A failure here is ignored: the tile is loaded again, and the error shown, when it is needed.
-        source.get(pane.grouped(`series/${level}/${tile}`)).catch(() => undefined);
-    }, REST);
+        await source.get(pane.grouped(`series/${level}/${tile}`)).catch(() => undefined);
+      }
+    };
+    const timer = setTimeout(() => void load(), REST);
     return () => {
+      gone = true;
       clearTimeout(timer);
     };
   }, [pane, device, source, from, to, pixels, exact, by]);
