@@ -97,6 +97,7 @@ pub(crate) fn site(place: &Site) -> Value {
 fn growth(growth: &Growth) -> Value {
     json!({
         "steps": growth.steps,
+        "parts": growth.parts,
         "measured_by": growth.measured_by,
         "first_bytes": growth.first.get(),
         "last_bytes": growth.last.get(),
