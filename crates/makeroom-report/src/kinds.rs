@@ -36,7 +36,8 @@ pub(crate) fn kind_name(kind: Kind) -> &'static str {
 }
 
 /// The name of a kind by its ID.
-pub(crate) fn kind_words(id: &str) -> &str {
+#[must_use]
+pub fn kind_words(id: &str) -> &str {
     match Kind::from_id(id) {
         Some(kind) => kind_name(kind),
         None => id,
@@ -52,7 +53,8 @@ fn certainty(certainty: Certainty) -> &'static str {
 }
 
 /// Why memory has its kind.
-pub(crate) fn rule_words(rule: Rule) -> String {
+#[must_use]
+pub fn rule_words(rule: Rule) -> String {
     let words = match rule {
         Rule::ModuleStack => "allocated while a module was built, moved or loaded",
         Rule::GatheredParameters => "gathered from the shards of FSDP",

@@ -58,7 +58,7 @@ pub use incomplete::{EarlyStop, lost_recording_text, missing_reason};
 pub use job::{job_json, job_text};
 pub use job_run::job_run_text;
 pub use json::explanation_json;
-pub use kinds::{grouped_json, grouped_text};
+pub use kinds::{grouped_json, grouped_text, kind_words, rule_words};
 #[cfg(target_os = "linux")]
 pub use metrics::{otlp_json, prometheus_text};
 #[cfg(target_os = "linux")]

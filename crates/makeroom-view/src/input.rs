@@ -4,7 +4,6 @@ use std::sync::OnceLock;
 
 use makeroom_core::{Bytes, DeviceTrace, Trace, TraceKind};
 use makeroom_explain::{Explanation, Room, TraceQuestion, explain_text, explain_trace};
-use makeroom_kind::Kinds;
 use makeroom_report::{explanation_json, explanation_text};
 use serde_json::Value;
 
@@ -63,7 +62,6 @@ pub(crate) struct Recording {
     pub(crate) capacities: Vec<Capacity>,
     pub(crate) alternatives: Vec<Alternative>,
     trie: OnceLock<Trie>,
-    kinds: Vec<OnceLock<Kinds>>,
 }
 
 impl Input {
@@ -121,19 +119,12 @@ impl Recording {
         });
         let alternatives = alternatives.collect();
         let trie = OnceLock::new();
-        let kinds = devices.iter().map(|_| OnceLock::new()).collect();
-        (explanation, Self { trace, devices, what_if, capacities, alternatives, trie, kinds })
+        (explanation, Self { trace, devices, what_if, capacities, alternatives, trie })
     }
 
     /// All stacks of the recording as a trie.
     pub(crate) fn trie(&self) -> &Trie {
         self.trie.get_or_init(|| Trie::new(&self.trace, &self.devices))
-    }
-
-    /// The kinds of a device's allocations.
-    pub(crate) fn kinds(&self, index: usize) -> Option<&Kinds> {
-        let (timeline, kinds) = (self.devices.get(index)?, self.kinds.get(index)?);
-        Some(kinds.get_or_init(|| Kinds::new(&self.trace, timeline.device(&self.trace))))
     }
 
     /// A device of the trace with its history; not pinned memory.

@@ -11,6 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use makeroom_explain::By;
 
 use crate::page;
 use crate::resources::{Form, Refusal, Setting};
@@ -47,9 +48,17 @@ pub fn report(viewer: &Viewer, with_what_if: bool) -> Result<Report, Refusal> {
         Setting { changes: Vec::new(), can_reload: false, form: Form::Embedded { reduced: None } };
     setting.changes = viewer.inputs.iter().map(|_| Change::Same).collect();
     book.left = book.left.saturating_sub(packed_size(&viewer.inputs(&setting)?)?);
-    for (input, device, _) in devices(viewer) {
+    for (input, device, timeline) in devices(viewer) {
         book.must(&format!("/api/{input}/stacks"))?;
         book.must(&format!("/api/{input}/{device}/sites"))?;
+        for by in By::ALL {
+            book.must(&format!("/api/{input}/{device}/groups/{}/{}", by.id(), timeline.interest()))?;
+        }
+        if input == 0 {
+            for (other, other_device, _) in devices(viewer).filter(|&(other, _, _)| other > 0) {
+                book.must(&format!("/api/{input}/{device}/diff/{other}/{other_device}"))?;
+            }
+        }
         let wanted = [(Computation::WhatIf, with_what_if), (Computation::Alternative, true)];
         for (computation, is_wanted) in wanted {
             if is_wanted && viewer.begin(computation, input, device) {

@@ -47,6 +47,7 @@ fn what_is_in_the_file_is_what_the_server_answers() {
     for path in [
         "/api/0/stacks".to_owned(),
         "/api/0/0/sites".to_owned(),
+        format!("/api/0/0/groups/kind/{}", device["start"]),
         format!("/api/0/0/moment/{}", device["start"]),
         format!("/api/0/0/live/{}", device["peak"]["event"]),
         format!("/api/0/0/allocations/{}", device["events"]),

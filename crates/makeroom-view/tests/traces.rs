@@ -220,23 +220,98 @@ fn the_capacity_of_a_device_is_that_of_the_account() {
     assert!(checked > 2, "{checked}");
 }
 
-/// Sites of every kind add up to the same series, and the recommended setting is computed for PyTorch's recordings.
+/// Everything that layers can stand for.
+const BY: [&str; 11] =
+    ["line", "frame", "file", "kind", "module", "stage", "thread", "stream", "process", "size", "allocation"];
+
+/// Layers of every kind add up to the same series, and the recommended setting is computed for PyTorch's recordings.
 #[test]
 fn other_sites_have_the_same_sums() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
     let viewer = open(&root.join("oom_fragmented.pickle.gz"));
     let lines = get(&viewer, "/api/0/0/series/0/3");
-    for by in ["frame", "module"] {
+    for (by, name) in BY.into_iter().zip([
+        "workloads.py:25 train_lm",
+        "activations.py:66 forward",
+        "activations.py",
+        "optimizer state",
+        "workloads.py",
+        "backward",
+        "no thread recorded",
+        "default stream",
+        "the process that wrote the recording",
+        "64 MiB to 256 MiB",
+        "other allocations",
+    ]) {
         let other = get(&viewer, &format!("/api/0/0/by/{by}/series/0/3"));
         assert_eq!(numbers(&other["live"]), numbers(&lines["live"]), "{by}");
         let sites = get(&viewer, &format!("/api/0/0/by/{by}/sites"));
         let text = sites.to_string();
-        assert!(text.contains("activations.py"), "{by}: {text}");
+        assert!(text.contains(&format!("{name}\"")), "{by}: {text}");
         let moment = get(&viewer, &format!("/api/0/0/by/{by}/moment/12242"));
         assert_eq!(moment["live"], get(&viewer, "/api/0/0/moment/12242")["live"]);
     }
     assert!(viewer.answer("/api/0/0/by/nothing/sites", "").is_err());
     assert_eq!(get(&viewer, "/api/0/0/alternative")["state"], "idle");
+}
+
+/// The layers of kinds and stages are the groups of `makeroom why --by` at every moment.
+#[test]
+fn layers_are_the_groups_of_why() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/kinds");
+    for name in ["adamw.pickle.gz", "kv.pickle.gz", "adamw-late.pickle.gz"] {
+        let viewer = open(&root.join(name));
+        let inputs: Value = serde_json::from_slice(&viewer.overview().unwrap()).unwrap();
+        for position in positions(number(&inputs["inputs"][0]["devices"][0]["events"])) {
+            for by in ["kind", "module", "stage", "stream"] {
+                let tile = get(&viewer, &format!("/api/0/0/by/{by}/series/0/{}", position / 512));
+                let column = (position % 512) as usize;
+                let mut layers: Vec<u64> = tile["layers"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|layer| number(&layer["live"][column]))
+                    .filter(|&bytes| bytes > 0)
+                    .collect();
+                let groups = get(&viewer, &format!("/api/0/0/groups/{by}/{position}"));
+                let mut groups: Vec<u64> = groups["groups"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|group| number(&group["bytes"]))
+                    .filter(|&bytes| bytes > 0)
+                    .collect();
+                layers.sort_unstable();
+                groups.sort_unstable();
+                assert_eq!(layers, groups, "{name} {by} {position}");
+            }
+        }
+    }
+}
+
+/// Each of the largest allocations at the peak has a layer, which ends when it is freed.
+#[test]
+fn the_largest_allocations_have_layers() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
+    let viewer = open(&root.join("oom_fragmented.pickle.gz"));
+    let inputs: Value = serde_json::from_slice(&viewer.overview().unwrap()).unwrap();
+    let start = number(&inputs["inputs"][0]["devices"][0]["start"]);
+    let rows = get(&viewer, &format!("/api/0/0/by/allocation/allocations/{start}"));
+    let largest: Vec<u64> =
+        rows["rows"].as_array().unwrap().iter().take(23).map(|row| number(&row["requested"])).collect();
+    let tile = get(&viewer, &format!("/api/0/0/by/allocation/series/0/{}", start / 512));
+    let mut layers: Vec<u64> = tile["layers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|layer| !layer["site"].is_null())
+        .map(|layer| number(&layer["live"][(start % 512) as usize]))
+        .collect();
+    layers.sort_unstable_by_key(|&bytes| std::cmp::Reverse(bytes));
+    assert_eq!(layers, largest);
+    let sites: Vec<u64> = rows["rows"].as_array().unwrap().iter().map(|row| number(&row["site"])).collect();
+    assert_ne!(sites[0], sites[1]);
+    assert_eq!(sites[30], sites[40], "the rest has one site");
 }
 
 #[test]
@@ -276,6 +351,9 @@ fn two_inputs_have_a_difference() {
     let viewer = Viewer::new(vec![open("adamw.pickle.gz"), open("adamw-batch.pickle.gz")]);
     let difference = get(&viewer, "/api/0/0/diff/1/0");
     assert_eq!(difference["verdict"]["id"], "other_batch");
+    let titles: Vec<&Value> =
+        difference["kinds"].as_array().unwrap().iter().map(|kind| &kind["title"]).collect();
+    assert!(titles.contains(&&Value::from("optimizer state")), "{titles:?}");
     assert_eq!(get(&viewer, "/api/1/0/diff/0/0")["before_bytes"], difference["after_bytes"]);
     assert_eq!(get(&viewer, "/api/0/0/diff/0/0")["verdict"]["id"], "same");
     for path in ["/api/0/0/diff/2/0", "/api/0/0/diff/1/9", "/api/0/0/diff/1/x", "/api/0/0/groups/color/1"] {

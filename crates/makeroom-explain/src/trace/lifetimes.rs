@@ -22,6 +22,8 @@ const CHECKPOINT_EVENTS: usize = 1 << 14;
 /// One allocation, put together.
 #[derive(Clone, Copy, Debug)]
 pub struct Allocation {
+    /// Its number: first those older than the recording, by address, then in order of allocation.
+    pub number: u32,
     /// Where it begins.
     pub address: u64,
     /// What the program asked for.
@@ -168,6 +170,7 @@ impl Allocations {
         let (died, asked) = (died.map(|event| event as usize), asked.map(|event| event as usize));
         if let Some(older) = start.blocks.get(number as usize) {
             return Some(Allocation {
+                number,
                 address: older.address.0,
                 requested: older.requested.get(),
                 stream: older.stream,
@@ -181,6 +184,7 @@ impl Allocations {
         let born = *self.born.get(number as usize - self.older)? as usize;
         let event = device.events.get(born)?;
         Some(Allocation {
+            number,
             address: event.address.0,
             requested: event.size.get(),
             stream: event.stream,

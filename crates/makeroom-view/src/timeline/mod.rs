@@ -3,12 +3,14 @@
 //! ```text
 //! reserved.rs      reserved memory and its segments
 //! sites.rs         the sites that hold memory, ranked
+//! assigned.rs      sites that a stack does not determine: kinds, sizes, single allocations
 //! series.rs        sums over time in buckets of any width
 //! ```
 //!
 //! A *position* `p` is the moment after `p` events, so there is one more position than events. Positions have 32
 //! bits: a recording with more events would not fit in memory.
 
+mod assigned;
 mod reserved;
 mod series;
 mod sites;
@@ -17,6 +19,7 @@ use std::sync::OnceLock;
 
 use makeroom_core::{Action, DeviceTrace, Start, Trace};
 use makeroom_explain::{Allocation, Allocations, HeldSegment, LiveBlock, SizesAtEnd};
+use makeroom_kind::Kinds;
 use makeroom_sim::Settings;
 
 use reserved::Reserved;
@@ -25,7 +28,7 @@ pub(crate) use series::{Sum, TILE, width};
 pub(crate) use sites::{By, MOST_SITES, NOT_IN_HISTORY, OLDER_LAYER, OTHER_LAYER, Site, Sites};
 
 /// The history of one device.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Timeline {
     /// The index of the device in its trace.
     index: usize,
@@ -34,8 +37,9 @@ pub(crate) struct Timeline {
     pub(crate) reserved: Reserved,
     /// By line.
     pub(crate) grouping: Grouping,
-    /// By frame and by module, once they are requested.
-    others: [OnceLock<Grouping>; 2],
+    /// By everything else, in the order of `By::OTHERS`, once it is requested.
+    others: [OnceLock<Grouping>; By::OTHERS.len()],
+    kinds: OnceLock<Kinds>,
     pub(crate) sizes_at_end: SizesAtEnd,
     pub(crate) settings: Settings,
     /// Positions of failed allocations.
@@ -66,7 +70,8 @@ impl Timeline {
             allocations,
             reserved,
             grouping: Grouping::default(),
-            others: [OnceLock::new(), OnceLock::new()],
+            others: Default::default(),
+            kinds: OnceLock::new(),
             sizes_at_end: SizesAtEnd::new(device, 0),
             settings: Settings::recorded(&trace.settings),
             failures: failures.map(|(event, _)| event).collect(),
@@ -78,14 +83,26 @@ impl Timeline {
         Some(timeline)
     }
 
-    /// The sites of a kind and their series. Other kinds than lines take a pass over all events the first time.
+    /// The sites and their series. Anything but lines takes a pass over all events the first time.
     pub(crate) fn grouping(&self, trace: &Trace, by: By) -> &Grouping {
-        let other = match by {
-            By::Line => return &self.grouping,
-            By::Frame => &self.others[0],
-            By::Module => &self.others[1],
-        };
-        other.get_or_init(|| self.grouped(trace, by).0)
+        match By::OTHERS.iter().position(|&other| other == by) {
+            Some(other) => self.others[other].get_or_init(|| self.grouped(trace, by).0),
+            None => &self.grouping,
+        }
+    }
+
+    /// The kinds of all allocations.
+    pub(crate) fn kinds(&self, trace: &Trace) -> &Kinds {
+        self.kinds.get_or_init(|| Kinds::new(trace, self.device(trace)))
+    }
+
+    fn sites(&self, trace: &Trace, by: By) -> Sites {
+        match by {
+            By::Line | By::Frame | By::File => Sites::of_stacks(trace, by),
+            By::Group(group) => assigned::groups(trace, self, self.kinds(trace), group),
+            By::Size => assigned::sizes(trace, self),
+            By::Allocation => assigned::allocations(trace, self),
+        }
     }
 
     /// Whether this is pinned host memory, not the memory of a GPU.
@@ -149,7 +166,7 @@ impl Timeline {
 
     /// The sites of a kind, ranked, and one pass over all events for their series; and the peak of each stack.
     fn grouped(&self, trace: &Trace, by: By) -> (Grouping, Vec<u64>) {
-        let mut sites = Sites::new(trace, by);
+        let mut sites = self.sites(trace, by);
         self.rank(trace, &mut sites);
         let mut held = Holdings::new(sites.list.len(), trace.stacks.len());
         let mut tell = |turn: Turn, allocation: &Allocation, holder: u32| held.turn(turn, allocation, holder);
@@ -176,9 +193,19 @@ impl Timeline {
     fn rank(&self, trace: &Trace, sites: &mut Sites) {
         let mut live = vec![0_u64; sites.list.len()];
         let mut asked = live.clone();
-        for (stack, &bytes) in trace.stacks.ids().zip(&self.allocations.asked_by_stack) {
-            let asked = &mut asked[sites.of_parts(stack, false) as usize];
+        let mut add = |site: u32, bytes: u64| {
+            let asked = &mut asked[site as usize];
             *asked = asked.saturating_add(bytes);
+        };
+        if sites.follow_from_stacks() {
+            for (stack, &bytes) in trace.stacks.ids().zip(&self.allocations.asked_by_stack) {
+                add(sites.of_parts(stack, false), bytes);
+            }
+        } else {
+            let all = 0..self.allocations.len() as u32;
+            for allocation in all.filter_map(|number| self.allocation(trace, number)) {
+                add(sites.site_of(&allocation), allocation.requested);
+            }
         }
         for allocation in self.live_at(trace, self.allocations.peak.0) {
             let held = &mut live[sites.site_of(&allocation) as usize];

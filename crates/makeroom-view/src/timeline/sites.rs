@@ -1,13 +1,13 @@
 //! The sites that hold a device's memory, the largest at the peak first.
 //!
-//! A site is a line, a frame or a module that represents a stack; stacks with the same one are one site. There are
-//! two sites for memory
-//! without a stack: if no stack was recorded, and if the memory is older than the recording.
+//! A site is a line, a frame or a file that represents a stack; stacks with the same one are one site. There are two
+//! sites for memory without a stack: if no stack was recorded, and if the memory is older than the recording. Sites
+//! that a stack does not determine, such as kinds of memory, are in `assigned.rs`.
 
 use std::collections::HashMap;
 
 use makeroom_core::{FastMap, FrameId, StackId, Trace};
-use makeroom_explain::{Allocation, Places};
+use makeroom_explain::{Allocation, By as Group, Places};
 
 /// Maximum number of sites that the page gets by name.
 pub(crate) const MOST_SITES: usize = 2000;
@@ -23,6 +23,8 @@ pub(crate) const LAYERS: usize = OWN_LAYERS + 2;
 /// Names of the sites without a stack.
 pub(crate) const NO_STACK: &str = "no stack recorded";
 pub(crate) const NOT_IN_HISTORY: &str = "not in the history";
+/// The name of the site of all allocations that have none of their own.
+const REST: &str = "other allocations";
 
 /// What a site stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,18 +34,45 @@ pub(crate) enum By {
     /// What that line called: the innermost frame.
     Frame,
     /// The file or library of that frame.
-    Module,
+    File,
+    /// A group of `makeroom why --by`, except for lines.
+    Group(Group),
+    /// A range of sizes.
+    Size,
+    /// A single allocation, for the largest ones.
+    Allocation,
 }
 
 impl By {
+    /// All but lines, which a history always has.
+    pub(crate) const OTHERS: [Self; 10] = [
+        Self::Frame,
+        Self::File,
+        Self::Group(Group::Kind),
+        Self::Group(Group::Module),
+        Self::Group(Group::Stage),
+        Self::Group(Group::Thread),
+        Self::Group(Group::Stream),
+        Self::Group(Group::Process),
+        Self::Size,
+        Self::Allocation,
+    ];
+
     /// The name in paths.
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        match name {
-            "line" => Some(Self::Line),
-            "frame" => Some(Self::Frame),
-            "module" => Some(Self::Module),
-            _ => None,
+    fn id(self) -> &'static str {
+        match self {
+            Self::Line => "line",
+            Self::Frame => "frame",
+            Self::File => "file",
+            Self::Group(group) => group.id(),
+            Self::Size => "size",
+            Self::Allocation => "allocation",
         }
+    }
+
+    /// What a path calls by this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        [Self::Line].into_iter().chain(Self::OTHERS).find(|by| by.id() == name)
     }
 }
 
@@ -53,6 +82,8 @@ pub(crate) struct Site {
     pub(crate) name: String,
     pub(crate) frame: Option<FrameId>,
     pub(crate) is_own: bool,
+    /// Whether it stands for memory about which the recording does not have this information.
+    pub(crate) is_unknown: bool,
     pub(crate) live_at_peak: u64,
     pub(crate) live_at_end: u64,
     /// Its peak.
@@ -67,30 +98,57 @@ pub(crate) struct Site {
 pub(crate) struct Sites {
     pub(crate) list: Vec<Site>,
     of_stack: Vec<u32>,
+    /// By number of the allocation; empty if the stack determines the site.
+    of_allocation: Vec<u32>,
     no_stack: u32,
     older: u32,
+    /// The site of all allocations that have none of their own.
+    rest: Option<u32>,
     layers: Vec<u8>,
 }
 
 impl Sites {
-    /// All sites of a trace, not ranked yet.
-    pub(crate) fn new(trace: &Trace, by: By) -> Self {
+    /// The two sites without a stack.
+    fn empty() -> Self {
+        let mut sites = Self { no_stack: 0, older: 1, ..Self::default() };
+        for name in [NO_STACK, NOT_IN_HISTORY] {
+            let site = sites.push(name.to_owned(), None, false);
+            sites.list[site as usize].is_unknown = true;
+        }
+        sites
+    }
+
+    /// Sites that the numbers of allocations determine, in order of these numbers: an index in `names`, or `None` for
+    /// the rest. Not ranked yet.
+    pub(crate) fn assigned(names: Vec<(String, bool)>, of_allocation: Vec<Option<u32>>) -> Self {
+        let mut sites = Self::empty();
+        let first = sites.list.len() as u32;
+        for (name, is_unknown) in names {
+            let site = sites.push(name, None, false);
+            sites.list[site as usize].is_unknown = is_unknown;
+        }
+        if of_allocation.contains(&None) {
+            let rest = sites.push(REST.to_owned(), None, false);
+            sites.list[rest as usize].is_unknown = true;
+            sites.rest = Some(rest);
+        }
+        let rest = sites.rest.unwrap_or(sites.no_stack);
+        sites.of_allocation =
+            of_allocation.into_iter().map(|found| found.map_or(rest, |found| first + found)).collect();
+        sites
+    }
+
+    /// All lines, frames or files of a trace, not ranked yet.
+    pub(crate) fn of_stacks(trace: &Trace, by: By) -> Self {
         let places = Places::new(trace);
-        let mut sites = Self {
-            list: Vec::new(),
-            of_stack: Vec::with_capacity(trace.stacks.len()),
-            no_stack: 0,
-            older: 1,
-            layers: Vec::new(),
-        };
-        sites.push(NO_STACK.to_owned(), None, false);
-        sites.push(NOT_IN_HISTORY.to_owned(), None, false);
+        let mut sites = Self::empty();
+        sites.of_stack.reserve(trace.stacks.len());
         let mut by_frame: FastMap<FrameId, u32> = FastMap::default();
         let mut by_name: HashMap<String, u32> = HashMap::new();
         for stack in trace.stacks.ids() {
             let represents = match by {
                 By::Line => places.site(stack),
-                By::Frame | By::Module => places.inner(stack).map(|frame| (frame, false)),
+                _ => places.inner(stack).map(|frame| (frame, false)),
             };
             let Some((frame, is_own)) = represents else {
                 sites.of_stack.push(sites.no_stack);
@@ -98,8 +156,8 @@ impl Sites {
             };
             let site = *by_frame.entry(frame).or_insert_with(|| {
                 let name = match by {
-                    By::Line | By::Frame => places.describe(frame),
-                    By::Module => places.module(frame),
+                    By::File => places.module(frame),
+                    _ => places.describe(frame),
                 };
                 *by_name.entry(name).or_insert_with_key(|name| sites.push(name.clone(), Some(frame), is_own))
             });
@@ -113,6 +171,7 @@ impl Sites {
             name,
             frame,
             is_own,
+            is_unknown: false,
             live_at_peak: 0,
             live_at_end: 0,
             peak: 0,
@@ -124,7 +183,15 @@ impl Sites {
 
     /// The site of an allocation.
     pub(crate) fn site_of(&self, allocation: &Allocation) -> u32 {
-        self.of_parts(allocation.stack, allocation.born.is_none())
+        match self.of_allocation.get(allocation.number as usize) {
+            Some(&site) => site,
+            None => self.of_parts(allocation.stack, allocation.born.is_none()),
+        }
+    }
+
+    /// Whether the stack of an allocation determines its site.
+    pub(crate) fn follow_from_stacks(&self) -> bool {
+        self.of_allocation.is_empty()
     }
 
     /// The site of a stack, which depends on whether the allocation is older than the recording.
@@ -151,7 +218,7 @@ impl Sites {
         }
         let mut list: Vec<Option<Site>> = std::mem::take(&mut self.list).into_iter().map(Some).collect();
         self.list = order.iter().filter_map(|&site| list[site as usize].take()).collect();
-        for site in &mut self.of_stack {
+        for site in self.of_stack.iter_mut().chain(&mut self.of_allocation).chain(&mut self.rest) {
             *site = number_of[*site as usize];
         }
         self.no_stack = number_of[self.no_stack as usize];
@@ -161,6 +228,9 @@ impl Sites {
             .map(|site| {
                 if site == self.older {
                     return OLDER_LAYER as u8;
+                }
+                if self.rest == Some(site) {
+                    return OTHER_LAYER as u8;
                 }
                 layers += 1;
                 if layers <= OWN_LAYERS { layers as u8 - 1 } else { OTHER_LAYER as u8 }
