@@ -32,6 +32,13 @@ export function why(input: Input): Why {
   return JSON.parse(readFileSync(join(FOLDER, `${input.name}.json`), "utf8")) as Why;
 }
 
+/** What a command prints with --json. */
+export function output(...given: string[]): unknown {
+  const ran = spawnSync(MAKEROOM, given, { encoding: "utf8", maxBuffer: 1 << 28 });
+  if (ran.stdout === "") throw new Error(`makeroom ${given.join(" ")}: ${ran.stderr}`);
+  return JSON.parse(ran.stdout);
+}
+
 export interface Served {
   url: string;
   end: () => void;

@@ -55,7 +55,7 @@ test("search finds frames, sites and addresses in every view", async ({ page }) 
     await page.getByTestId("tab-sites").click();
     await expect(page.getByTestId("site").first()).toContainText("train_lm");
     await page.getByTestId("tab-space").click();
-    await expect(page.getByTestId("space-found")).toContainText("in total match");
+    await expect(page.getByTestId("space-found")).toContainText("in total");
     await page.getByTestId("tab-allocations").click();
     await expect(page.getByTestId("allocations-total")).toContainText("match");
     const address = (await page.getByTestId("allocation").first().locator("td").first().textContent()) ?? "";
@@ -66,13 +66,13 @@ test("search finds frames, sites and addresses in every view", async ({ page }) 
   });
 });
 
-test("layers can be frames or modules, the axis time, and the flame graph inverted", async ({ page }) => {
+test("layers can be frames or files, the axis time, and the flame graph inverted", async ({ page }) => {
   const wrong = watch(page);
   await withInput("served", [TRACE], page, async (url) => {
     await openPage(page, url);
     await page.getByTestId("by").selectOption("frame");
     await expect(page.locator(".legend")).toContainText("activations.py:66 forward");
-    await page.getByTestId("by").selectOption("module");
+    await page.getByTestId("by").selectOption("file");
     await expect(page.locator(".legend")).toContainText("activations.py");
     await page.getByTestId("x-axis").selectOption("time");
     await expect.poll(() => page.evaluate(() => location.hash)).toContain("x=time");
@@ -81,7 +81,7 @@ test("layers can be frames or modules, the axis time, and the flame graph invert
     await expect(page.getByTestId("flame-total")).toHaveText(total ?? "");
     await expect.poll(() => page.evaluate(() => location.hash)).toContain("flame=inverted");
     await page.reload();
-    await expect(page.getByTestId("by")).toHaveValue("module");
+    await expect(page.getByTestId("by")).toHaveValue("file");
     await expect(page.getByTestId("inverted")).toBeChecked();
     expect(wrong).toEqual([]);
   });
@@ -163,7 +163,7 @@ test("two inputs draw their difference, and the largest changes are those of the
         return tile.most_reserved[Math.floor((at - tile.first_event) / 16)] ?? 0;
       }),
     );
-    await expect(told).toContainText(`at most ${size((reserved[0] ?? 0) - (reserved[1] ?? 0))} less`);
+    await expect(told).toContainText(`up to ${size((reserved[0] ?? 0) - (reserved[1] ?? 0))} less`);
     // One axis: it follows the zoom of the charts.
     const before = await told.textContent();
     await page.keyboard.press("e");
@@ -182,3 +182,47 @@ test("where nothing is live, the flame graph says so and leads to the peak", asy
     await expect(empty).toBeHidden();
   });
 });
+
+test("if other processes hold the memory, the card lists them", async ({ page }) => {
+  await withInput("served", [join(FOLDER, "recordings", "other-process.room")], page, async (url) => {
+    await openPage(page, url);
+    await expect(page.getByTestId("foreign")).toContainText("This process held no memory");
+    await expect(page.getByTestId("holder").first()).toContainText("other processes");
+  });
+});
+
+test("the header names the GPU by its number if the recording has no name", async ({ page }) => {
+  await withInput("served", [TRACE], page, async (url) => {
+    await openPage(page, url);
+    await expect(page.getByTestId("facts")).toContainText("GPU 0");
+  });
+});
+
+for (const [width, height] of [
+  [1440, 900],
+  [1024, 700],
+] as const)
+  test(`nothing in the cards overlaps, ${width} × ${height}`, async ({ browser }) => {
+    const other = join(ROOT, "traces", "oom_fragmented-expandable.pickle.gz");
+    for (const inputs of [[TRACE], [TRACE, other]]) {
+      const page = await browser.newPage({ viewport: { width, height } });
+      await withInput("served", inputs, page, async (url) => {
+        await openPage(page, url);
+        await expect(page.locator(".card td, .card th").first()).toBeVisible();
+        if (inputs.length > 1) await expect(page.getByTestId("line-change").first()).toBeVisible();
+        const boxes = await page.locator(".card :is(td, th, h3 > *, p, summary)").evaluateAll((all) =>
+          all
+            .filter((one) => one.checkVisibility())
+            .map((one) => ({ text: one.textContent, box: one.getBoundingClientRect() }))
+            .filter(({ box }) => box.width > 0 && box.height > 0)
+            .map(({ text, box: { left, right, top, bottom } }) => ({ text, left, right, top, bottom })),
+        );
+        for (const [index, one] of boxes.entries())
+          for (const two of boxes.slice(index + 1)) {
+            const wide = Math.min(one.right, two.right) - Math.max(one.left, two.left);
+            const high = Math.min(one.bottom, two.bottom) - Math.max(one.top, two.top);
+            expect(wide > 2 && high > 2, `"${one.text}" covers "${two.text}"`).toBe(false);
+          }
+      });
+    }
+  });

@@ -188,8 +188,16 @@ function peak(sheet: Sheet, shown: Shown, failed: boolean): void {
     { left: x + 9 * ratio, middle: y - 13 * ratio },
     { left: x - width / 2, middle: 15 * ratio },
   ];
-  const inside = places.filter(({ left }) => left >= area.left && left + width <= area.right);
-  sheet.write([text], colors.ink, failed ? inside : [...inside.slice(2), ...inside.slice(0, 2)], colors.panel);
+  const isAbove = ({ middle: at }: { middle: number }) => at < Math.min(y, middle);
+  const within = places.filter(({ left }) => left >= area.left && left + width <= area.right);
+  const clear = within.filter(({ middle: at }) => Math.abs(at - line) >= 9 * ratio);
+  const inside = clear.length > 0 ? clear : within;
+  sheet.write(
+    [text],
+    colors.ink,
+    failed ? inside : [...inside.filter(isAbove), ...inside.filter((at) => !isAbove(at))],
+    colors.panel,
+  );
 }
 
 /** The largest gap between reserved and live memory in view, where its label fits into the hatch. */
@@ -265,8 +273,7 @@ function names(sheet: Sheet, shown: Shown, layers: number): void {
   for (let layer = 0; layer < layers; layer += 1) {
     const { site, name } = columns.names[layer] ?? { site: null, name: "" };
     const number = site === null ? null : String(shown.sites[site]?.label ?? site + 1);
-    const texts =
-      number === null ? [name === "other" ? "other sites" : name] : [`${number}  ${shortPlace(name, 44)}`, number];
+    const texts = number === null ? [name] : [`${number}  ${shortPlace(name, 44)}`, number];
     for (const text of texts) {
       const width = sheet.context.measureText(text).width + 8 * ratio;
       const places = roomiest(sheet, shown, columns.layers[layer] ?? [], sums[layer] ?? [], width, 13 * ratio);

@@ -93,14 +93,23 @@ export function holders(why: Why): { rows: Holder[]; total: number } {
   return { rows, total };
 }
 
+/** Who holds the memory if this process does not: the parts of the account that are in use, largest first. */
+export function others(why: Why): { rows: Holder[]; total: number } {
+  const rows = (why.ledger?.lines ?? [])
+    .filter(({ what, bytes }) => bytes > 0 && !/^free\b/.test(what))
+    .map(({ what, bytes }) => ({ name: what, bytes }));
+  rows.sort((one, other) => other.bytes - one.bytes);
+  return { rows, total: rows.reduce((sum, row) => sum + row.bytes, 0) };
+}
+
 /** What grew, in one sentence; null if nothing was found to grow. */
 export function growthText(why: Why): string | null {
   const { growth } = why;
   if (growth === null) return null;
   const where = growth.leaking[0];
   const by = where === undefined ? "" : `, mostly ${shortPlace(where.through ?? where.site, 60)}`;
-  const parts = /into (\d+) parts/.exec(growth.measured_by)?.[1];
-  const pace = parts === undefined ? `over ${growth.steps} steps` : `in ${growth.steps} of ${parts} intervals`;
+  const { parts } = growth;
+  const pace = parts === null ? `over ${growth.steps} steps` : `in ${growth.steps} of ${parts} intervals`;
   return `Grew from ${size(growth.first_bytes)} to ${size(growth.last_bytes)} ${pace}${by}`;
 }
 

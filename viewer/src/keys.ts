@@ -1,7 +1,7 @@
 // All keys of the page: one table, which handles them and which `?` shows. Keys act on the input that was used last. A list:
 // longer than other files.
 import type { Model, Pane } from "./model";
-import { OTHER_DEVICE, range, zoom, type Tab } from "./state";
+import { BYS, OTHER_DEVICE, range, zoom, type Tab } from "./state";
 
 export interface Key {
   /** As KeyboardEvent.key, with the prefix `Shift+` if Shift matters. */
@@ -291,10 +291,9 @@ export const KEYS: Key[] = [
   {
     keys: ["l"],
     shown: "l",
-    does: "change what the layers stand for: lines of code, inner frames, modules",
+    does: "change what the layers stand for: lines of code, inner frames, files, kinds, …",
     run: (model) => {
-      const order = ["line", "frame", "module"] as const;
-      if (!model.source.embedded) model.group(order[(order.indexOf(model.by.value) + 1) % order.length] ?? "line");
+      if (!model.source.embedded) model.group(BYS[(BYS.indexOf(model.by.value) + 1) % BYS.length] ?? "line");
     },
   },
   {

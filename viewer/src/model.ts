@@ -15,6 +15,7 @@ import {
   type State,
   type Tab,
   type Theme,
+  type Who,
 } from "./state";
 import { AnswerError, type Answer, type Source } from "./source";
 import { named, type NamedSite } from "./sites";
@@ -59,9 +60,10 @@ export class Pane {
   get place(): Place {
     const device = this.device;
     if (device === undefined) return { from: 0, to: 1, a: 0, b: null };
-    // One cursor for all panes: it starts where the first input's verdict is.
+    // One cursor for all panes: it starts at the verdict of the first input that has a history.
     const state = this.state.value;
-    return place({ ...state, a: state.a ?? this.model.panes[0]?.device?.start ?? null }, device, this.axis);
+    const first = this.model.panes.find((pane) => pane.device !== undefined && pane.device.history !== "none");
+    return place({ ...state, a: state.a ?? first?.device?.start ?? null }, device, this.axis);
   }
 
   /** The event of the active cursor. */
@@ -132,6 +134,7 @@ export class Model {
   readonly tab: Signal<Tab>;
   readonly search: Signal<string>;
   readonly by: Signal<By>;
+  readonly who: Signal<Who>;
   readonly time: Signal<boolean>;
   readonly closed: Signal<boolean>;
   readonly dark = signal(false);
@@ -156,6 +159,7 @@ export class Model {
     this.tab = signal(state.tab);
     this.search = signal(state.search);
     this.by = signal(source.embedded ? "line" : state.by);
+    this.who = signal(state.who);
     this.time = signal(state.time);
     this.closed = signal(state.closed);
     this.panes = inputs.inputs.map((input, index) => new Pane(this, index, input, state.panes[index] ?? initialPane()));
@@ -192,6 +196,7 @@ export class Model {
       tab: this.tab.value,
       search: this.search.value,
       by: this.by.value,
+      who: this.who.value,
       time: this.time.value,
       closed: this.closed.value,
       panes: this.panes.map((pane) => pane.state.value),
@@ -246,6 +251,7 @@ export class Model {
     this.tab.value = state.tab;
     this.search.value = state.search;
     this.by.value = this.source.embedded ? "line" : state.by;
+    this.who.value = state.who;
     this.time.value = state.time;
     this.closed.value = state.closed;
     this.changed = -Infinity;

@@ -136,7 +136,7 @@ function title({ ctx, bbox }: uPlot, { device, colors }: Shown): void {
   ctx.fillStyle = colors.faint;
   ctx.textAlign = "right";
   ctx.textBaseline = "middle";
-  ctx.fillText(device.kind === "pinned" ? "pinned" : "memory", bbox.left - 5 * ratio, 8 * ratio);
+  ctx.fillText(device.kind === "pinned" ? "pinned" : "memory", bbox.left - 5 * ratio, 14 * ratio);
   ctx.restore();
 }
 

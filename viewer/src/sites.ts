@@ -1,5 +1,5 @@
 // The number and color of a site on the page. The color follows from the name, so that a site looks the same in every
-// recording, unless a larger site of this recording has that color already. Sites without a stack are gray.
+// recording, unless a larger site of this recording has that color already. Unknown ones, such as those without a stack, are gray.
 import { FIRST_HUES, OTHER, UNKNOWN } from "./palette";
 import type { Site } from "./types";
 
@@ -41,7 +41,7 @@ export function named(sites: Site[], beside: NamedSite[] | null): NamedSite[] {
     const same = known.get(site.name);
     const label = same?.label ?? (next += 1);
     const layer = site.color;
-    if (site.frame === null) return { ...site, label, layer, color: UNKNOWN };
+    if (site.unknown) return { ...site, label, layer, color: UNKNOWN };
     if (site.color >= OTHER) return { ...site, label, layer, color: site.color };
     const color = same !== undefined && same.color < OTHER ? same.color : slot(site.name, taken);
     taken.add(color);

@@ -5,10 +5,24 @@ export type Theme = "auto" | "light" | "dark";
 export type Tab = "flame" | "space" | "sites" | "allocations" | "whatif";
 export type Cursor = "a" | "b";
 /** What the layers of the chart stand for. */
-export type By = "line" | "frame" | "module";
+export type By = "line" | "frame" | "file" | "kind" | "module" | "stage" | "thread" | "stream" | "size" | "allocation";
+/** What "Who holds the memory" lists. */
+export type Who = "frame" | "line" | "kind" | "module" | "stage" | "thread" | "stream";
 
 export const TABS: readonly Tab[] = ["flame", "space", "sites", "allocations", "whatif"];
-const BYS: readonly By[] = ["line", "frame", "module"];
+export const BYS: readonly By[] = [
+  "line",
+  "frame",
+  "file",
+  "kind",
+  "module",
+  "stage",
+  "thread",
+  "stream",
+  "size",
+  "allocation",
+];
+export const HOLDER_GROUPS: readonly Who[] = ["frame", "line", "kind", "module", "stage", "thread", "stream"];
 
 /** One input on the page. Events are positions 0..=events; null means the default. */
 export interface PaneState {
@@ -43,6 +57,7 @@ export interface State {
   tab: Tab;
   search: string;
   by: By;
+  who: Who;
   /** Whether the x axis is time. */
   time: boolean;
   /** Whether the panel at the bottom is closed. */
@@ -89,6 +104,7 @@ export function initialState(panes: number): State {
     tab: "flame",
     search: "",
     by: "line",
+    who: "frame",
     time: false,
     closed: isClosedAtFirst(panes, false),
     panes: Array.from({ length: panes }, initialPane),
@@ -111,6 +127,7 @@ export function encode(state: State, isLow = false): string {
   set("tab", state.tab, "flame");
   set("search", state.search.slice(0, 500), "");
   set("by", state.by, "line");
+  set("who", state.who, "frame");
   set("x", state.time ? "time" : "", "");
   set("panel", state.closed === isClosedAtFirst(state.panes.length, isLow) ? "" : state.closed ? "closed" : "open", "");
   state.panes.forEach((pane, index) => {
@@ -144,6 +161,7 @@ export function decode(hash: string, panes: number, isLow = false): State {
   state.tab = TABS.find((tab) => tab === given.get("tab")) ?? "flame";
   state.search = (given.get("search") ?? "").slice(0, 500);
   state.by = BYS.find((by) => by === given.get("by")) ?? "line";
+  state.who = HOLDER_GROUPS.find((who) => who === given.get("who")) ?? "frame";
   state.time = given.get("x") === "time";
   const panel = given.get("panel");
   state.closed = panel === "closed" || (panel !== "open" && isClosedAtFirst(panes, isLow));

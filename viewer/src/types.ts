@@ -57,7 +57,8 @@ export interface Why {
 /** Memory that grows from step to step. */
 export interface Growth {
   steps: number;
-  /** How steps were found, or into how many parts the recording was cut. */
+  /** Into how many equal parts the recording was cut, if it shows no steps: `steps` of them grew. */
+  parts: number | null;
   measured_by: string;
   first_bytes: number;
   last_bytes: number;
@@ -145,6 +146,8 @@ export interface Site {
   own: boolean;
   /** Its own line, as a frame of the stacks. */
   frame: number | null;
+  /** Whether the recording does not have this information about the memory. */
+  unknown: boolean;
   /** The number of its layer in the series. */
   color: number;
   peak: number;
@@ -251,6 +254,38 @@ export interface WhatIfRow {
   driver_time_us: number;
   oom: { event: number; bytes: number } | null;
   smallest_memory_bytes: number | null;
+}
+
+/** Live memory in groups at a moment, as `makeroom why --by` prints it. */
+export interface Groups {
+  live_bytes: number;
+  /** Whether the recording has what the groups need; if not, `hint` says how to record it. */
+  recorded: boolean;
+  hint: string | null;
+  groups: {
+    name: string;
+    /** The name of a kind in words, and why most of its memory has that kind. */
+    title?: string;
+    because?: string;
+    bytes: number;
+    blocks: number;
+  }[];
+}
+
+/** What changed from the peak of one input to that of another, as `makeroom diff` prints it. */
+export interface Diff {
+  verdict: { id: string; summary: string };
+  before_bytes: number;
+  after_bytes: number;
+  kinds: { kind: string; title: string; before_bytes: number; after_bytes: number }[];
+  lines: {
+    status: string;
+    title: string;
+    place: string | null;
+    moved_from: string | null;
+    before_bytes: number;
+    after_bytes: number;
+  }[];
 }
 
 /** The run under the recommended setting, as reserved memory over time. */

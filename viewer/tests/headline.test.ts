@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { growthText, headline, holders, sentenceCase, worthwhile } from "../src/headline";
+import { growthText, headline, holders, others, sentenceCase, worthwhile } from "../src/headline";
 import type { Alternative, Device, Why, WhySite } from "../src/types";
 
 const GIB = 2 ** 30;
@@ -84,6 +84,7 @@ describe("who holds the memory", () => {
   it("says what grew", () => {
     const growth = {
       steps: 17,
+      parts: null,
       first_bytes: GIB,
       last_bytes: 3 * GIB,
       per_step_bytes: 1,
@@ -91,8 +92,20 @@ describe("who holds the memory", () => {
       measured_by: "the steps of the program",
     };
     expect(growthText({ growth } as unknown as Why)).toBe("Grew from 1 GiB to 3 GiB over 17 steps, mostly a.py:3 f");
-    const cut = { ...growth, measured_by: "cutting the recording into 24 parts" };
+    const cut = { ...growth, parts: 24, measured_by: "cutting the recording" };
     expect(growthText({ growth: cut } as unknown as Why)).toContain("in 17 of 24 intervals");
     expect(growthText({ growth: null } as Why)).toBeNull();
+  });
+  it("holders are other processes if this one holds nothing", () => {
+    const line = (what: string, bytes: number) => ({ what, bytes, note: null, lines: [] });
+    const lines = [line("live memory", 0), line("context and code", 1), line("process 485", 5), line("free", 9)];
+    expect(others({ ledger: { lines } } as unknown as Why)).toEqual({
+      rows: [
+        { name: "process 485", bytes: 5 },
+        { name: "context and code", bytes: 1 },
+      ],
+      total: 6,
+    });
+    expect(others({ ledger: null } as Why).total).toBe(0);
   });
 });

@@ -3,7 +3,8 @@ import { OTHER, UNKNOWN } from "../src/palette";
 import { hash, named } from "../src/sites";
 import type { Site } from "../src/types";
 
-const site = (id: number, name: string, color = id, frame: number | null = id) => ({ id, name, color, frame }) as Site;
+const site = (id: number, name: string, color = id, unknown = false) =>
+  ({ id, name, color, frame: null, unknown }) as Site;
 
 it("numbers sites in their order", () => {
   expect(named([site(0, "a"), site(1, "b")], null).map(({ label, layer }) => [label, layer])).toEqual([
@@ -21,7 +22,7 @@ it("gives a site the color of its name, whatever else is in the recording", () =
 
 it("gives no two sites with layers the same color, and gray to those without a stack", () => {
   const many = Array.from({ length: 23 }, (_, index) => site(index, `place ${index}`));
-  const found = named([...many, site(23, "rest", OTHER), site(24, "no stack recorded", 3, null)], null);
+  const found = named([...many, site(23, "rest", OTHER), site(24, "no stack recorded", 3, true)], null);
   expect(new Set(found.slice(0, 23).map(({ color }) => color)).size).toBe(23);
   expect(found.slice(23).map(({ color }) => color)).toEqual([OTHER, UNKNOWN]);
 });

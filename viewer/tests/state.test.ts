@@ -11,7 +11,8 @@ describe("the address", () => {
       focus: 1,
       tab: "allocations",
       search: "a & b",
-      by: "module",
+      by: "kind",
+      who: "stage",
       time: true,
       closed: false,
       panes: [
@@ -37,7 +38,7 @@ describe("the address", () => {
   });
   it("that is broken shows what is shown at first", () => {
     const hash =
-      "#theme=pink&focus=7&tab=x&by=y&x=z&panel=q&0.a=-3&0.range=9-1&0.segment=javascript:1&0.sort=<b>&0.account=..x";
+      "#theme=pink&focus=7&tab=x&by=y&who=me&x=z&panel=q&0.a=-3&0.range=9-1&0.segment=javascript:1&0.sort=<b>&0.account=..x";
     expect(decode(hash, 1)).toEqual(initialState(1));
   });
 });

@@ -151,8 +151,8 @@ export function AddressSpace({ pane }: { pane: Pane }) {
       {matches !== null && (
         <p class="quiet" data-testid="space-found">
           {matches.total === 0
-            ? "no block matches"
-            : `${counted(matches.total, "block")} of ${size(matches.bytes)} in total match${matches.total > matches.rows.length ? `; the largest ${count(matches.rows.length)} are highlighted` : ""}`}
+            ? "No block matches."
+            : `${counted(matches.total, "block")} ${matches.total === 1 ? "matches" : "match"}, ${size(matches.bytes)} in total${matches.total > matches.rows.length ? `; the ${count(matches.rows.length)} largest are highlighted` : ""}.`}
         </p>
       )}
       {answer?.nearest && <p class="quiet">This is the closest moment in this report.</p>}

@@ -24,8 +24,12 @@ export function App({ model }: { model: Model }) {
     <>
       <Head model={model} />
       <main class={many ? "panes two" : "panes"}>
-        {many && <Comparison model={model} />}
-        {before !== undefined && after !== undefined && <Difference before={before} after={after} />}
+        {before !== undefined && after !== undefined && (
+          <>
+            <Comparison before={before} after={after} />
+            <Difference before={before} after={after} />
+          </>
+        )}
         {panes.map((pane) => (
           <PaneView key={pane.index} pane={pane} />
         ))}

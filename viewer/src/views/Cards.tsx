@@ -1,12 +1,11 @@
 // Three cards: what to do, who holds the memory, and where it is.
-import { rounded, share, size } from "../format";
-import { growthText, holders, momentName, worthwhile, type Holder } from "../headline";
+import { rounded, size } from "../format";
+import { worthwhile } from "../headline";
 import { settingName } from "../annotate";
-import { useWindow } from "../draw";
 import type { Pane } from "../model";
-import { shortPlace } from "../text";
 import type { Fix } from "../types";
 import { Account } from "./Account";
+import { HoldersCard } from "./Holders";
 import { Copy, Name } from "./Name";
 
 export function Cards({ pane }: { pane: Pane }) {
@@ -58,11 +57,11 @@ function FixCard({ pane }: { pane: Pane }) {
             "The dashed line shows the replay."
           ) : (
             <>
-              The same run then peaks at {size(better.peak_reserved)}
+              With this setting, the run peaks at {size(better.peak_reserved)}
               {better.fits === true && (pane.device?.failures_total ?? 0) > 0
                 ? " and fits"
-                : ` instead of ${size(pane.device?.failures_total === 0 ? pane.device.peak_reserved.reserved : better.peak_as_recorded)}`}
-              : the dashed line.
+                : ` instead of ${size(pane.device?.failures_total === 0 ? pane.device.peak_reserved.reserved : better.peak_as_recorded)}`}{" "}
+              (dashed line).
             </>
           )}
         </p>
@@ -112,97 +111,6 @@ function FixRow({ pane, fix }: { pane: Pane; fix: Fix }) {
   );
 }
 
-/** Rows of the card. */
-const SHOWN = 5;
-
-/** Windows that are narrower have room for shorter names. */
-const NARROW = 1300;
-
-function HoldersCard({ pane }: { pane: Pane }) {
-  const most = useWindow()[0] < NARROW ? 28 : 44;
-  const { why } = pane.input;
-  const pinned = pane.device?.kind === "pinned";
-  const { rows, total } = pinned ? ofSites(pane) : holders(why);
-  const colors = pane.model.colors;
-  const rest = rows.slice(SHOWN).reduce((sum, row) => sum + row.bytes, 0);
-  const growth = growthText(why);
-  const find = (name: string) => {
-    // A line of the flame graph is found by its end: paths are shortened differently.
-    pane.model.search.value = name.replace(/^.*\//, "");
-    pane.model.open("flame");
-  };
-  return (
-    <section class="card holders" aria-label="who holds the memory" data-testid="holders">
-      <h3>{total > 0 ? `Who holds ${size(total)} ${momentName(why, pane.device)}` : "Who holds the memory"}</h3>
-      {total === 0 && <p>{empty(pane)}</p>}
-      <table>
-        <tbody>
-          {rows.slice(0, SHOWN).map((row) => (
-            <tr key={row.name} data-testid="holder" data-bytes={row.bytes}>
-              <td class="figure">{size(row.bytes)}</td>
-              <td class="meter" aria-hidden="true">
-                <div
-                  class="bar"
-                  style={{ width: `${(row.bytes / Math.max(1, rows[0]?.bytes ?? 0)) * 100}%`, background: colors.live }}
-                />
-              </td>
-              <th scope="row">
-                <button
-                  type="button"
-                  class="plain"
-                  title={row.name.slice(0, 400)}
-                  onClick={() => {
-                    find(row.name);
-                  }}
-                >
-                  <bdi>{shortPlace(row.name, most)}</bdi>
-                </button>
-              </th>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-      <p class="quiet">
-        {rest > 0 && (
-          <>
-            {`${size(rest)} (${share(rest, total)}) elsewhere, `}
-            <button
-              type="button"
-              class="plain link"
-              onClick={() => {
-                pane.model.search.value = "";
-                pane.model.open("flame");
-              }}
-            >
-              show all
-            </button>
-            {". "}
-          </>
-        )}
-        <span data-testid="growth">
-          {growth ?? (total > 0 && pane.device?.history !== "none" ? "No steady growth found." : "")}
-        </span>
-      </p>
-    </section>
-  );
-}
-
-/** Sites of pinned memory at its peak, which the verdict does not list. */
-function ofSites(pane: Pane): { rows: Holder[]; total: number } {
-  const rows = pane.sites.value
-    .map(({ name, live_at_peak }) => ({ name, bytes: live_at_peak }))
-    .filter(({ bytes: held }) => held > 0);
-  return { rows, total: rows.reduce((sum, row) => sum + row.bytes, 0) };
-}
-
-function empty(pane: Pane): string {
-  if (pane.device === undefined)
-    return pane.input.why.ledger === null
-      ? "The message does not say. A recording shows it line by line."
-      : "The message has totals only. A recording shows it line by line.";
-  return pane.device.events === 0 ? "No allocation was recorded." : "This process held no memory at that moment.";
-}
-
 /** Pinned memory has no account: the system does not report how much can be pinned. */
 function PinnedCard({ pane }: { pane: Pane }) {
   const { device } = pane;
@@ -231,8 +139,8 @@ function PinnedCard({ pane }: { pane: Pane }) {
         </tbody>
       </table>
       <p class="quiet">
-        The limit is the system's (`ulimit -l`, or the container's memory); it is not recorded. The GPU's own memory is
-        in the list of devices above the chart.
+        The system sets the limit (<code>ulimit -l</code>, or the container's memory limit); recordings do not contain
+        it. To see the memory of the GPU, choose it above the chart.
       </p>
     </section>
   );

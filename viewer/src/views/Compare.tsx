@@ -1,31 +1,9 @@
-// Two inputs: the difference first, as a sentence and as figures, then the lines that differ.
-import { count, share, signed, size, time } from "../format";
-import type { Model, Pane } from "../model";
+// Two inputs: the difference first, as a sentence and as figures, then by kind of memory and by line.
+import { count, rounded, share, signed, size, time } from "../format";
+import { useAnswer, type Pane } from "../model";
 import { shorten, shortPlace, stem } from "../text";
-import type { Device, Site } from "../types";
+import type { Device, Diff } from "../types";
 import { headline } from "../headline";
-
-export interface Pair {
-  name: string;
-  before: number;
-  after: number;
-}
-
-/** Sites joined by name; sites with the same name count as one. Those that changed most come first. */
-export function join(before: Site[], after: Site[]): Pair[] {
-  const pairs = new Map<string, Pair>();
-  const add = (sites: Site[], side: "before" | "after") => {
-    for (const site of sites) {
-      const pair = pairs.get(site.name) ?? { name: site.name, before: 0, after: 0 };
-      pair[side] += site.live_at_peak;
-      pairs.set(site.name, pair);
-    }
-  };
-  add(before, "before");
-  add(after, "after");
-  const change = ({ before: one, after: other }: Pair) => Math.abs(other - one);
-  return [...pairs.values()].sort((one, other) => change(other) - change(one));
-}
 
 /** Reserved memory where it is known, else live memory. */
 function peakOf(device: Device): number {
@@ -36,7 +14,13 @@ function peakOf(device: Device): number {
 export function difference(before: Pane, after: Pane): string {
   const [one, other] = [before.device, after.device];
   const [first, second] = [before, after].map((pane) => shorten(stem(pane.input.name), 60)) as [string, string];
-  if (one === undefined || other === undefined) return `${first} and ${second}`;
+  if (one === undefined || other === undefined) {
+    const texts =
+      one === undefined && other === undefined
+        ? `${first} and ${second} are`
+        : `${one === undefined ? first : second} is`;
+    return `${texts} not a recording: only the verdicts can be compared.`;
+  }
   const word = one.has_segments && other.has_segments ? "reserves" : "needs";
   const [from, to] = word === "reserves" ? [peakOf(one), peakOf(other)] : [one.peak.live, other.peak.live];
   const failed = (device: Device) => device.failures_total > 0;
@@ -55,8 +39,8 @@ const FIGURES: Figure[] = [
   ["most reserved", (device) => (device.has_segments ? device.peak_reserved.reserved : null), "bytes"],
   ["peak of live memory", (device) => device.peak.live, "bytes"],
   ["unused at that peak", (device) => (device.has_segments ? device.peak.reserved - device.peak.live : null), "bytes"],
-  ["failed requests", (device) => device.failures_total, "count"],
-  ["events", (device) => device.events, "count"],
+  ["failed requests", (device) => (device.history === "none" ? null : device.failures_total), "count"],
+  ["events", (device) => (device.history === "none" ? null : device.events), "count"],
   [
     "duration",
     (device) => (device.first_time === null || device.last_time === null ? null : device.last_time - device.first_time),
@@ -65,9 +49,6 @@ const FIGURES: Figure[] = [
 ];
 
 const FORMATS = { bytes: size, count, time: (value: number) => time(value) };
-
-/** Sites that differ by less are left out. */
-const LEAST_CHANGE = 1 << 10;
 
 /** A name that may be broken after its hyphens and underscores. */
 function Breakable({ text }: { text: string }) {
@@ -83,20 +64,24 @@ function Breakable({ text }: { text: string }) {
   );
 }
 
-export function Comparison({ model }: { model: Model }) {
-  const [before, after] = model.panes;
-  if (before === undefined || after === undefined) return null;
+export function Comparison({ before, after }: { before: Pane; after: Pane }) {
+  const { model } = before;
   const [one, other] = [before.device, after.device];
-  const changed = join(before.sites.value, after.sites.value).filter(
-    (pair) => Math.abs(pair.after - pair.before) >= LEAST_CHANGE,
-  );
+  const both = one !== undefined && other !== undefined;
+  const { answer } = useAnswer<Diff>(model, both ? before.path(`diff/${after.index}/${after.number}`) : null);
+  const diff = both ? answer?.value : undefined;
   const names = [before, after].map((pane) => shorten(stem(pane.input.name), 40));
   return (
     <section class="compare" aria-label="both inputs">
       <h2 class="sentence" data-testid="difference">
         {difference(before, after)}
       </h2>
-      <div class="cards two">
+      {diff !== undefined && (
+        <p class="quiet" data-testid="diff-summary">
+          <b>Live memory.</b> {shorten(rounded(diff.verdict.summary), 400)}
+        </p>
+      )}
+      <div class="cards">
         <div class="card">
           <table>
             <thead>
@@ -147,42 +132,85 @@ export function Comparison({ model }: { model: Model }) {
             </tbody>
           </table>
         </div>
-        <div class="card">
-          <h3>Lines that hold more or less at the peak</h3>
-          {changed.length === 0 ? (
-            <p>No line differs.</p>
-          ) : (
-            <table class="rows">
-              <thead>
-                <tr>
-                  <th scope="col">site</th>
-                  {names.map((name, index) => (
-                    <th key={index} scope="col" class="figure">
-                      <Breakable text={name} />
-                    </th>
-                  ))}
-                  <th scope="col" class="figure">
-                    change
-                  </th>
-                </tr>
-              </thead>
-              <tbody>
-                {changed.slice(0, 6).map((pair) => (
-                  <tr key={pair.name} data-testid="pair">
-                    <th scope="row">
-                      <span title={pair.name.slice(0, 400)}>{shortPlace(pair.name, 44)}</span>
-                    </th>
-                    <td class="figure">{size(pair.before)}</td>
-                    <td class="figure">{size(pair.after)}</td>
-                    <td class="figure">{signed(pair.after - pair.before)}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          )}
-          {changed.length > 6 && <p class="quiet">{count(changed.length - 6)} more lines differ.</p>}
-        </div>
+        {diff !== undefined && (
+          <>
+            <ChangeTable
+              title="At the peak, by kind"
+              testid="kind-change"
+              none="No kind of memory differs."
+              rows={diff.kinds.map((row) => ({ ...row, name: row.title, note: "", became: "" }))}
+            />
+            <ChangeTable
+              title="At the peak, by line"
+              testid="line-change"
+              none="No line differs."
+              rows={diff.lines.map((row) => ({
+                ...row,
+                name: row.place ?? "no stack recorded",
+                note: row.title,
+                became: became(row),
+              }))}
+            />
+          </>
+        )}
       </div>
     </section>
+  );
+}
+
+/** What became of a line, if its figures do not show it. */
+function became({ status, moved_from }: Diff["lines"][number]): string {
+  if (moved_from !== null) return `moved from ${moved_from}`;
+  return status === "new" || status === "gone" ? status : "";
+}
+
+/** Rows of each table. */
+const SHOWN = 6;
+
+interface Change {
+  name: string;
+  /** What it is. */
+  note: string;
+  became: string;
+  before_bytes: number;
+  after_bytes: number;
+}
+
+/** What differs, largest change first, and what does not. */
+function ChangeTable({ title, testid, rows, none }: { title: string; testid: string; rows: Change[]; none: string }) {
+  const change = (row: Change) => row.after_bytes - row.before_bytes;
+  const same = rows.filter((row) => change(row) === 0);
+  const changed = rows.filter((row) => change(row) !== 0);
+  changed.sort((one, other) => Math.abs(change(other)) - Math.abs(change(one)));
+  const more = changed.length - SHOWN;
+  return (
+    <div class="card">
+      <h3>{title}</h3>
+      {changed.length === 0 && <p class="quiet">{none}</p>}
+      <table class="changes">
+        <tbody>
+          {changed.slice(0, SHOWN).map((row) => (
+            <tr
+              key={`${row.name} ${row.note}`}
+              data-testid={testid}
+              data-before={row.before_bytes}
+              data-after={row.after_bytes}
+            >
+              <td class="figure">{signed(change(row))}</td>
+              <th scope="row" title={row.name.slice(0, 400)}>
+                {shortPlace(row.name, 36)} {row.note !== "" && <span class="quiet">{row.note}</span>}
+              </th>
+              <td class="figure quiet" title={shorten(row.became, 400)}>
+                {row.became === "" ? `${size(row.before_bytes)} → ${size(row.after_bytes)}` : shorten(row.became, 28)}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {more > 0 && <p class="quiet">{`${count(more)} more ${more === 1 ? "differs" : "differ"}.`}</p>}
+      {same.length > 0 && changed.length > 0 && (
+        <p class="quiet">{`Unchanged: ${same.map(({ name, after_bytes }) => `${name} ${size(after_bytes)}`).join(", ")}.`}</p>
+      )}
+    </div>
   );
 }

@@ -70,23 +70,26 @@ export function Difference({ before, after }: { before: Pane; after: Pane }) {
       context.fillText(text, at, step.change > 0 ? top - 8 : bottom + 8);
     }
   }, [found, inner, width, colors, from, to, a]);
-  if (first === undefined || second === undefined) return null;
+  // A single moment has no history to subtract.
+  if (first === undefined || second === undefined || [first, second].some(({ history }) => history === "none"))
+    return null;
   const what = first.has_segments && second.has_segments ? "Reserved" : "Live";
   const names = [after, before].map((pane) => shorten(stem(pane.input.name), 50));
-  const told = [
-    most === null ? "" : `at most ${size(most.change)} more at event ${count(most.event)}`,
-    least === null ? "" : `at most ${size(-least.change)} less at event ${count(least.event)}`,
+  const facts = [
+    most === null ? "" : `up to ${size(most.change)} more at event ${count(most.event)}`,
+    least === null ? "" : `up to ${size(-least.change)} less at event ${count(least.event)}`,
   ].filter((part) => part !== "");
+  const text = facts.length === 0 ? "no difference" : facts.join(", ");
   return (
     <section class="time difference" aria-label="difference over time" data-testid="difference-chart">
       <h2>
-        {`${what} memory of ${names[0] ?? ""} minus ${names[1] ?? ""}`}{" "}
+        {`${what} memory: ${names[0] ?? ""} minus ${names[1] ?? ""}`}{" "}
         <span class="quiet" data-testid="difference-extremes">
-          {told.length === 0 ? "no difference" : told.join(", ")}
+          {text}
         </span>
       </h2>
       <div ref={box}>
-        <canvas ref={canvas} role="img" aria-label={`difference: ${told.join(", ")}`} />
+        <canvas ref={canvas} role="img" aria-label={`difference: ${text}`} />
       </div>
     </section>
   );

@@ -23,7 +23,7 @@ export function facts({ input, device }: Pane): string[] {
   const found: string[] = [];
   if (about?.program != null) found.push(shorten(about.program.replace(/^\S*\//, ""), 60));
   if (device?.kind === "pinned") found.push("pinned host memory");
-  else if (device?.name != null) found.push(shorten(device.name, 40));
+  else if (device !== undefined) found.push(shorten(device.name ?? `GPU ${device.device}`, 40));
   const { framework } = why.input;
   const kind = KINDS[input.kind] ?? input.kind;
   const name = framework === null ? "" : (FRAMEWORKS[framework] ?? framework);

@@ -113,7 +113,7 @@ export function Legend({ pane, columns, better }: { pane: Pane; columns: Columns
               number={pane.site(site)?.label ?? null}
               hatched={site === null && name !== "other"}
             />{" "}
-            <bdi class="name">{name === "other" && site === null ? "other sites" : shortPlace(name, 42)}</bdi>{" "}
+            <bdi class="name">{name === "other" && site === null ? "other" : shortPlace(name, 42)}</bdi>{" "}
             <span
               class="figure"
               title={`${exact ? "" : "about "}${size(values[index] ?? 0)} at ${active.toUpperCase()}`}

@@ -1,7 +1,7 @@
 // The figures at both cursors and their difference, and what the axes show.
 import { count, signed, size } from "../format";
 import { type Pane } from "../model";
-import { OTHER_DEVICE, type By } from "../state";
+import { BYS, OTHER_DEVICE, type By } from "../state";
 import { shorten } from "../text";
 import { placeText, useMoment } from "./Cursors";
 
@@ -54,11 +54,18 @@ export function Readout({ pane }: { pane: Pane }) {
   );
 }
 
-const BYS: [By, string][] = [
-  ["line", "line of code"],
-  ["frame", "inner frame"],
-  ["module", "module"],
-];
+const NAMES: Record<By, string> = {
+  line: "line of code",
+  frame: "inner frame",
+  file: "inner file",
+  kind: "kind",
+  module: "module",
+  stage: "stage",
+  thread: "thread",
+  stream: "stream",
+  size: "size",
+  allocation: "allocation",
+};
 
 /** What the layers stand for, and whether x is events or time. */
 export function AxisChoice({ pane }: { pane: Pane }) {
@@ -76,12 +83,12 @@ export function AxisChoice({ pane }: { pane: Pane }) {
             data-testid="by"
             onChange={(event: Event) => {
               const chosen = (event.currentTarget as HTMLSelectElement).value;
-              model.group(BYS.find(([by]) => by === chosen)?.[0] ?? "line");
+              model.group(BYS.find((by) => by === chosen) ?? "line");
             }}
           >
-            {BYS.map(([by, name]) => (
+            {BYS.map((by) => (
               <option key={by} value={by}>
-                {name}
+                {NAMES[by]}
               </option>
             ))}
           </select>

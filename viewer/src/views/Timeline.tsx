@@ -19,10 +19,22 @@ import { Cursors } from "./Cursors";
 import { Legend } from "./Legend";
 import { Overview } from "./Overview";
 
-/** Height of the chart: what a window has left below the headline and above the panel. */
-function chartHeight(panes: number, windowHeight: number): number {
+/** Two rows of the legend, and the note below it. */
+const BELOW = 84;
+
+/** Height of the chart: what a window has left below the headline and the cards and above the panel. */
+function useHeight(pane: Pane, box: { current: HTMLElement | null }, panes: number): number {
+  const [, windowHeight] = useWindow();
+  const [top, setTop] = useState(340);
+  const isClosed = pane.model.closed.value;
+  const state = pane.alternative.value?.state;
+  // Not whenever the page above grows: a chart that shrinks when details are opened would distract.
+  useLayoutEffect(() => {
+    if (box.current !== null) setTop(Math.round(box.current.getBoundingClientRect().top + window.scrollY));
+  }, [windowHeight, isClosed, state, pane.input]);
   if (panes > 1) return Math.max(150, Math.min(230, (windowHeight - 560) / panes));
-  return Math.max(220, Math.min(420, windowHeight - 620));
+  const dock = document.querySelector<HTMLElement>(".dock")?.offsetHeight ?? 0;
+  return Math.max(200, Math.min(420, windowHeight - dock - top - BELOW));
 }
 
 /** The top of the scale: the visible maximum with failed requests, and the capacity if it is not far above, or on request. */
@@ -53,7 +65,7 @@ export function Timeline({ pane }: { pane: Pane }) {
   const device = pane.device;
   const { from, to } = pane.place;
   const model = pane.model;
-  const height = chartHeight(model.panes.length, useWindow()[1]);
+  const height = useHeight(pane, box, model.panes.length);
   const inner = Math.max(0, width - LEFT - RIGHT);
   const columns = useColumns(pane, from, to, inner);
   useSoon(pane, from, to, inner, columns?.exact ?? false);
@@ -324,7 +336,7 @@ function useBeside(other: Pane, wanted: boolean, pixels: number): Shown["beside"
   const columns = useColumns(other, from, to, wanted ? pixels : 0);
   const device = other.device;
   return useMemo(() => {
-    if (columns === null || device === undefined || columns.x.length === 0) return null;
+    if (columns === null || device === undefined || columns.x.length === 0 || device.history === "none") return null;
     const base = baseColumn(device, columns.event);
     const values = device.has_segments ? columns.mostReserved : columns.live;
     return {

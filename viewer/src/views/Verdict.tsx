@@ -24,11 +24,6 @@ export function Verdict({ pane }: { pane: Pane }) {
           <Name model={model} text={rounded(sentence)} most={2000} />
         </span>
       </h2>
-      {!isSummary && (
-        <p class="quiet" data-testid="summary">
-          <Name model={model} text={rounded(why.verdict.summary)} most={2000} />
-        </p>
-      )}
       <div class="below">
         {why.request !== null && (
           <span data-testid="asked">
@@ -41,11 +36,16 @@ export function Verdict({ pane }: { pane: Pane }) {
             )}
           </span>
         )}
-        {cause !== undefined && (cause.evidence.length > 0 || others.length > 0) && (
+        {(!isSummary || others.length > 0 || (cause?.evidence.length ?? 0) > 0) && (
           <details>
             <summary>evidence{others.length > 0 ? " and other causes" : ""}</summary>
             <ul>
-              {cause.evidence.map((line, index) => (
+              {!isSummary && (
+                <li data-testid="summary">
+                  <Name model={model} text={rounded(why.verdict.summary)} most={2000} />
+                </li>
+              )}
+              {cause?.evidence.map((line, index) => (
                 <li key={index}>
                   <Name model={model} text={rounded(line)} most={1000} />
                 </li>

@@ -1,0 +1,182 @@
+// The card that lists who holds the memory at the moment of the verdict: by inner frame, line, kind, module, stage, thread or
+// stream. If this process holds none, it lists what the account has instead.
+import { useWindow } from "../draw";
+import { share, size } from "../format";
+import { growthText, holders, momentName, others, type Holder } from "../headline";
+import { useAnswer, type Pane } from "../model";
+import { HOLDER_GROUPS, type Who } from "../state";
+import { shortPlace } from "../text";
+import type { Groups } from "../types";
+
+/** Rows of the card. */
+const SHOWN = 5;
+
+/** Windows that are narrower have room for shorter names. */
+const NARROW = 1300;
+
+const NAMES: Record<Who, string> = {
+  frame: "inner frame",
+  line: "line",
+  kind: "kind",
+  module: "module",
+  stage: "stage",
+  thread: "thread",
+  stream: "stream",
+};
+
+interface Row extends Holder {
+  /** Why it is this kind. */
+  because?: string | undefined;
+}
+
+interface Held {
+  rows: Row[];
+  total: number;
+  /** How to record what the groups need. */
+  hint: string | null;
+  /** Whether it is memory of other processes and of the driver. */
+  isForeign: boolean;
+}
+
+export function HoldersCard({ pane }: { pane: Pane }) {
+  const isNarrow = useWindow()[0] < NARROW;
+  const most = isNarrow ? 28 : 44;
+  const { why } = pane.input;
+  const { model, device } = pane;
+  const who = model.who.value;
+  const path = device === undefined || who === "frame" ? null : pane.path(`groups/${who}/${device.start}`);
+  const { answer } = useAnswer<Groups>(model, path);
+  const { rows, total, hint, isForeign } = held(pane, path === null ? null : (answer?.value ?? null));
+  const rest = rows.slice(SHOWN).reduce((sum, row) => sum + row.bytes, 0);
+  const growth = growthText(why);
+  const canFind = !isForeign && (who === "frame" || who === "line");
+  const find = (name: string) => {
+    // A line of the flame graph is found by its end: paths are shortened differently.
+    model.search.value = name.replace(/^.*\//, "");
+    model.open("flame");
+  };
+  const moment = momentName(why, device);
+  return (
+    <section class="card holders" aria-label="who holds the memory" data-testid="holders">
+      <h3>
+        <span title={moment}>
+          {total > 0 ? `Who holds ${size(total)}${isNarrow ? "" : ` ${moment}`}` : "Who holds the memory"}
+        </span>
+        {total > 0 && !isForeign && device !== undefined && (
+          <select
+            aria-label="list by"
+            value={who}
+            data-testid="who"
+            onChange={(event: Event) => {
+              const chosen = (event.currentTarget as HTMLSelectElement).value;
+              model.who.value = HOLDER_GROUPS.find((one) => one === chosen) ?? "frame";
+              model.remember();
+            }}
+          >
+            {HOLDER_GROUPS.map((one) => (
+              <option key={one} value={one}>
+                {`by ${NAMES[one]}`}
+              </option>
+            ))}
+          </select>
+        )}
+      </h3>
+      {total === 0 && <p>{empty(pane)}</p>}
+      {isForeign && <p data-testid="foreign">This process held no memory {moment}.</p>}
+      <table>
+        <tbody>
+          {rows.slice(0, SHOWN).map((row) => (
+            <tr key={row.name} data-testid="holder" data-bytes={row.bytes} title={row.because}>
+              <td class="figure">{size(row.bytes)}</td>
+              <td class="meter" aria-hidden="true">
+                <div
+                  class="bar"
+                  style={{
+                    width: `${(row.bytes / Math.max(1, rows[0]?.bytes ?? 0)) * 100}%`,
+                    background: isForeign ? model.colors.base : model.colors.live,
+                  }}
+                />
+              </td>
+              <th scope="row">
+                {canFind ? (
+                  <button
+                    type="button"
+                    class="plain"
+                    title={row.name.slice(0, 400)}
+                    onClick={() => {
+                      find(row.name);
+                    }}
+                  >
+                    <bdi>{shortPlace(row.name, most)}</bdi>
+                  </button>
+                ) : (
+                  <bdi title={row.because ?? row.name.slice(0, 400)}>{shortPlace(row.name, most)}</bdi>
+                )}
+              </th>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {hint !== null && (
+        <p class="quiet" data-testid="who-hint">
+          {hint}
+        </p>
+      )}
+      <p class="quiet">
+        {rest > 0 && (
+          <>
+            {`${size(rest)} (${share(rest, total)}) elsewhere, `}
+            <button
+              type="button"
+              class="plain link"
+              onClick={() => {
+                model.search.value = "";
+                if (who === "frame" || model.source.embedded) model.open("flame");
+                else {
+                  model.group(who);
+                  model.open("sites");
+                }
+              }}
+            >
+              show all
+            </button>
+            {". "}
+          </>
+        )}
+        <span data-testid="growth">
+          {growth ?? (total > 0 && !isForeign && device?.history !== "none" ? "No steady growth found." : "")}
+        </span>
+      </p>
+    </section>
+  );
+}
+
+function held(pane: Pane, groups: Groups | null): Held {
+  const { why } = pane.input;
+  const none = { hint: null, isForeign: false };
+  if (groups !== null) {
+    const rows = groups.groups.map(({ name, title, because, bytes }) => ({ name: title ?? name, bytes, because }));
+    rows.sort((one, other) => other.bytes - one.bytes);
+    return { ...none, rows, total: groups.live_bytes, hint: groups.hint };
+  }
+  if (pane.device?.kind === "pinned") return { ...none, ...ofSites(pane) };
+  const own = holders(why);
+  if (own.total > 0 || pane.device === undefined) return { ...none, ...own };
+  return { ...none, ...others(why), isForeign: others(why).total > 0 };
+}
+
+/** Sites of pinned memory at its peak, which the verdict does not list. */
+function ofSites(pane: Pane): { rows: Holder[]; total: number } {
+  const rows = pane.sites.value
+    .map(({ name, live_at_peak }) => ({ name, bytes: live_at_peak }))
+    .filter(({ bytes }) => bytes > 0);
+  return { rows, total: rows.reduce((sum, row) => sum + row.bytes, 0) };
+}
+
+function empty(pane: Pane): string {
+  if (pane.device === undefined)
+    return pane.input.why.ledger === null
+      ? "The message does not contain this. A recording shows it line by line."
+      : "The message contains only totals. A recording shows it line by line.";
+  return pane.device.events === 0 ? "No allocation was recorded." : "This process held no memory at that moment.";
+}
