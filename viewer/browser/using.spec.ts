@@ -226,3 +226,11 @@ for (const [width, height] of [
       });
     }
   });
+
+test("a link to a site that the recording does not have selects nothing", async ({ page }) => {
+  await withInput("served", [TRACE], page, async (url) => {
+    await openPage(page, `${url}#0.site=1999`);
+    await expect(page.locator(".legend .layer").first()).toBeVisible();
+    await expect.poll(() => page.evaluate(() => location.hash)).not.toContain("site=");
+  });
+});

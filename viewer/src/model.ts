@@ -317,6 +317,9 @@ export function useSites(pane: Pane): void {
   const first = pane.index === 0 ? null : (pane.model.panes[0]?.sites.value ?? null);
   useEffect(() => {
     pane.sites.value = named(answer?.value.sites ?? [], first);
+    // A link may name a site that this recording does not have: selecting it would dim everything.
+    const { site } = pane.state.value;
+    if (answer !== null && site !== null && pane.site(site) === undefined) pane.update({ site: null });
   }, [pane, answer, first]);
 }
 

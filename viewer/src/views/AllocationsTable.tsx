@@ -56,7 +56,8 @@ export function AllocationsTable({ pane }: { pane: Pane }) {
     <>
       <p class="quiet" data-testid="allocations-total">
         {counted(total, "allocation")}
-        {search === "" ? "" : " match"}, {size(all)} in total, live at {event === b ? "B" : "A"} (event {count(event)})
+        {search === "" ? "" : total === 1 ? " matches" : " match"}, {size(all)} in total, live at{" "}
+        {event === b ? "B" : "A"} (event {count(event)})
         {kept ? "; this report contains the 500 largest at selected moments, and this is the closest moment" : ""}
       </p>
       <Table

@@ -54,7 +54,8 @@ export function Readout({ pane }: { pane: Pane }) {
   );
 }
 
-const NAMES: Record<By, string> = {
+/** What layers can stand for. */
+export const LAYER_NAMES: Record<By, string> = {
   line: "line of code",
   frame: "inner frame",
   file: "inner file",
@@ -88,7 +89,7 @@ export function AxisChoice({ pane }: { pane: Pane }) {
           >
             {BYS.map((by) => (
               <option key={by} value={by}>
-                {NAMES[by]}
+                {LAYER_NAMES[by]}
               </option>
             ))}
           </select>

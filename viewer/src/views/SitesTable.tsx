@@ -9,6 +9,7 @@ import type { NamedSite } from "../sites";
 import type { Stacks } from "../types";
 import { useLayersAt, Swatch } from "./Legend";
 import { Copy, Short, Whole } from "./Name";
+import { LAYER_NAMES } from "./Readout";
 import { splitSort, Table, type Column } from "./Table";
 
 const COLUMNS: Column[] = [
@@ -42,6 +43,11 @@ export function sortSites(sites: NamedSite[], sort: string, atCursor: (site: Nam
   });
 }
 
+/** What a row stands for. */
+function columnTitle({ model }: Pane): string {
+  return model.by.value === "line" ? "site" : LAYER_NAMES[model.by.value];
+}
+
 export function SitesTable({ pane }: { pane: Pane }) {
   const [all, setAll] = useState(false);
   const state = pane.state.value;
@@ -61,7 +67,7 @@ export function SitesTable({ pane }: { pane: Pane }) {
     <>
       <Table
         label="sites"
-        columns={COLUMNS}
+        columns={COLUMNS.map((column) => (column.id === "name" ? { ...column, title: columnTitle(pane) } : column))}
         sort={state.sort === "" ? "live_at_peak-desc" : state.sort}
         onSort={(sort) => {
           pane.update({ sort });

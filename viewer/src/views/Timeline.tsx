@@ -25,16 +25,18 @@ const BELOW = 84;
 /** Height of the chart: what a window has left below the headline and the cards and above the panel. */
 function useHeight(pane: Pane, box: { current: HTMLElement | null }, panes: number): number {
   const [, windowHeight] = useWindow();
-  const [top, setTop] = useState(340);
+  const [room, setRoom] = useState(windowHeight - 560);
   const isClosed = pane.model.closed.value;
   const state = pane.alternative.value?.state;
   // Not whenever the page above grows: a chart that shrinks when details are opened would distract.
   useLayoutEffect(() => {
-    if (box.current !== null) setTop(Math.round(box.current.getBoundingClientRect().top + window.scrollY));
+    if (box.current === null) return;
+    const dock = document.querySelector<HTMLElement>(".dock")?.offsetHeight ?? 0;
+    const top = box.current.getBoundingClientRect().top + window.scrollY;
+    setRoom(Math.round(windowHeight - dock - top));
   }, [windowHeight, isClosed, state, pane.input]);
   if (panes > 1) return Math.max(150, Math.min(230, (windowHeight - 560) / panes));
-  const dock = document.querySelector<HTMLElement>(".dock")?.offsetHeight ?? 0;
-  return Math.max(200, Math.min(420, windowHeight - dock - top - BELOW));
+  return Math.max(200, Math.min(420, room - BELOW));
 }
 
 /** The top of the scale: the visible maximum with failed requests, and the capacity if it is not far above, or on request. */
