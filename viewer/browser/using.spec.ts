@@ -234,3 +234,11 @@ test("a link to a site that the recording does not have selects nothing", async 
     await expect.poll(() => page.evaluate(() => location.hash)).not.toContain("site=");
   });
 });
+
+test("without a chart, the panel is open in a low window too", async ({ browser }) => {
+  const page = await browser.newPage({ viewport: { width: 1024, height: 700 } });
+  await withInput("served", [join(ROOT, "traces", "jax_memory.prof.gz")], page, async (url) => {
+    await openPage(page, url);
+    await expect(page.getByTestId("flame-total")).toContainText("MiB live");
+  });
+});

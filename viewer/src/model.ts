@@ -143,8 +143,8 @@ export class Model {
   readonly details = signal<{ title: string; text: string } | null>(null);
   readonly help = signal(false);
   readonly inputs: Signal<Inputs>;
-  /** Whether the window was too low for the panel when the page opened. */
-  private readonly isLow = window.innerHeight < LOW;
+  /** Whether the window was too low for a chart and the panel when the page opened. */
+  private readonly isLow: boolean;
   private timer: number | undefined;
   private changed = -Infinity;
 
@@ -153,6 +153,8 @@ export class Model {
     inputs: Inputs,
   ) {
     this.inputs = signal(inputs);
+    const hasChart = inputs.inputs.some(({ devices }) => devices.some(({ history }) => history !== "none"));
+    this.isLow = window.innerHeight < LOW && hasChart;
     const state = decode(location.hash, inputs.inputs.length, this.isLow);
     this.theme = signal(state.theme);
     this.focus = signal(state.focus);

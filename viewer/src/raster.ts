@@ -104,7 +104,8 @@ export function paint(pixels: Uint32Array, width: number, height: number, areas:
       const top = y(ends[index] ?? 0);
       if (top >= bottom) continue;
       fillColumn(pixels, width, at, bottom, top, fill);
-      if (separator !== null && bottom - top > 2) separate(pixels, width, at, bottom, top, separator, first[at] === 1);
+      if (separator !== null && bottom - top > 2)
+        separate(pixels, width, at, bottom, top, separator, first[at] === 1 && fill.colors.length === 1);
       bottom = top;
     }
     if (reserved !== null) {
@@ -117,7 +118,7 @@ export function paint(pixels: Uint32Array, width: number, height: number, areas:
   }
 }
 
-/** A line along the upper edge of an area, and along its left edge where another one is to the left of it. */
+/** A line along the upper edge of an area and, if it has one color, along its left edge where another one is to the left of it. */
 function separate(
   pixels: Uint32Array,
   width: number,
@@ -125,11 +126,11 @@ function separate(
   bottom: number,
   top: number,
   color: number,
-  isFirst: boolean,
+  hasLeft: boolean,
 ): void {
   const own = pixels[(bottom - 1) * width + at];
   pixels[top * width + at] = color;
-  if (!isFirst || at === 0) return;
+  if (!hasLeft || at === 0) return;
   for (let y = top + 1; y < bottom; y += 1) {
     const left = pixels[y * width + at - 1] ?? 0;
     if (left !== own && left !== color) pixels[y * width + at] = color;

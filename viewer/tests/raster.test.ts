@@ -64,6 +64,15 @@ describe("paint", () => {
     expect(new Set(column(pixels, 10, 10, 1).slice(3, 8))).toEqual(new Set([5, 6]));
     expect(column(pixels, 10, 10, 4)[9]).toBeGreaterThan(4);
   });
+  it("draws no line between columns of one hatched area", () => {
+    const pixels = new Uint32Array(40);
+    const fill = { colors: Uint32Array.of(5, 6, 5), direction: 1 as const };
+    const ends = [8, 8];
+    paint(pixels, 4, 10, areas({ x: [0, 2, 4], live: ends, layers: [{ ends, fill }], separator: 7 }));
+    // Below the upper edge there is only the pattern.
+    expect(column(pixels, 4, 10, 2).slice(0, 7)).not.toContain(7);
+    expect(column(pixels, 4, 10, 2)[7]).toBe(7);
+  });
   it("separates areas by lines, but not those that a line would hide", () => {
     const pixels = new Uint32Array(100);
     const line = pixel("#070707");
