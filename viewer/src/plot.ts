@@ -164,7 +164,7 @@ function areas({ ctx, bbox }: uPlot, shown: Shown, pageWidth: number): void {
   const starts = axis.byTime ? startTimes(columns) : columns.x;
   const scale = width / (axis.high - axis.low);
   const raised = (values: number[]) => values.map((value, index) => value + (base[index] ?? 0));
-  paint(new Uint32Array(into.image.data.buffer), width, height, {
+  const top = paint(new Uint32Array(into.image.data.buffer), width, height, {
     x: starts.map((at) => (at - axis.low) * scale),
     live: columns.live,
     layers: [
@@ -179,8 +179,11 @@ function areas({ ctx, bbox }: uPlot, shown: Shown, pageWidth: number): void {
     separator: sparse(shown, pageWidth) ? pixel(colors.panel) : null,
     ratio: uPlot.pxRatio,
   });
-  into.context.putImageData(into.image, 0, 0);
-  ctx.drawImage(into.canvas, Math.round(bbox.left), Math.round(bbox.top));
+  const rows = height - top;
+  if (rows === 0) return;
+  const [left, over] = [Math.round(bbox.left), Math.round(bbox.top) + top];
+  into.context.putImageData(into.image, 0, 0, 0, top, width, rows);
+  ctx.drawImage(into.canvas, 0, top, width, rows, left, over, width, rows);
 }
 
 /** Reserved memory as a line. It changes rarely, so a path is fast. */

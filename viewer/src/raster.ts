@@ -88,14 +88,15 @@ function fillColumn(pixels: Uint32Array, width: number, at: number, bottom: numb
     pixels[y * width + at] = colors[(((at + direction * y) % count) + count) % count] ?? 0;
 }
 
-/** Paints into an image of `width` × `height` pixels, row by row, which is transparent before. */
-export function paint(pixels: Uint32Array, width: number, height: number, areas: Areas): void {
+/** Paints into an image of `width` × `height` pixels, row by row, which is transparent before. Returns the first row with paint. */
+export function paint(pixels: Uint32Array, width: number, height: number, areas: Areas): number {
   const { layers, reserved, separator, ratio } = areas;
   const scale = height / areas.top;
   const { column, first, reserved: held, low } = shares(areas, width);
   const y = (value: number) => Math.max(0, height - Math.round(value * scale));
   // Dots of one pixel of the page, three apart.
   const dot = Math.max(1, Math.round(ratio));
+  let highest = height;
   for (let at = 0; at < width; at += 1) {
     const index = column[at] ?? -1;
     if (index < 0) continue;
@@ -110,12 +111,17 @@ export function paint(pixels: Uint32Array, width: number, height: number, areas:
     }
     if (reserved !== null) {
       const top = y(held[at] ?? 0);
-      if (top < bottom) fillColumn(pixels, width, at, bottom, top, reserved.fill);
+      if (top < bottom) {
+        fillColumn(pixels, width, at, bottom, top, reserved.fill);
+        bottom = top;
+      }
     }
+    if (bottom < highest) highest = bottom;
     if (Math.floor(at / dot) % 4 === 0 && Number.isFinite(low[at]))
       for (let up = 0, end = y(low[at] ?? 0); up < dot; up += 1)
         if (end + up < height) pixels[(end + up) * width + at] = areas.low.color;
   }
+  return highest;
 }
 
 /** A line along the upper edge of an area and, if it has one color, along its left edge where another one is to the left of it. */

@@ -51,7 +51,8 @@ describe("shares", () => {
 describe("paint", () => {
   it("stacks the areas up to their ends", () => {
     const pixels = new Uint32Array(100);
-    paint(pixels, 10, 10, areas());
+    // The highest column has 9 of 10 rows.
+    expect(paint(pixels, 10, 10, areas())).toBe(1);
     expect(column(pixels, 10, 10, 1)).toEqual([1, 2, 3, 0, 0, 0, 0, 0, 0, 0]);
     // The narrow peak, with the dot of the lowest value of the two columns in this pixel.
     expect(column(pixels, 10, 10, 4)).toEqual([1, 4, 2, 2, 2, 3, 3, 3, 3, 0]);
@@ -60,7 +61,7 @@ describe("paint", () => {
   it("hatches the gap, and cuts what is above the view", () => {
     const pixels = new Uint32Array(100);
     const fill = { colors: Uint32Array.of(5, 6), direction: 1 as const };
-    paint(pixels, 10, 10, areas({ reserved: { ends: [8, 99, 8, 8], fill } }));
+    expect(paint(pixels, 10, 10, areas({ reserved: { ends: [8, 99, 8, 8], fill } }))).toBe(0);
     expect(new Set(column(pixels, 10, 10, 1).slice(3, 8))).toEqual(new Set([5, 6]));
     expect(column(pixels, 10, 10, 4)[9]).toBeGreaterThan(4);
   });

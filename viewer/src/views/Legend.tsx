@@ -1,6 +1,6 @@
 // What the colors and patterns of the chart mean: kinds of memory, and the largest layers with their memory at the active
 // cursor. A layer selected here is highlighted everywhere.
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { settingName } from "../annotate";
 import { size } from "../format";
 import { useAnswer, type Pane } from "../model";
@@ -63,13 +63,14 @@ export function Legend({ pane, columns, better }: { pane: Pane; columns: Columns
   const { values, exact } = useLayersAt(pane, pane.cursor);
   const { colors } = pane.model;
   const { device } = pane;
+  // Of all columns of all layers: not again for every frame of a zoom.
+  const most = useMemo(
+    () => (columns?.layers ?? []).map((layer) => layer.reduce((one, other) => Math.max(one, other), 0)),
+    [columns],
+  );
   const rows = (columns?.names ?? [])
-    .map((name, index) => ({
-      ...name,
-      index,
-      most: (columns?.layers[index] ?? []).reduce((one, other) => Math.max(one, other), 0),
-    }))
-    .filter(({ most, index }) => most > 0 || (values[index] ?? 0) > 0);
+    .map((name, index) => ({ ...name, index }))
+    .filter(({ index }) => (most[index] ?? 0) > 0 || (values[index] ?? 0) > 0);
   const chosen = rows.filter(({ site }, index) => index < SHOWN || (site !== null && site === pane.state.value.site));
   const active = pane.state.value.active;
   return (
