@@ -210,7 +210,7 @@ test("two inputs show their difference, then both charts on one axis", async ({ 
       await expect(table).toContainText(size(input?.devices[0]?.peak.live ?? 0));
       await expect(table).toContainText(size(input?.devices[0]?.peak_reserved.reserved ?? 0));
     }
-    await expect(page.getByTestId("pair").first()).toBeVisible();
+    await expect(page.getByTestId("line-change").first()).toBeVisible();
     // Below each other, with one axis and one cursor.
     const one = await page.getByTestId("pane-0").getByTestId("plot").boundingBox();
     const other = await page.getByTestId("pane-1").getByTestId("plot").boundingBox();

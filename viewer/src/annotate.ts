@@ -27,6 +27,7 @@ export function annotate(plot: uPlot, shown: Shown, layers: number): void {
     const x = sheet.x(cursor);
     sheet.reserve({ left: x - ratio, top: area.top, right: x + ratio, bottom: area.bottom });
   }
+  reserveLine(sheet, shown);
   const failed = failures(sheet, shown);
   limit(sheet, shown);
   peak(sheet, shown, failed);
@@ -36,6 +37,23 @@ export function annotate(plot: uPlot, shown: Shown, layers: number): void {
   context.font = context.font.replace("600 ", "");
   names(sheet, shown, layers);
   context.restore();
+}
+
+/** Keeps labels away from the line of reserved memory. */
+function reserveLine(sheet: Sheet, { columns, base, device, from, to }: Shown): void {
+  if (!device.has_segments) return;
+  const { ratio } = sheet;
+  const starts = sheet.columns;
+  const height = (index: number) => Math.round(sheet.y((columns.mostReserved[index] ?? 0) + (base[index] ?? 0)));
+  const last = Math.min(columns.x.length - 1, indexAt(columns.x, to) + 1);
+  let first = indexAt(columns.x, from);
+  for (let index = first + 1; index <= last; index += 1) {
+    const y = height(first);
+    if (index < last && height(index) === y) continue;
+    const [left, right] = [starts[first] ?? 0, starts[index] ?? 0];
+    if (right - left > 4 * ratio) sheet.reserve({ left, top: y - 2 * ratio, right, bottom: y + 2 * ratio });
+    first = index;
+  }
 }
 
 /** A line of steps on top of the base; `base` null uses the base at each event. */
