@@ -47,7 +47,7 @@ export function useColumns(pane: Pane, from: number, to: number, pixels: number)
 }
 
 /** How long a view must rest before the next likely tiles are loaded. */
-const REST = 30;
+const REST = 10;
 
 /** Loads the tiles of the next step while the page is idle, so that it is drawn at full resolution immediately. */
 export function useSoon(pane: Pane, from: number, to: number, pixels: number, exact: boolean): void {
@@ -56,18 +56,12 @@ export function useSoon(pane: Pane, from: number, to: number, pixels: number, ex
   const by = pane.model.by.value;
   useEffect(() => {
     if (device === undefined || pixels <= 0 || !exact || source.embedded) return;
-    let gone = false;
-    // One after the other, so that the next step does not wait while all of them are parsed.
-    const load = async (): Promise<void> => {
-      for (const [level, tile] of soon(from, to, Math.max(64, pixels) * DENSITY, device)) {
-        if (gone) return;
+    const timer = setTimeout(() => {
+      for (const [level, tile] of soon(from, to, Math.max(64, pixels) * DENSITY, device))
         // A failure here is ignored: the tile is loaded again, and the error shown, when it is needed.
-        await source.get(pane.grouped(`series/${level}/${tile}`)).catch(() => undefined);
-      }
-    };
-    const timer = setTimeout(() => void load(), REST);
+        source.get(pane.grouped(`series/${level}/${tile}`)).catch(() => undefined);
+    }, REST);
     return () => {
-      gone = true;
       clearTimeout(timer);
     };
   }, [pane, device, source, from, to, pixels, exact, by]);
