@@ -34,6 +34,8 @@ test("layers and holders can be kinds of memory, and agree with makeroom why --b
       await expect(page.locator(".legend .layer").first()).toBeVisible();
     }
     await expect(page.locator(".legend")).toContainText("event ");
+    await page.getByTestId("tab-sites").click();
+    await expect(page.getByTestId("site").filter({ hasText: "other allocations" })).not.toContainText("in other");
     expect(wrong).toEqual([]);
   });
 });

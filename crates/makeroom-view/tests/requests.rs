@@ -360,7 +360,9 @@ fn sizes_without_end_and_frees_without_beginning_are_answered() {
             assert_eq!(get(&host, &format!("/api/0/0/{what}/{position}")).0, 200);
         }
     }
-    assert_eq!(get(&host, "/api/0/0/series/0/0").0, 200);
+    for by in ["line", "frame", "file", "kind", "stage", "size", "allocation"] {
+        assert_eq!(get(&host, &format!("/api/0/0/by/{by}/series/0/0")).0, 200, "{by}");
+    }
     assert!(report(&host.viewer, true).is_ok());
 }
 

@@ -4,7 +4,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { settingName } from "../annotate";
 import { size } from "../format";
 import { useAnswer, type Pane } from "../model";
-import { inkOn, siteColor } from "../palette";
+import { inkOn, OTHER, siteColor } from "../palette";
 import type { Shown } from "../plot";
 import { shorten, shortPlace } from "../text";
 import { bucketEvents, BUCKETS, type Columns } from "../tiles";
@@ -53,6 +53,9 @@ function bySite(pane: Pane, { layers }: Tile, values: number[]): Map<number, num
   });
   const older = pane.sites.value.find((site) => site.layer === OLDER);
   if (older !== undefined) sites.set(older.id, values[layers.length - 1] ?? 0);
+  // A site that has the layer of the other sites to itself.
+  const [rest, another] = pane.sites.value.filter((site) => site.layer === OTHER);
+  if (rest !== undefined && another === undefined) sites.set(rest.id, values[layers.length - 2] ?? 0);
   return sites;
 }
 

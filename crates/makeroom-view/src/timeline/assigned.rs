@@ -59,7 +59,8 @@ fn range_of(size: u64) -> u32 {
 }
 
 fn size_range(range: u32) -> String {
-    let bound = |range: u32| short(FIRST_SIZE << (2 * range));
+    // Powers of two, so the decimals are zero.
+    let bound = |range: u32| Bytes::new(FIRST_SIZE << (2 * range)).to_string().replace(".00 ", " ");
     match range {
         0 => format!("under {}", bound(0)),
         last if last == SIZES - 1 => format!("{} or more", bound(last - 1)),
@@ -84,14 +85,9 @@ pub(super) fn allocations(trace: &Trace, timeline: &Timeline) -> Sites {
             .site(allocation.stack)
             .map_or(String::new(), |(frame, _)| format!("{}, ", places.describe(frame)));
         of_allocation[allocation.number as usize] = Some(names.len() as u32);
-        names.push((format!("{place}{since}, {}", short(allocation.requested)), false));
+        names.push((format!("{place}{since}"), false));
     }
     Sites::assigned(names, of_allocation)
-}
-
-/// A size without decimals that are zero.
-fn short(bytes: u64) -> String {
-    Bytes::new(bytes).to_string().replace(".00 ", " ")
 }
 
 #[cfg(test)]
