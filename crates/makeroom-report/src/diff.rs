@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::kinds::{kind_name, kind_words};
 use crate::text::{DIM, LEAST_COLUMNS, MARGIN, TITLE};
-use crate::wrap::{clip, wrap};
+use crate::wrap::{clip_place, wrap};
 
 /// Lines of code that are shown without `--verbose`.
 const MOST_LINES: usize = 10;
@@ -170,13 +170,9 @@ fn lines(out: &mut String, difference: &Difference, columns: usize, most: usize)
             LineStatus::Gone => "gone",
         };
         let moved = line.moved_from.as_ref().map_or(String::new(), |from| format!(" (was {from})"));
-        let text = format!("{:<width$}  {}{moved}", kind_words(&line.kind), place(line));
-        let _ = writeln!(
-            out,
-            "{MARGIN}  {:>12}  {status:<6}  {}",
-            signed(line.growth()),
-            clip(&text, columns.saturating_sub(26))
-        );
+        let place = clip_place(&format!("{}{moved}", place(line)), columns.saturating_sub(28 + width));
+        let (growth, kind) = (signed(line.growth()), kind_words(&line.kind));
+        let _ = writeln!(out, "{MARGIN}  {growth:>12}  {status:<6}  {kind:<width$}  {place}");
     }
     if changed.len() > most {
         let _ = writeln!(out, "{MARGIN}  {DIM}and {} more (--verbose){DIM:#}", changed.len() - most);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::bars::bar;
 use crate::text::{DIM, LEAST_COLUMNS, MARGIN, TITLE};
-use crate::wrap::clip;
+use crate::wrap::{clip, clip_place};
 
 /// Maximum length of a bar.
 const BAR_COLUMNS: usize = 12;
@@ -116,7 +116,7 @@ pub fn grouped_text(grouped: &Grouped, columns: usize, is_verbose: bool) -> Stri
         let drawn = bar(group.bytes.share_of(grouped.live), BAR_COLUMNS);
         let used = MARGIN.len() * 2 + width + 2 + 10 + 2 + BAR_COLUMNS + 2;
         let remark = clip(&remark(grouped.by, group), columns.saturating_sub(used));
-        let name = clip(&name(group), width);
+        let name = clip_place(&name(group), width);
         let size = group.bytes.to_string();
         let row = format!(
             "{MARGIN}{MARGIN}{name:<width$}  {size:>10}  {drawn:<BAR_COLUMNS$}  {DIM}{remark}{DIM:#}"
