@@ -2,13 +2,11 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use makeroom_core::Trace;
 use makeroom_diff::{BASELINE, Profile};
 use makeroom_explain::line_of;
-use makeroom_gather::find;
-use makeroom_trace::Input;
 
 use crate::commands::recording;
 use crate::failure::Failure;
@@ -16,48 +14,14 @@ use crate::failure::Failure;
 /// The largest baseline that is read. makeroom writes at most 200 lines of code into one.
 const LONGEST_BASELINE: u64 = 1 << 20;
 
-/// The peak of a recording, of a baseline, or of the fullest recording in a directory.
-pub(super) fn read(path: &Path, device: Option<u32>) -> Result<Profile, Failure> {
-    if path.is_dir() {
-        return fullest(path, device);
-    }
-    match baseline(path)? {
-        Some(profile) => Ok(profile),
-        None => of_trace(&recording::read_trace(path)?, path, device),
-    }
-}
-
 /// Reduces a recording.
 pub(super) fn of_trace(trace: &Trace, path: &Path, device: Option<u32>) -> Result<Profile, Failure> {
     let device = recording::device(trace, path, device)?;
     Ok(Profile::new(trace, device, |stack| line_of(trace, stack)))
 }
 
-/// The recording in a directory that has the highest peak: of a job, its fullest rank. Other files are passed over.
-fn fullest(directory: &Path, device: Option<u32>) -> Result<Profile, Failure> {
-    let found = find(&[PathBuf::from(directory)]).map_err(Failure::Open)?;
-    let mut fullest: Option<Profile> = None;
-    let mut first = None;
-    for path in found.paths() {
-        let profile = match makeroom_trace::open(path) {
-            Ok(Input::Trace(trace)) => of_trace(&trace, path, device),
-            Ok(Input::Text(_)) => continue,
-            Err(error) => Err(Failure::input(&recording::name(path), error)),
-        };
-        match profile {
-            Ok(profile) if fullest.as_ref().is_none_or(|other| profile.peak_bytes > other.peak_bytes) => {
-                fullest = Some(profile);
-            }
-            Ok(_) => {}
-            Err(failure) => first = first.or(Some(failure.to_string())),
-        }
-    }
-    let name = recording::name(directory);
-    fullest.ok_or(Failure::NoRecordings { name, is_recorded: false, files: found.len(), first })
-}
-
 /// The content of a baseline; `None` if the file is something else.
-fn baseline(path: &Path) -> Result<Option<Profile>, Failure> {
+pub(super) fn baseline(path: &Path) -> Result<Option<Profile>, Failure> {
     // Standard input and pipes can be read only once, so they are recordings.
     if !path.is_file() {
         return Ok(None);

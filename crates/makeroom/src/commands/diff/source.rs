@@ -1,7 +1,5 @@
 //! Shared by `diff` and `gate`: the run that a path stands for, and the file it was read from.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use makeroom_core::Action;
@@ -29,23 +27,10 @@ pub(in crate::commands) fn read(path: &Path, device: Option<u32>) -> Result<Sour
     if path.is_dir() {
         return fullest(path, device);
     }
-    if may_be_baseline(path) {
-        let profile = profile::read(path, device)?;
+    if let Some(profile) = profile::baseline(path)? {
         return Ok(Source { profile, name: recording::name(path), is_chosen: false, ran_out: false });
     }
     of_trace(&recording::read_trace(path)?, path, device)
-}
-
-/// Whether it is a file with a JSON object.
-fn may_be_baseline(path: &Path) -> bool {
-    // Standard input and pipes can be read only once, so they are recordings.
-    if !path.is_file() {
-        return false;
-    }
-    let Ok(file) = File::open(path) else { return false };
-    let mut start = Vec::new();
-    let read = file.take(4096).read_to_end(&mut start);
-    read.is_ok() && start.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
 }
 
 fn of_trace(trace: &makeroom_core::Trace, path: &Path, device: Option<u32>) -> Result<Source, Failure> {
