@@ -200,11 +200,17 @@ pub(crate) fn readable(function: &str) -> Cow<'_, str> {
         return Cow::Owned(name);
     }
     if !function.starts_with("_Z") {
-        return Cow::Borrowed(if function.contains("::") { without_parameters(function) } else { function });
+        return Cow::Borrowed(if is_torch(function) { without_parameters(function) } else { function });
     }
     let options = DemangleOptions::new().no_params().no_return_type();
     let name = Symbol::new(function).ok().and_then(|symbol| symbol.demangle_with_options(&options).ok());
     name.map_or(Cow::Borrowed(function), Cow::Owned)
+}
+
+/// Whether a demangled name is one of PyTorch's C++ functions. Their parameters fill lines and say nothing.
+fn is_torch(function: &str) -> bool {
+    let name = function.strip_prefix("void ").unwrap_or(function);
+    ["at::", "c10::", "torch::"].iter().any(|space| name.starts_with(space))
 }
 
 /// A demangled C++ name up to its parameters: `at::(anonymous namespace)::f<int (*)(int)>(long)` without `(long)`.
@@ -333,9 +339,12 @@ mod tests {
                 "at::(anonymous namespace)::f<int (*)(int)>(long)",
                 "at::(anonymous namespace)::f<int (*)(int)>",
             ),
-            ("solver::less::operator()(int, int) const", "solver::less::operator()"),
-            ("solver::less::operator<(int", "solver::less::operator<(int"),
-            ("(::", "(::"),
+            ("at::less::operator()(int, int) const", "at::less::operator()"),
+            ("at::less::operator<(int", "at::less::operator<(int"),
+            ("void at::f(int)", "void at::f"),
+            // Others' names stay as they are: JAX calls a program `jit(step)`.
+            ("jit(step)", "jit(step)"),
+            ("Grid::resize(unsigned long)", "Grid::resize(unsigned long)"),
         ] {
             assert_eq!(readable(name), written);
         }
