@@ -108,6 +108,9 @@ pub struct Group {
 /// Blocks, bytes, and bytes by kind and by rule.
 type Sums = (u64, Bytes, FastMap<Kind, Bytes>, FastMap<Rule, Bytes>);
 
+/// Bytes at three moments, and the change of each line by kind.
+type RisingSums = ([u64; 3], FastMap<(String, Kind), i64>);
+
 /// Groups the live memory of a device at its first failure or its peak; `None` if the recording has no device.
 pub fn grouped(trace: &Trace, device: Option<DeviceIndex>, by: By) -> Option<Grouped> {
     let device = chosen_device(trace, device)?;
@@ -132,7 +135,7 @@ fn groups_that_grow(
 ) -> Vec<GroupGrowth> {
     let mut names = GroupNames::new(trace, device, by);
     let mut places = GroupNames::new(trace, device, By::Line);
-    let mut groups: BTreeMap<String, ([u64; 3], FastMap<(String, Kind), i64>)> = BTreeMap::new();
+    let mut groups: BTreeMap<String, RisingSums> = BTreeMap::new();
     for allocation in kinds.allocations() {
         let live = growing.moments.map(|moment| allocation.is_live_at(moment));
         if live == [false; 3] {
@@ -151,8 +154,8 @@ fn groups_that_grow(
         } else {
             -signed
         };
-        let line = lines.entry((places.name(allocation), allocation.kind)).or_default();
-        *line = line.saturating_add(change);
+        let total = lines.entry((places.name(allocation), allocation.kind)).or_default();
+        *total = total.saturating_add(change);
     }
     let mut grown: Vec<GroupGrowth> = groups
         .into_iter()

@@ -52,6 +52,9 @@ pub struct GrowingLine {
 /// Bytes and blocks at the three moments.
 type Sums = [(u64, u64); 3];
 
+/// Those of a line, and the stack that grows fastest with its growth.
+type LineSums = (Sums, (u64, StackId));
+
 /// Finds the memory of a device that grows from step to step; `None` if none does.
 pub fn growing(trace: &Trace, device: &DeviceTrace, kinds: &Kinds) -> Option<Growing> {
     let steps = Steps::find_with(trace, device, || kinds.steps().to_vec());
@@ -82,7 +85,7 @@ fn lines(trace: &Trace, kinds: &Kinds, moments: [usize; 3]) -> Vec<GrowingLine> 
         }
     }
     let places = Places::new(trace);
-    let mut by_line: BTreeMap<(Option<String>, Kind), (Sums, (u64, StackId))> = BTreeMap::new();
+    let mut by_line: BTreeMap<(Option<String>, Kind), LineSums> = BTreeMap::new();
     for (&(stack, kind), sums) in &by_stack {
         let place = places.site(stack).map(|_| places.compared(stack));
         let (all, main) = by_line.entry((place, kind)).or_default();

@@ -155,7 +155,8 @@ impl<'trace> Places<'trace> {
     /// Whether a frame is a line of a Python file.
     fn is_python(self, frame: FrameId) -> bool {
         let frame = self.stacks.frame_at(frame);
-        frame.line > 0 && self.stacks.name_text(frame.file).ends_with(".py")
+        frame.line > 0
+            && self.stacks.name_text(frame.file).rsplit_once('.').is_some_and(|(_, end)| end == "py")
     }
 
     /// Whether a frame computes the gradient of an operator. It names the operator where the backward pass has no Python

@@ -259,8 +259,8 @@ fn keeps_growing(floors: &[Floor]) -> bool {
     let falls = floors.windows(2).filter(|pair| pair[1].live < pair[0].live).count();
     let late = last - floors[count - 1 - count / 4].live;
     let early = floors[count / 4].live - first;
-    let least = if count >= MANY_STEPS { LEAST_GROWTH_OF_MANY } else { LEAST_GROWTH };
-    gain.share_of(last) >= least
+    let noise = if count >= MANY_STEPS { LEAST_GROWTH_OF_MANY } else { LEAST_GROWTH };
+    gain.share_of(last) >= noise
         && falls * 8 <= count
         && late.get().saturating_mul(10) >= gain.get()
         && early.get().saturating_mul(10) >= gain.get()
