@@ -7,7 +7,8 @@ use makeroom_core::Bytes;
 use makeroom_diff::{Gate, LineStatus};
 use serde_json::{Value, json};
 
-use crate::diff::{diff_json, place, sentence, signed};
+use crate::diff::{diff_json, place, signed};
+use crate::diff_words::sentence;
 use crate::kinds::kind_words;
 
 /// Lines of code in a JUnit report.
