@@ -264,7 +264,11 @@ fn a_leak_is_growth_per_step() {
     let gate =
         makeroom(&["gate", &trace("adamw-features"), "--against", &trace("adamw-long"), "--allow", "50%"]);
     assert_eq!(gate.status.code(), Some(0));
-    assert!(stderr(&gate).contains("Live memory grows by 1.00 MiB per step"), "{}", stderr(&gate));
+    assert!(
+        stderr(&gate).contains("the run leaks. Live memory grows by 1.00 MiB per step"),
+        "{}",
+        stderr(&gate)
+    );
     // A baseline remembers it: the same leak is no news.
     let scratch = Scratch::new("leak");
     let baseline = scratch.file("memory.json");

@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Gate) -> Result<ExitCode, Failure> {
         ));
     }
     if let (true, Verdict::Leak(growth)) = (result.is_within(), &result.difference.verdict) {
-        output::remark(&format!("warning: {}: {}\n", run.name, leak_sentence(growth)));
+        output::remark(&format!("warning: {}: the run leaks. {}\n", run.name, leak_sentence(growth)));
     }
     // The result is known: a report that cannot be written must not hide it.
     let report = arguments.junit.as_ref().map_or(Ok(()), |junit| {
