@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(clip_place("model.py:88 a_function_with_a_long_name", 20), "model.py:88 a_funct…");
         assert_eq!(
             clip_place("directory/model.py:88 a_function_with_a_long_name", 20),
-            "…ectory/model.py:88"
+            "…rectory/model.py:88"
         );
         assert_eq!(clip_place("my files/a_long_name/model.py:88 f", 16), "…e/model.py:88 f");
         assert_eq!(clip_place("cudaMalloc in libsolver.so", 12), "cudaMalloc …");
