@@ -1,10 +1,11 @@
 """Models whose memory is known: writes a PyTorch snapshot and, next to it, what each moment's memory was.
 
     kinds.py SCENARIO FOLDER [CHANGE]
+    makeroom run -o FOLDER/SCENARIO.room -- kinds.py SCENARIO FOLDER [CHANGE] --room
 
 Moments are named by the number of events that the snapshot's trace has at that time. Bytes are those of the blocks that
 hold the tensors, so views and shared storages count once. Activations are what autograd saved for the backward pass and
-is no parameter.
+is no parameter. With --room, only the truth is written, and an allocation in `mark` marks each moment.
 """
 import json
 import os
@@ -49,8 +50,9 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    def __init__(self, checkpointing=False, keeps_scores=False):
+    def __init__(self, checkpointing=False, keeps_scores=False, features=None):
         super().__init__()
+        self.features = features
         self.words = nn.Embedding(WORDS, WIDTH)
         self.blocks = nn.ModuleList(Block(keeps_scores) for _ in range(LAYERS))
         self.head = nn.Linear(WIDTH, WORDS)
@@ -63,6 +65,8 @@ class Gpt(nn.Module):
                 x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)
             else:
                 x = block(x)
+        if self.features is not None:
+            self.features.append(x.detach().clone())
         return self.head(x)
 
 
@@ -131,8 +135,14 @@ class O1:
 class Truth:
     """What the tensors at a moment hold, by kind."""
 
-    def __init__(self):
-        self.saved, self.moments = {}, []
+    def __init__(self, marks=False):
+        self.saved, self.moments, self.marks = {}, [], marks
+
+    def mark(self):
+        """Marks a moment in the recording: takes a block and frees it."""
+        size = (7001 + len(self.moments)) * 512
+        torch.empty(size, dtype=torch.uint8, device=DEVICE)
+        return {"marker": size}
 
     def hooks(self):
         def pack(tensor):
@@ -166,7 +176,8 @@ class Truth:
         def pointers(tensors):
             return [tensor.untyped_storage().data_ptr() for tensor in tensors if tensor is not None and tensor.is_cuda]
 
-        moment = {"name": name, "events": events, "live": sum(blocks.values())}
+        at = self.mark() if self.marks else {"events": events}
+        moment = {"name": name, **at, "live": sum(blocks.values())}
         moment["parameters"] = held(pointers(parameters))
         moment["gradients"] = held(pointers(gradients))
         moment["optimizer_state"] = held(pointers(optimizer))
@@ -220,11 +231,14 @@ def words(batch):
 def scenario(name, change, truth):
     batch = 16 if change == "batch" else 8
     if name == "adamw":
-        model = Gpt(keeps_scores=change == "scores").to(DEVICE)
+        features = [] if change == "features" else None
+        model = Gpt(keeps_scores=change == "scores", features=features).to(DEVICE)
         kind = torch.optim.SGD if change == "sgd" else torch.optim.AdamW
         leak = [] if change == "leak" else None
         late = change == "late"
-        train(truth, model, kind(model.parameters(), lr=1e-4), words(batch), words_loss, leak=leak, records_late=late)
+        steps = 30 if change in ("long", "features") else 3
+        optimizer = kind(model.parameters(), lr=1e-4)
+        train(truth, model, optimizer, words(batch), words_loss, steps=steps, leak=leak, records_late=late)
     elif name == "checkpointing":
         model = Gpt(checkpointing=change != "off").to(DEVICE)
         train(truth, model, torch.optim.AdamW(model.parameters(), lr=1e-4), words(32), words_loss)
@@ -327,16 +341,19 @@ def scenario(name, change, truth):
 
 
 def main():
-    name, folder = sys.argv[1:3]
-    change = sys.argv[3] if len(sys.argv) > 3 else ""
+    is_room = "--room" in sys.argv
+    name, folder, change = ([word for word in sys.argv[1:] if word != "--room"] + [""])[:3]
     torch.manual_seed(1)
     stacks = "all" if change == "all" else "python"
-    if change != "late":
+    if change != "late" and not is_room:
         record(stacks)
-    truth = Truth()
+    truth = Truth(marks=is_room)
     scenario(name, change, truth)
     base = os.path.join(folder, name + (f"-{change}" if change else ""))
-    torch.cuda.memory._dump_snapshot(base + ".pickle")
+    if is_room:
+        base += ".room"
+    else:
+        torch.cuda.memory._dump_snapshot(base + ".pickle")
     with open(base + ".json", "w") as file:
         json.dump({"torch": torch.__version__, "moments": truth.moments}, file, indent=1)
 

@@ -4,7 +4,7 @@ use makeroom_kind::Kind;
 
 use crate::batch::{self, BatchRatio};
 use crate::lines::{self, LineChange, LineStatus, signed};
-use crate::profile::Profile;
+use crate::profile::{Profile, StepGrowth};
 
 /// Changes of at most this share of the peak are noise: allocators and libraries round.
 const NOISE_SHARE: f64 = 0.0005;
@@ -17,7 +17,10 @@ const LINE_SHARE: f64 = 0.7;
 /// Other lines cancel the growth of a line that grew by more than this multiple of its kind.
 const MOST_OF_KIND: f64 = 1.25;
 
-/// The difference of two peaks.
+/// A leak changed if it is at least this many times as fast.
+const OTHER_RATE: f64 = 1.5;
+
+/// The difference of two peaks, or of live memory when an allocation failed.
 ///
 /// Σ `kinds` growth = `after.peak_bytes` − `before.peak_bytes`.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +35,10 @@ pub struct Difference {
     pub kinds: Vec<KindChange>,
     /// All lines of both runs, the largest change first.
     pub lines: Vec<LineChange>,
+    /// The requests that failed: a run with one is compared at that moment, the other at its peak.
+    pub failed_requests: (Option<u64>, Option<u64>),
+    /// Growth from step to step before and now.
+    pub step_growth: (Option<StepGrowth>, Option<StepGrowth>),
     /// Another batch size, if that is what differs.
     pub batch: Option<BatchRatio>,
     /// What to say in one sentence.
@@ -63,6 +70,10 @@ pub enum Verdict {
     Same,
     /// The peaks are the same, but memory moved between kinds.
     Shifted,
+    /// The run leaks: live memory grows from step to step, which it did not do before, or more slowly.
+    Leak(StepGrowth),
+    /// Both runs leak at about the same rate.
+    LeakInBoth(StepGrowth),
     /// The batch has another size; the rest is the same.
     OtherBatch(BatchRatio),
     /// Most of the change is one line.
@@ -107,6 +118,8 @@ pub fn compare(before: &Profile, after: &Profile) -> Difference {
         reserved: (before.reserved_bytes, after.reserved_bytes),
         kinds,
         lines,
+        failed_requests: (before.failed_request_bytes, after.failed_request_bytes),
+        step_growth: (before.growth.clone(), after.growth.clone()),
         batch,
         verdict: Verdict::Same,
     };
@@ -114,8 +127,19 @@ pub fn compare(before: &Profile, after: &Profile) -> Difference {
     difference
 }
 
+fn is_faster(before: &StepGrowth, after: &StepGrowth) -> bool {
+    after.per_step() >= OTHER_RATE * before.per_step()
+}
+
 fn verdict(difference: &Difference, noise: u64) -> Verdict {
     let growth = difference.growth();
+    match &difference.step_growth {
+        (before, Some(after)) if before.as_ref().is_none_or(|before| is_faster(before, after)) => {
+            return Verdict::Leak(after.clone());
+        }
+        (Some(_), Some(after)) if growth.unsigned_abs() > noise => return Verdict::LeakInBoth(after.clone()),
+        _ => {}
+    }
     if let Some(batch) = difference.batch {
         return Verdict::OtherBatch(batch);
     }
@@ -235,6 +259,26 @@ mod tests {
         ]);
         let Verdict::Line(line) = compare(&base, &scores).verdict else { panic!() };
         assert_eq!(line.place.as_deref(), Some("model.py:20 scores"));
+    }
+
+    #[test]
+    fn a_leak_is_the_cause_if_it_is_new_or_faster() {
+        let run = |activations: u64, leak: Option<(u64, u64)>| Profile {
+            growth: leak.map(|(steps, bytes)| StepGrowth { steps, bytes, lines: Vec::new() }),
+            ..profile(&[
+                (Kind::Parameters, "train.py:1 load", 100 * MIB),
+                (Kind::Activations, "model.py:8 forward", activations * MIB),
+            ])
+        };
+        let verdict = |before: &Profile, after: &Profile| compare(before, after).verdict;
+        let (plain, leaking) = (run(10, None), run(40, Some((30, 30 * MIB))));
+        assert!(matches!(verdict(&plain, &leaking), Verdict::Leak(growth) if growth.steps == 30));
+        // The same leak over more steps, and a faster one.
+        assert!(matches!(verdict(&leaking, &run(70, Some((60, 60 * MIB)))), Verdict::LeakInBoth(_)));
+        assert!(matches!(verdict(&leaking, &run(70, Some((30, 60 * MIB)))), Verdict::Leak(_)));
+        assert_eq!(verdict(&leaking, &leaking), Verdict::Same);
+        // Without it, the line that holds less is the cause.
+        assert!(matches!(verdict(&leaking, &plain), Verdict::Line(_)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What changed between two runs: their peaks, by kind of memory and by line of code; and a gate for CI.
 //!
 //! ```text
-//! profile.rs   one run, reduced to the memory at its peak: kinds and lines. Small, and a file: a baseline
+//! profile.rs   one run, reduced to the memory at its peak or failure: kinds and lines. Small, and a file: a baseline
 //! lines.rs     which line of one run is which line of the other: unchanged, grown, moved, new, gone
 //! batch.rs     whether the runs differ in the size of their batches: sizes scale by one ratio
 //! compare.rs   the difference and its main cause
@@ -32,4 +32,4 @@ pub use batch::BatchRatio;
 pub use compare::{Difference, KindChange, Verdict, compare};
 pub use gate::{Allowance, Gate, ParseAllowanceError, gate};
 pub use lines::{LineChange, LineStatus};
-pub use profile::{BASELINE, Line, Profile};
+pub use profile::{BASELINE, GrowingLine, Line, Profile, StepGrowth};

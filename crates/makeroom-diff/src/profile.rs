@@ -1,5 +1,5 @@
-//! One run, reduced to the memory at its peak. As a file, it is a baseline: one kind or line of code per row, sorted, so
-//! that a change of the program shows as a change of few rows.
+//! One run, reduced to the memory at its peak or at its failure. As a file, it is a baseline: one kind or line of code per
+//! row, sorted, so that a change of the program shows as a change of few rows.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub const BASELINE: &str = "makeroom baseline 1";
 /// Lines of code that are kept, the largest.
 const MOST_LINES: usize = 200;
 
-/// The memory of one GPU at the peak of a run.
+/// The memory of one GPU at the peak of a run, or when an allocation failed.
 ///
 /// Σ `kinds` = `peak_bytes`, and Σ `lines` ≤ `peak_bytes`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,14 +20,54 @@ const MOST_LINES: usize = 200;
 pub struct Profile {
     /// What the file is: [`BASELINE`].
     pub format: String,
-    /// The most that was live.
+    /// The most that was live; the live memory at the failure if `failed_request_bytes` is known.
     pub peak_bytes: u64,
+    /// The request that failed, if this is the memory at a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_request_bytes: Option<u64>,
     /// The most that was reserved, if the recording shows segments.
     pub reserved_bytes: Option<u64>,
     /// Live bytes by the ID of a kind.
     pub kinds: BTreeMap<String, u64>,
     /// Live bytes by kind and line, by place.
     pub lines: Vec<Line>,
+    /// Growth of live memory from step to step, if there is any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub growth: Option<StepGrowth>,
+}
+
+/// Live memory that grows from step to step.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StepGrowth {
+    /// Number of steps.
+    pub steps: u64,
+    /// How much live memory grew over all of them.
+    pub bytes: u64,
+    /// The lines that grow, fastest first.
+    pub lines: Vec<GrowingLine>,
+}
+
+/// A line whose memory grows from step to step.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GrowingLine {
+    /// The program's innermost own line; `None` if no stack was recorded.
+    pub place: Option<String>,
+    /// The ID of its kind.
+    pub kind: String,
+    /// How much it grew over all steps.
+    pub bytes: u64,
+    /// The object that keeps the memory, if the frames show it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keeper: Option<String>,
+}
+
+impl StepGrowth {
+    /// Bytes per step.
+    pub fn per_step(&self) -> f64 {
+        self.bytes as f64 / self.steps.max(1) as f64
+    }
 }
 
 /// The memory of one kind that one line of code allocated.
@@ -50,9 +90,28 @@ impl Profile {
         Self::of_kinds(device, &Kinds::new(trace, device), place)
     }
 
-    /// Reduces the recording of a device whose kinds are known.
+    /// Reduces the recording of a device whose kinds are known to its peak.
     pub fn of_kinds(device: &DeviceTrace, kinds: &Kinds, place: impl Fn(StackId) -> Option<String>) -> Self {
-        let (peak, live) = kinds.peak();
+        Self::at(kinds.peak().0, None, device, kinds, place)
+    }
+
+    /// Reduces the recording to the moment that limits it: the first failed request that the run did not get past, or else
+    /// the peak.
+    pub fn of_need(device: &DeviceTrace, kinds: &Kinds, place: impl Fn(StackId) -> Option<String>) -> Self {
+        match failure(device, kinds) {
+            Some((events, request)) => Self::at(events, Some(request), device, kinds, place),
+            None => Self::of_kinds(device, kinds, place),
+        }
+    }
+
+    /// The memory after `peak` events.
+    fn at(
+        peak: usize,
+        failed_request_bytes: Option<u64>,
+        device: &DeviceTrace,
+        kinds: &Kinds,
+        place: impl Fn(StackId) -> Option<String>,
+    ) -> Self {
         let mut by_stack: FastMap<(StackId, Kind), (u64, u64)> = FastMap::default();
         for allocation in kinds.live_at(peak) {
             let entry = by_stack.entry((allocation.stack, allocation.kind)).or_default();
@@ -75,10 +134,12 @@ impl Profile {
         let totals = kinds.at(peak);
         Self {
             format: BASELINE.to_owned(),
-            peak_bytes: live.get(),
+            peak_bytes: totals.live().get(),
+            failed_request_bytes,
             reserved_bytes: peak_reserved(device).map(Bytes::get),
             kinds: totals.iter().map(|(kind, total)| (kind.id().to_owned(), total.bytes.get())).collect(),
             lines,
+            growth: None,
         }
     }
 
@@ -86,6 +147,40 @@ impl Profile {
     pub fn of_kind(&self, kind: &str) -> u64 {
         self.kinds.get(kind).copied().unwrap_or(0)
     }
+}
+
+/// The first failed request that the run did not get past: it never held the live memory of that moment and the request
+/// together afterwards. Returns the number of events before it, and its size.
+fn failure(device: &DeviceTrace, kinds: &Kinds) -> Option<(usize, u64)> {
+    let is_failure = |&action: &Action| action == Action::OutOfMemory;
+    if !device.events.actions().iter().any(is_failure) {
+        return None;
+    }
+    // Live memory changes after `position` events.
+    let mut changes: Vec<(usize, i128)> = Vec::new();
+    for allocation in kinds.allocations() {
+        let size = i128::from(allocation.size.get());
+        changes.push((allocation.born().map_or(0, |born| born + 1), size));
+        changes.extend(allocation.freed().map(|freed| (freed + 1, -size)));
+    }
+    changes.sort_unstable_by_key(|&(position, _)| position);
+    let mut changes = changes.into_iter().peekable();
+    let mut live = 0_i128;
+    let mut open: Option<(usize, u64, i128)> = None;
+    for (index, event) in device.events.iter().enumerate() {
+        while let Some((_, size)) = changes.next_if(|&(position, _)| position <= index) {
+            live += size;
+        }
+        if open.is_some_and(|(_, _, need)| live >= need) {
+            open = None;
+        }
+        if open.is_none() && is_failure(&event.action) {
+            let request = event.size.get();
+            open = Some((index, request, live + i128::from(request)));
+        }
+    }
+    live += changes.map(|(_, size)| size).sum::<i128>();
+    open.filter(|&(_, _, need)| live < need).map(|(index, request, _)| (index, request))
 }
 
 fn peak_reserved(device: &DeviceTrace) -> Option<Bytes> {
@@ -129,5 +224,37 @@ mod tests {
         assert_eq!(profile.kinds.values().sum::<u64>(), 1500);
         assert_eq!(profile.lines.iter().map(|line| line.bytes).sum::<u64>(), 1500);
         assert_eq!((profile.of_kind("temporaries"), profile.of_kind("unknown")), (500, 1000));
+    }
+
+    fn of_need(events: &[(Action, u64, u64)]) -> (u64, Option<u64>) {
+        let mut device = DeviceTrace::default();
+        for &(action, address, size) in events {
+            device.events.push(Event::new(action, address, size));
+        }
+        let kinds = Kinds::new(&Trace::new(TraceKind::TorchSnapshot), &device);
+        let profile = Profile::of_need(&device, &kinds, |_| None);
+        assert_eq!(profile.kinds.values().sum::<u64>(), profile.peak_bytes);
+        (profile.peak_bytes, profile.failed_request_bytes)
+    }
+
+    #[test]
+    fn a_run_that_failed_is_reduced_to_the_failure_that_limits_it() {
+        use Action::{Alloc, FreeCompleted, OutOfMemory};
+        // The peak was earlier, but the run failed here.
+        let failed =
+            [(Alloc, 512, 1000), (Alloc, 2048, 500), (FreeCompleted, 2048, 500), (OutOfMemory, 0, 800)];
+        assert_eq!(of_need(&failed), (1000, Some(800)));
+        // Of two failures, the first one.
+        let twice = [&failed[..], &[(FreeCompleted, 512, 1000), (OutOfMemory, 0, 1700)]].concat();
+        assert_eq!(of_need(&twice), (1000, Some(800)));
+        // The program caught the failure and held as much later, even in its last event; then it failed again.
+        let caught = [&failed[..], &[(Alloc, 4096, 800)]].concat();
+        assert_eq!(of_need(&caught), (1800, None));
+        let again = [&caught[..], &[(OutOfMemory, 0, 300)]].concat();
+        assert_eq!(of_need(&again), (1800, Some(300)));
+        // It went on with less.
+        let less = [&failed[..], &[(Alloc, 4096, 700)]].concat();
+        assert_eq!(of_need(&less), (1000, Some(800)));
+        assert_eq!(of_need(&[]), (0, None));
     }
 }

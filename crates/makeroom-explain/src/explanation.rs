@@ -218,6 +218,8 @@ pub struct Growth {
     pub last: Bytes,
     /// How much the floor rises from one step to the next, on average.
     pub per_step: Bytes,
+    /// Number of events before the moments of `first` and `last`.
+    pub moments: (usize, usize),
     /// Whether enough was seen to speak of a leak. A few rounds may as well be data that is taken piece by piece.
     pub is_enough: bool,
     /// Whether there are steps at all: the program marked them, or memory comes back meanwhile. A program that only takes
@@ -234,10 +236,10 @@ impl Growth {
     pub fn pace(&self) -> String {
         match self.parts {
             Some(parts) => format!(
-                "in {} of {parts} equal intervals of the recording, {} each",
+                "over {} of {parts} equal intervals of the recording, {} per interval",
                 self.steps, self.per_step
             ),
-            None => format!("over {} steps, {} per step", self.steps, self.per_step),
+            None => format!("over {} steps, {}", self.steps, rate(self.last - self.first, self.steps)),
         }
     }
 
@@ -245,6 +247,16 @@ impl Growth {
     pub fn moment(&self) -> &'static str {
         if self.parts.is_some() { "Live memory" } else { "Live memory after each step" }
     }
+}
+
+/// A growth by `bytes` over some steps as a rate: `1.00 MiB per step`, or per 1000 steps if a step adds less than 1 KiB.
+pub fn rate(bytes: Bytes, steps: usize) -> String {
+    let steps = steps.max(1) as u64;
+    if steps >= 1000 && bytes.get() / steps < 1024 {
+        let per_thousand = u128::from(bytes.get()) * 1000 / u128::from(steps);
+        return format!("{} per 1000 steps", Bytes::new(u64::try_from(per_thousand).unwrap_or(u64::MAX)));
+    }
+    format!("{} per step", Bytes::new(bytes.get() / steps))
 }
 
 /// What a recorded run needs under a setting, found by running it again.
@@ -263,6 +275,14 @@ pub struct Alternative {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slow_growth_is_told_per_thousand_steps() {
+        assert_eq!(rate(Bytes::mib(30), 30), "1.00 MiB per step");
+        assert_eq!(rate(Bytes::mib(100), 200_000), "512.00 KiB per 1000 steps");
+        assert_eq!(rate(Bytes::gib(4), 100_000), "41.94 KiB per step");
+        assert_eq!(rate(Bytes::new(u64::MAX), 0), format!("{} per step", Bytes::new(u64::MAX)));
+    }
 
     #[test]
     fn a_title_says_how_sure_it_is_once() {

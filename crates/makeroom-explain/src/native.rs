@@ -82,6 +82,33 @@ const PASSAGE_FUNCTIONS: [&str; 5] =
 /// names. Of those that others may build on, such as cudarc, only the callers know which they are.
 const RUST_PASSAGES: [&str; 2] = ["makeroom_cuda::", "makeroom_pool::"];
 
+/// C++ functions in PyTorch's snapshots that say nothing about what the memory is for, by the beginnings of their names: the
+/// code that recorded the stack, the allocator, the dispatcher, the functions that create empty tensors, and the interpreter.
+const TORCH_PASSAGES: [&str; 16] = [
+    "torch::unwind::",
+    "torch::CapturedTraceback::",
+    "torch::cuda::(anonymous namespace)::gather",
+    "c10::cuda::CUDACachingAllocator::",
+    "c10::impl::",
+    "c10::Dispatcher::",
+    "c10::StorageImpl::",
+    "at::detail::empty_",
+    "at::native::empty_",
+    "at::empty",
+    "at::_ops::",
+    "at::(anonymous namespace)::",
+    "std::",
+    "Py",
+    "_Py",
+    "__libc_",
+];
+
+/// Whether a frame without a library, from a snapshot with C++ frames, says nothing about what the memory is for.
+pub(crate) fn is_torch_passage(function: &str) -> bool {
+    let name = function.strip_prefix("void ").unwrap_or(function);
+    name == "_start" || TORCH_PASSAGES.iter().any(|start| name.starts_with(start))
+}
+
 /// The runtime's functions that take or give memory, start kernels or make contexts, by the beginnings of their names.
 const RUNTIME: [&str; 12] = [
     "cudaMalloc",
@@ -173,11 +200,37 @@ pub(crate) fn readable(function: &str) -> Cow<'_, str> {
         return Cow::Owned(name);
     }
     if !function.starts_with("_Z") {
-        return Cow::Borrowed(function);
+        return Cow::Borrowed(if is_torch(function) { without_parameters(function) } else { function });
     }
     let options = DemangleOptions::new().no_params().no_return_type();
     let name = Symbol::new(function).ok().and_then(|symbol| symbol.demangle_with_options(&options).ok());
     name.map_or(Cow::Borrowed(function), Cow::Owned)
+}
+
+/// Whether a demangled name is one of PyTorch's C++ functions. Their parameters fill lines and say nothing.
+fn is_torch(function: &str) -> bool {
+    let name = function.strip_prefix("void ").unwrap_or(function);
+    ["at::", "c10::", "torch::"].iter().any(|space| name.starts_with(space))
+}
+
+/// A demangled C++ name up to its parameters: `at::(anonymous namespace)::f<int (*)(int)>(long)` without `(long)`.
+fn without_parameters(name: &str) -> &str {
+    let mut depth = 0_usize;
+    for (position, character) in name.char_indices() {
+        match character {
+            '<' => depth += 1,
+            '>' => depth = depth.saturating_sub(1),
+            '(' if depth == 0 && position > 0 => {
+                let is_name =
+                    name[position..].starts_with("(anonymous ") || name[..position].ends_with("operator");
+                if !is_name {
+                    return &name[..position];
+                }
+            }
+            _ => {}
+        }
+    }
+    name
 }
 
 /// How the functions that nvcc makes to launch kernels begin.
@@ -250,6 +303,25 @@ mod tests {
     }
 
     #[test]
+    fn the_recorder_and_the_allocator_of_pytorch_are_passed_over() {
+        for function in [
+            "torch::unwind::unwind()",
+            "torch::CapturedTraceback::gather(bool, bool, bool)",
+            "c10::cuda::CUDACachingAllocator::Native::NativeCachingAllocator::allocate(unsigned long)",
+            "void c10::impl::wrap_kernel_functor_unboxed_<int>(int)",
+            "_PyEval_EvalFrameDefault",
+            "PyObject_Vectorcall",
+        ] {
+            assert!(is_torch_passage(function), "{function}");
+        }
+        for function in
+            ["at::native::_to_copy(at::Tensor const&)", "torch::autograd::Engine::thread_main", "step"]
+        {
+            assert!(!is_torch_passage(function), "{function}");
+        }
+    }
+
+    #[test]
     fn names_are_read_as_they_were_written() {
         assert_eq!(readable("_Z17allocate_and_freem"), "allocate_and_free");
         assert_eq!(readable("_ZN6solver4gridIfE4growEm"), "solver::grid<float>::grow");
@@ -261,6 +333,21 @@ mod tests {
             readable("_ZN6solver4grid4grow17hnot_sixteen_digiE"),
             "solver::grid::grow::hnot_sixteen_digi"
         );
+        for (name, written) in [
+            ("at::native::_to_copy(at::Tensor const&, bool)", "at::native::_to_copy"),
+            (
+                "at::(anonymous namespace)::f<int (*)(int)>(long)",
+                "at::(anonymous namespace)::f<int (*)(int)>",
+            ),
+            ("at::less::operator()(int, int) const", "at::less::operator()"),
+            ("at::less::operator<(int", "at::less::operator<(int"),
+            ("void at::f(int)", "void at::f"),
+            // Others' names stay as they are: JAX calls a program `jit(step)`.
+            ("jit(step)", "jit(step)"),
+            ("Grid::resize(unsigned long)", "Grid::resize(unsigned long)"),
+        ] {
+            assert_eq!(readable(name), written);
+        }
     }
 
     #[test]

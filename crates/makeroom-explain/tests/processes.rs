@@ -263,9 +263,10 @@ fn parts_of_a_recording_are_not_called_steps() {
     assert_eq!((growth.parts, growth.steps), (Some(24), 17));
     let summary = &explanation.verdict.summary;
     assert_eq!(explanation.verdict.cause, Cause::Leak);
-    assert!(summary.contains("in 17 of 24 equal intervals of the recording"), "{summary}");
+    assert!(summary.contains("over 17 of 24 equal intervals of the recording"), "{summary}");
     assert!(
-        summary.contains(" each, until an allocation of 128.00 MiB failed") && !summary.contains("step"),
+        summary.contains(" per interval, until an allocation of 128.00 MiB failed")
+            && !summary.contains("step"),
         "{summary}"
     );
 }

@@ -32,6 +32,8 @@ pub(crate) struct Evidence<'run> {
     pub(crate) marks: &'run [Marks],
     /// Whether the program may be a model's: logs of RMM come from data frames.
     pub(crate) may_be_model: bool,
+    /// Whether sizes are those of PyTorch's blocks, which can be larger than the requests.
+    pub(crate) has_block_sizes: bool,
 }
 
 impl Evidence<'_> {

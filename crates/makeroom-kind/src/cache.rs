@@ -31,18 +31,53 @@ pub(crate) fn assign(rows: &mut [Allocation], evidence: &Evidence<'_>) {
             && !evidence.of(row).has(Marks::FORWARD)
     };
     let has_parameters = rows.iter().any(|row| row.kind == Kind::Parameters);
-    let mut equal: FastMap<u64, u32> = FastMap::default();
-    for row in rows.iter().filter(|row| is_lasting(row)) {
-        *equal.entry(row.size.get()).or_default() += 1;
-    }
+    let equal = EqualSizes::new(rows.iter().filter(|row| is_lasting(row)), evidence.has_block_sizes);
     for row in rows.iter_mut().filter(|row| is_lasting(row)) {
         match () {
             () if !has_parameters => row.set(Kind::Parameters, Rule::KeptFromStart),
-            () if equal.get(&row.size.get()).is_some_and(|&count| count > 1) => {
-                row.set(Kind::KvCache, Rule::EqualBlocks);
-            }
+            () if equal.has_another(row) => row.set(Kind::KvCache, Rule::EqualBlocks),
             () => row.set(Kind::Inputs, Rule::BeforeFirstStep),
         }
+    }
+}
+
+/// PyTorch does not split a block above this size if no more than this would remain.
+const UNSPLIT: u64 = 1 << 20;
+
+/// The sizes of blocks, to find others of the same size.
+struct EqualSizes {
+    counts: FastMap<u64, u32>,
+    /// Of large blocks by stack, sorted, if the rest of a block may belong to its size. Requests of one stack that differ by
+    /// no more than such a rest count as equal.
+    of_stack: FastMap<StackId, Vec<u64>>,
+}
+
+impl EqualSizes {
+    fn new<'rows>(rows: impl Iterator<Item = &'rows Allocation>, has_block_sizes: bool) -> Self {
+        let mut sizes = Self { counts: FastMap::default(), of_stack: FastMap::default() };
+        for row in rows {
+            let size = row.size.get();
+            *sizes.counts.entry(size).or_default() += 1;
+            if has_block_sizes && size > UNSPLIT && row.stack != StackId::NONE {
+                sizes.of_stack.entry(row.stack).or_default().push(size);
+            }
+        }
+        sizes.of_stack.values_mut().for_each(|sizes| sizes.sort_unstable());
+        sizes
+    }
+
+    /// Whether another block has the size of this one.
+    fn has_another(&self, row: &Allocation) -> bool {
+        let size = row.size.get();
+        if self.counts.get(&size).is_some_and(|&count| count > 1) {
+            return true;
+        }
+        let sizes = self.of_stack.get(&row.stack).map_or(&[][..], Vec::as_slice);
+        let at = sizes.partition_point(|&other| other < size);
+        let is_near = |other: Option<&u64>| other.is_some_and(|other| other.abs_diff(size) <= UNSPLIT);
+        size > UNSPLIT
+            && sizes.get(at) == Some(&size)
+            && (is_near(sizes.get(at + 1)) || is_near(at.checked_sub(1).and_then(|before| sizes.get(before))))
     }
 }
 

@@ -18,7 +18,7 @@ pub enum Kind {
     KvCache,
     /// Memory that a library needs for its own work: cuBLAS, cuDNN, NCCL, Triton.
     Workspaces,
-    /// Memory in the private pool of a CUDA graph.
+    /// Memory in a CUDA graph's private pool.
     GraphPools,
     /// Results that are freed again soon.
     Temporaries,

@@ -51,6 +51,7 @@ pub use totals::{KindTotal, Totals};
 pub struct Kinds {
     allocations: Vec<Allocation>,
     peak: (usize, Bytes),
+    steps: Vec<usize>,
 }
 
 impl Kinds {
@@ -62,14 +63,21 @@ impl Kinds {
         let pools = table.private_pools(device);
         let peak = table.peak;
         let may_be_model = trace.kind != TraceKind::RmmLog;
-        let evidence = assign::Evidence { phases: &phases, marks: &marks, may_be_model };
+        let has_block_sizes = trace.kind == TraceKind::Room;
+        let evidence = assign::Evidence { phases: &phases, marks: &marks, may_be_model, has_block_sizes };
         let mut allocations = assign::assign(table, &evidence, &pools);
         if phases.are_known() {
             for allocation in &mut allocations {
                 allocation.phase = allocation.born().map(|born| phases.at(Some(born)));
             }
         }
-        Self { allocations, peak }
+        let steps = phases.passes.iter().map(|pass| pass.start).collect();
+        Self { allocations, peak, steps }
+    }
+
+    /// The events at which backward passes begin, ascending: one per step of training, or several if gradients accumulate.
+    pub fn steps(&self) -> &[usize] {
+        &self.steps
     }
 
     /// All allocations: first those older than the recording, by address, then in order of allocation.

@@ -74,7 +74,7 @@ rules! {
     OptimizerStack = "optimizer_stack", Certain;
     /// Optimizer state: allocated during the optimizer's step and kept after it.
     OptimizerPhase = "optimizer_phase", Likely;
-    /// Optimizer state: repeats the sizes of the parameters.
+    /// Optimizer state: same sizes as the parameters.
     RepeatsParameters = "repeats_parameters", Likely;
     /// Activations: allocated before the backward pass and freed in it.
     SavedForBackward = "saved_for_backward", Likely;

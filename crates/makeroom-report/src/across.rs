@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::kinds::{grouped_hint, kind_words};
 use crate::text::{DIM, LEAST_COLUMNS, MARGIN, TITLE};
-use crate::wrap::clip;
+use crate::wrap::clip_place;
 
 /// Groups that are shown without `--verbose`.
 const MOST_GROUPS: usize = 15;
@@ -43,7 +43,7 @@ pub fn across_text(across: &Across, columns: usize, is_verbose: bool) -> String 
         let _ = writeln!(
             out,
             "{MARGIN}{MARGIN}{:<width$}  {:>10}  {:>10}  {:>10}{holder}",
-            clip(&name(group), width),
+            clip_place(&name(group), width),
             size(group.median),
             size(group.least),
             size(group.most),

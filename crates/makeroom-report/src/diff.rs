@@ -1,19 +1,23 @@
-//! The difference of two runs as one screen of text, as one sentence, and as JSON.
+//! The difference of two runs as one screen of text and as JSON. `diff_words` has its title and its sentences.
 
 use std::fmt::Write as _;
 
 use anstyle::AnsiColor;
 use makeroom_core::Bytes;
-use makeroom_diff::{Difference, LineChange, LineStatus, Verdict};
+use makeroom_diff::{Difference, GrowingLine, LineChange, LineStatus, StepGrowth, Verdict};
 use makeroom_kind::Kind;
 use serde_json::{Value, json};
 
+use crate::diff_words::{growth_rate, sentence, title};
 use crate::kinds::{kind_name, kind_words};
 use crate::text::{DIM, LEAST_COLUMNS, MARGIN, TITLE};
-use crate::wrap::{clip, wrap};
+use crate::wrap::{clip_place, wrap};
 
 /// Lines of code that are shown without `--verbose`.
 const MOST_LINES: usize = 10;
+
+/// The place of memory without a stack.
+const NO_STACK: &str = "no stack recorded (backward pass, or a thread without Python)";
 
 /// A size with its sign.
 pub(crate) fn signed(growth: i64) -> String {
@@ -21,88 +25,13 @@ pub(crate) fn signed(growth: i64) -> String {
     format!("{sign}{}", Bytes::new(growth.unsigned_abs()))
 }
 
-fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     Bytes::new(bytes).to_string()
 }
 
 /// The place of a line in a table.
 pub(crate) fn place(line: &LineChange) -> &str {
-    line.place.as_deref().unwrap_or("no stack recorded (backward pass, or a thread without Python)")
-}
-
-/// The kind and the place of a line in a sentence.
-fn memory(line: &LineChange) -> String {
-    let kind = kind_words(&line.kind);
-    match &line.place {
-        Some(place) => format!("{kind} at {place}"),
-        None => format!("{kind} without a stack (backward pass, or a thread without Python)"),
-    }
-}
-
-/// The difference in one sentence.
-pub(crate) fn sentence(difference: &Difference) -> String {
-    let growth = difference.growth();
-    let amount = Bytes::new(growth.unsigned_abs());
-    let changed = if growth < 0 { "shrank" } else { "grew" };
-    let lead = format!("The peak {changed} by {amount}");
-    match &difference.verdict {
-        Verdict::Same => format!("Both peaks are {}.", size(difference.after)),
-        Verdict::Shifted => {
-            format!("Both peaks are {}, but the kinds of memory differ.", size(difference.after))
-        }
-        Verdict::OtherBatch(batch) => format!(
-            "{lead}: the batch is {} times as large, and {:.0} % of activations and inputs scale with it.",
-            Ratio(batch.ratio),
-            100.0 * batch.share
-        ),
-        Verdict::Line(line) => format!("{lead}: {}.", line_sentence(line)),
-        Verdict::OneKind(kind) => {
-            let change = difference.kinds.iter().find(|change| change.kind == *kind);
-            let (before, after) = change.map_or((0, 0), |change| (change.before, change.after));
-            format!("{lead}: {} went from {} to {}.", kind_name(*kind), size(before), size(after))
-        }
-        Verdict::Several => format!("{lead}, in several kinds of memory."),
-    }
-}
-
-/// A ratio without needless digits.
-struct Ratio(f64);
-
-impl std::fmt::Display for Ratio {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let rounded = format!("{:.2}", self.0);
-        formatter.write_str(rounded.trim_end_matches('0').trim_end_matches('.'))
-    }
-}
-
-fn line_sentence(line: &LineChange) -> String {
-    let (memory, before, after) = (memory(line), size(line.before), size(line.after));
-    match line.status {
-        LineStatus::New => format!("{memory} {} new, {after}", is_or_are(&line.kind)),
-        LineStatus::Gone => format!("{memory} {} gone, {before}", is_or_are(&line.kind)),
-        LineStatus::Grown | LineStatus::Shrunk | LineStatus::Same => {
-            format!("{memory} went from {before} to {after}")
-        }
-    }
-}
-
-/// The verb after the name of a kind.
-fn is_or_are(kind: &str) -> &'static str {
-    match Kind::from_id(kind) {
-        Some(Kind::OptimizerState | Kind::KvCache | Kind::FrameworkCache | Kind::Unknown) | None => "is",
-        Some(_) => "are",
-    }
-}
-
-fn title(difference: &Difference) -> String {
-    let growth = difference.growth();
-    let share = 100.0 * growth as f64 / difference.before.max(1) as f64;
-    match difference.verdict {
-        Verdict::Same => "SAME PEAK".to_owned(),
-        Verdict::Shifted => "SAME PEAK, DIFFERENT KINDS".to_owned(),
-        _ if growth < 0 => format!("PEAK SHRANK BY {:.1} %", -share),
-        _ => format!("PEAK GREW BY {share:.1} %"),
-    }
+    line.place.as_deref().unwrap_or(NO_STACK)
 }
 
 /// The difference for a terminal of `columns` columns.
@@ -110,6 +39,8 @@ pub fn diff_text(difference: &Difference, columns: usize, is_verbose: bool) -> S
     let columns = columns.max(LEAST_COLUMNS);
     let mut out = String::new();
     let color = match difference.verdict {
+        _ if difference.failed_requests.1.is_some() => AnsiColor::Red,
+        Verdict::Leak(_) | Verdict::LeakInBoth(_) => AnsiColor::Yellow,
         Verdict::Same | Verdict::Shifted => AnsiColor::Green,
         _ if difference.growth() <= 0 => AnsiColor::Green,
         _ => AnsiColor::Yellow,
@@ -121,6 +52,7 @@ pub fn diff_text(difference: &Difference, columns: usize, is_verbose: bool) -> S
     }
     kinds(&mut out, difference);
     lines(&mut out, difference, columns, if is_verbose { usize::MAX } else { MOST_LINES });
+    growing(&mut out, difference, columns);
     let moved = difference.moved().count();
     if moved > 0 {
         let (lines, hold) = if moved == 1 { ("line", "holds") } else { ("lines", "hold") };
@@ -132,23 +64,59 @@ pub fn diff_text(difference: &Difference, columns: usize, is_verbose: bool) -> S
     out
 }
 
+/// The lines that grow from step to step, of each run.
+fn growing(out: &mut String, difference: &Difference, columns: usize) {
+    let (before, after) = &difference.step_growth;
+    for (run, growth) in [("before", before), ("after", after)] {
+        let Some(growth) = growth else { continue };
+        let _ = writeln!(
+            out,
+            "\n{MARGIN}{TITLE}Growing memory{TITLE:#}, {run}: over {} steps, {}",
+            growth.steps,
+            growth_rate(growth)
+        );
+        let width = growth.lines.iter().map(|line| kind_words(&line.kind).chars().count()).max().unwrap_or(0);
+        for line in &growth.lines {
+            let keeper = line.keeper.as_ref().map_or(String::new(), |keeper| format!(", kept by {keeper}"));
+            let place = line.place.as_deref().unwrap_or(NO_STACK);
+            let place = clip_place(&format!("{place}{keeper}"), columns.saturating_sub(20 + width));
+            let (bytes, kind) = (format!("+{}", size(line.bytes)), kind_words(&line.kind));
+            let _ = writeln!(out, "{MARGIN}  {bytes:>12}  {kind:<width$}  {place}");
+        }
+    }
+}
+
 fn kinds(out: &mut String, difference: &Difference) {
+    let (before, after) = difference.failed_requests;
+    let moment = |failed: Option<u64>| if failed.is_some() { "at failure" } else { "at peak" };
+    let heading = if before.or(after).is_none() { "Peak by kind" } else { "Memory by kind" };
     let _ = writeln!(
         out,
-        "\n{MARGIN}{TITLE}{:<18}{:>13}{:>13}{:>14}{TITLE:#}",
-        "Peak by kind", "before", "after", "change"
+        "\n{MARGIN}{TITLE}{heading:<18}{:>13}{:>13}{:>14}{TITLE:#}",
+        "before", "after", "change"
     );
-    let mut row = |name: &str, before: u64, after: u64| {
-        let growth = Bytes::new(after).difference(Bytes::new(before));
-        let change = if growth == 0 { String::new() } else { signed(growth) };
-        let row = format!("{MARGIN}  {name:<16}{:>13}{:>13}{change:>14}", size(before), size(after));
+    if before.or(after).is_some() {
+        let _ = writeln!(out, "{MARGIN}{DIM}{:<18}{:>13}{:>13}{DIM:#}", "", moment(before), moment(after));
+    }
+    let mut row = |name: &str, before: Option<u64>, after: Option<u64>| {
+        let change = match (before, after) {
+            (Some(before), Some(after)) if before != after => {
+                signed(Bytes::new(after).difference(Bytes::new(before)))
+            }
+            _ => String::new(),
+        };
+        let [before, after] = [before, after].map(|bytes| bytes.map_or_else(|| "–".to_owned(), size));
+        let row = format!("{MARGIN}  {name:<16}{before:>13}{after:>13}{change:>14}");
         let _ = writeln!(out, "{}", row.trim_end());
     };
     for kind in &difference.kinds {
-        row(kind_name(kind.kind), kind.before, kind.after);
+        row(kind_name(kind.kind), Some(kind.before), Some(kind.after));
     }
-    row("all", difference.before, difference.after);
-    if let (Some(before), Some(after)) = difference.reserved {
+    row("all", Some(difference.before), Some(difference.after));
+    if before.or(after).is_some() {
+        row("failed request", before, after);
+    }
+    if let (before @ Some(_), after @ Some(_)) = difference.reserved {
         row("peak reserved", before, after);
     }
 }
@@ -170,21 +138,29 @@ fn lines(out: &mut String, difference: &Difference, columns: usize, most: usize)
             LineStatus::Gone => "gone",
         };
         let moved = line.moved_from.as_ref().map_or(String::new(), |from| format!(" (was {from})"));
-        let text = format!("{:<width$}  {}{moved}", kind_words(&line.kind), place(line));
-        let _ = writeln!(
-            out,
-            "{MARGIN}  {:>12}  {status:<6}  {}",
-            signed(line.growth()),
-            clip(&text, columns.saturating_sub(26))
-        );
+        let place = clip_place(&format!("{}{moved}", place(line)), columns.saturating_sub(28 + width));
+        let (growth, kind) = (signed(line.growth()), kind_words(&line.kind));
+        let _ = writeln!(out, "{MARGIN}  {growth:>12}  {status:<6}  {kind:<width$}  {place}");
     }
     if changed.len() > most {
         let _ = writeln!(out, "{MARGIN}  {DIM}and {} more (--verbose){DIM:#}", changed.len() - most);
     }
 }
 
+/// Growth from step to step as JSON.
+fn step_growth(growth: &StepGrowth) -> Value {
+    let line = |line: &GrowingLine| json!({"place": line.place, "kind": line.kind, "bytes": line.bytes, "keeper": line.keeper});
+    json!({
+        "steps": growth.steps,
+        "bytes": growth.bytes,
+        "bytes_per_step": growth.per_step(),
+        "lines": growth.lines.iter().map(line).collect::<Vec<_>>(),
+    })
+}
+
 /// The difference as JSON.
 pub fn diff_json(difference: &Difference) -> Value {
+    let moment = |failed: Option<u64>| if failed.is_some() { "failure" } else { "peak" };
     let line = |line: &LineChange| {
         json!({
             "status": match line.status {
@@ -208,6 +184,8 @@ pub fn diff_json(difference: &Difference) -> Value {
             "id": match difference.verdict {
                 Verdict::Same => "same",
                 Verdict::Shifted => "shifted",
+                Verdict::Leak(_) => "leak",
+                Verdict::LeakInBoth(_) => "leak_in_both",
                 Verdict::OtherBatch(_) => "other_batch",
                 Verdict::Line(_) => "line",
                 Verdict::OneKind(_) => "kind",
@@ -218,6 +196,12 @@ pub fn diff_json(difference: &Difference) -> Value {
         "before_bytes": difference.before,
         "after_bytes": difference.after,
         "growth_bytes": difference.growth(),
+        "before_moment": moment(difference.failed_requests.0),
+        "after_moment": moment(difference.failed_requests.1),
+        "before_failed_request_bytes": difference.failed_requests.0,
+        "after_failed_request_bytes": difference.failed_requests.1,
+        "before_step_growth": difference.step_growth.0.as_ref().map(step_growth),
+        "after_step_growth": difference.step_growth.1.as_ref().map(step_growth),
         "before_reserved_bytes": difference.reserved.0,
         "after_reserved_bytes": difference.reserved.1,
         "batch_ratio": difference.batch.map(|batch| batch.ratio),
@@ -313,30 +297,5 @@ mod tests {
         let text = plain(&diff_text(&compare(&peak(Kind::Inputs), &peak(Kind::KvCache)), 80, false));
         assert!(text.contains("SAME PEAK, DIFFERENT KINDS\n"), "{text}");
         assert!(text.contains("Both peaks are 64.00 MiB, but the kinds of memory differ.\n"), "{text}");
-    }
-
-    #[test]
-    fn kinds_are_singular_or_plural() {
-        let line = |kind: Kind| LineChange {
-            status: LineStatus::New,
-            kind: kind.id().to_owned(),
-            place: Some("model.py:7 f".to_owned()),
-            moved_from: None,
-            before: 0,
-            after: 1 << 20,
-            blocks: (0, 1),
-        };
-        assert_eq!(line_sentence(&line(Kind::KvCache)), "KV cache at model.py:7 f is new, 1.00 MiB");
-        assert_eq!(line_sentence(&line(Kind::Gradients)), "gradients at model.py:7 f are new, 1.00 MiB");
-        let unstacked = LineChange { place: None, ..line(Kind::Temporaries) };
-        assert_eq!(
-            line_sentence(&unstacked),
-            "temporaries without a stack (backward pass, or a thread without Python) are new, 1.00 MiB"
-        );
-    }
-
-    #[test]
-    fn ratios_have_no_needless_digits() {
-        assert_eq!([2.0, 0.75, 1.333].map(|ratio| Ratio(ratio).to_string()), ["2", "0.75", "1.33"]);
     }
 }

@@ -4,14 +4,23 @@ use std::fmt::Write as _;
 
 use anstyle::AnsiColor;
 use makeroom_core::Bytes;
-use makeroom_diff::{Gate, LineStatus};
+use makeroom_diff::{Gate, LineStatus, Verdict};
 use serde_json::{Value, json};
 
-use crate::diff::{diff_json, place, sentence, signed};
+use crate::diff::{diff_json, place, signed};
+use crate::diff_words::{leak_sentence, sentence};
 use crate::kinds::kind_words;
 
 /// Lines of code in a JUnit report.
 const MOST_LINES: usize = 10;
+
+/// Why the run exceeds its allowance.
+fn cause(gate: &Gate) -> String {
+    match &gate.difference.verdict {
+        Verdict::Leak(growth) => format!("The run leaks. {}", leak_sentence(growth)),
+        _ => sentence(&gate.difference),
+    }
+}
 
 /// The result in one line, without a line break.
 fn line(gate: &Gate, name: &str) -> String {
@@ -28,7 +37,7 @@ fn line(gate: &Gate, name: &str) -> String {
             "{name}: peak {after}, baseline {before} ({change}): {} more than the allowance of {}. {}",
             Bytes::new(gate.excess()),
             gate.allowance,
-            sentence(difference)
+            cause(gate)
         )
     }
 }

@@ -6,7 +6,7 @@ use makeroom_core::Bytes;
 use makeroom_explain::Site;
 
 use crate::text::{DIM, MARGIN};
-use crate::wrap::clip;
+use crate::wrap::{clip, clip_place};
 
 /// Width of the sizes.
 const SIZE_COLUMNS: usize = 12;
@@ -73,7 +73,7 @@ impl Drawing<'_> {
     fn line(&mut self, site: &Site, lead: &str) {
         let room = self.columns.saturating_sub(SIZE_COLUMNS + 4 + lead.chars().count());
         let caller = site.caller.as_ref().map_or(String::new(), |caller| format!(", called by {caller}"));
-        let place = clip(&format!("{}{caller}", site.place), room);
+        let place = clip_place(&format!("{}{caller}", site.place), room);
         let rest = room.saturating_sub(place.chars().count() + 2);
         let through = match &site.through {
             Some(through) if rest > 12 => format!("  {DIM}{}{DIM:#}", clip(&format!("via {through}"), rest)),

@@ -53,6 +53,37 @@ pub(crate) fn clip(text: &str, columns: usize) -> String {
     kept + "…"
 }
 
+/// A line of code that fits into `columns`. `…/end_of_a_long_name.py:88 forward`: the line number and the end of the path
+/// distinguish lines, so the beginning of the path is dropped, and the function before the line number.
+pub(crate) fn clip_place(place: &str, columns: usize) -> String {
+    /// A function of which fewer letters would remain says nothing.
+    const LEAST_FUNCTION: usize = 4;
+    let place = sanitize(place).replace('\n', " ");
+    let Some((position, function)) = split_place(&place) else { return clip(&place, columns) };
+    let length = position.chars().count();
+    if length + LEAST_FUNCTION < columns || place.chars().count() <= columns {
+        return clip(&place, columns);
+    }
+    let is_short = function.chars().count() * 3 <= columns;
+    let room = if is_short { columns - function.chars().count() } else { columns };
+    let kept = if is_short { function } else { "" };
+    if length <= room {
+        return format!("{position}{kept}");
+    }
+    let end: String = position.chars().skip((length + 1).saturating_sub(room)).collect();
+    format!("…{end}{kept}")
+}
+
+/// A place as its file and line number, and the rest: `model.py:88` and ` forward`.
+fn split_place(place: &str) -> Option<(&str, &str)> {
+    place.match_indices(':').find_map(|(colon, _)| {
+        let after = &place[colon + 1..];
+        let rest = after.trim_start_matches(|character: char| character.is_ascii_digit());
+        let is_number = rest.len() < after.len() && (rest.is_empty() || rest.starts_with(' '));
+        is_number.then(|| place.split_at(place.len() - rest.len()))
+    })
+}
+
 /// A text without its styles.
 #[cfg(test)]
 pub(crate) fn plain(text: &str) -> String {
@@ -73,5 +104,23 @@ mod tests {
         assert_eq!(wrap("up to 3.80 GiB; then", 10), ["up to", "3.80 GiB;", "then"]);
         assert_eq!(wrap("line 4 MiB s", 7), ["line", "4 MiB s"]);
         assert_eq!(clip("abcdef", 4), "abc…");
+    }
+
+    #[test]
+    fn a_clipped_place_keeps_the_line_number() {
+        let compiled = "md/cmdgtaz7or4tm3uquv4w3id2do6aaa5iblure3x2kvzqf.py:1234 call";
+        assert_eq!(clip_place(compiled, 70), compiled);
+        assert_eq!(clip_place(compiled, 30), "…a5iblure3x2kvzqf.py:1234 call");
+        assert_eq!(clip_place(compiled, 60).chars().count(), 60);
+        assert!(clip_place(compiled, 58).ends_with("kvzqf.py:1234 call"));
+        // The function gives way before the number does.
+        assert_eq!(clip_place("model.py:88 a_function_with_a_long_name", 20), "model.py:88 a_funct…");
+        assert_eq!(
+            clip_place("directory/model.py:88 a_function_with_a_long_name", 20),
+            "…rectory/model.py:88"
+        );
+        assert_eq!(clip_place("my files/a_long_name/model.py:88 f", 16), "…e/model.py:88 f");
+        assert_eq!(clip_place("cudaMalloc in libsolver.so", 12), "cudaMalloc …");
+        assert_eq!(clip_place("x:1", 0), "…");
     }
 }

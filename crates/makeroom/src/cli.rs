@@ -95,7 +95,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE")]
     pub(crate) summary: Option<PathBuf>,
 
-    /// Also show what the memory is used for at the failure or the peak, in groups
+    /// Also show live memory at the failure or the peak, grouped by GROUP
     #[arg(long, value_name = "GROUP", value_enum, hide_short_help = true)]
     pub(crate) by: Option<Grouping>,
 
@@ -397,7 +397,7 @@ pub(crate) struct Why {
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
-    /// Show what holds the memory at the failure or the peak, in groups
+    /// Show live memory at the failure or the peak, grouped by GROUP
     #[arg(long, value_name = "GROUP", value_enum, hide_short_help = true)]
     pub(crate) by: Option<Grouping>,
 

@@ -211,6 +211,74 @@ fn peaks_that_cannot_be_compared_are_remarked() {
 }
 
 #[test]
+fn a_run_that_failed_is_compared_at_its_failure() {
+    let traces = root().join("traces");
+    let [failed, other] = ["oom_batch", "gpt2_varlen"]
+        .map(|name| traces.join(format!("{name}.pickle.gz")).display().to_string());
+    let moments = |difference: &Value| {
+        [&difference["before_moment"], &difference["after_moment"]].map(Value::to_string)
+    };
+    let difference = json(&["diff", "--json", &other, &failed]);
+    assert_eq!(moments(&difference), ["\"peak\"", "\"failure\""]);
+    // The same moment and memory as `why --by kind`.
+    let grouped = json(&["why", "--by", "kind", "--json", &failed]);
+    assert_eq!((&grouped["moment"], &grouped["live_bytes"]), (&"failure".into(), &difference["after_bytes"]));
+    assert!(difference["after_failed_request_bytes"].as_u64().unwrap() > 0);
+    let text = stdout(&makeroom(&["diff", &other, &failed]));
+    assert!(text.contains("THE LATER RUN FAILED") && text.contains("    failed request  "), "{text}");
+    assert!(text.lines().any(|line| line.split_whitespace().eq(["at", "peak", "at", "failure"])), "{text}");
+    let back = stdout(&makeroom(&["diff", &failed, &other]));
+    assert!(back.contains("THE LATER RUN DID NOT FAIL"), "{back}");
+    let both = json(&["diff", "--json", &failed, &failed]);
+    assert_eq!(moments(&both), ["\"failure\"", "\"failure\""]);
+    assert_eq!(both["verdict"]["id"], "same");
+    // Runs that did not fail are compared at their peaks.
+    assert_eq!(moments(&json(&["diff", "--json", &trace("adamw"), &trace("sgd")])), ["\"peak\"", "\"peak\""]);
+}
+
+#[test]
+fn a_leak_is_growth_per_step() {
+    let difference = json(&["diff", "--json", &trace("adamw-long"), &trace("adamw-features")]);
+    assert_eq!(difference["verdict"]["id"], "leak");
+    assert_eq!(difference["before_step_growth"], Value::Null);
+    let growth = &difference["after_step_growth"];
+    assert_eq!(growth["bytes_per_step"], f64::from(1 << 20));
+    assert_eq!(growth["lines"].as_array().unwrap().len(), 1, "{growth}");
+    assert_eq!(growth["lines"][0]["place"], "kinds.py:69 forward");
+    let text = stdout(&makeroom(&["diff", &trace("adamw-long"), &trace("adamw-features")]));
+    assert!(text.contains("LEAK (1.00 MiB per step)"), "{text}");
+    // Three steps are too few to tell.
+    assert_eq!(json(&["diff", "--json", &trace("adamw"), &trace("adamw")])["after_step_growth"], Value::Null);
+    // A recording of `makeroom run` has no marks, but classes.
+    let room = root().join("traces/kinds/adamw-features.room.gz").display().to_string();
+    for by in ["kind", "line", "module"] {
+        let grouped = json(&["why", "--by", by, "--json", &room]);
+        let growth = &grouped["growth"];
+        assert_eq!(growth["step"], "backward pass", "{growth}");
+        assert_eq!(growth["bytes_per_step"], f64::from(1 << 20), "{growth}");
+        assert_eq!(growth["groups"][0]["keeper"], "the module Gpt", "{growth}");
+        assert_eq!(growth["groups"][0]["bytes"], growth["bytes"], "{growth}");
+    }
+    assert_eq!(json(&["why", "--by", "kind", "--json", &trace("adamw-long")])["growth"], Value::Null);
+    // Within the allowance, a leak is a warning.
+    let gate =
+        makeroom(&["gate", &trace("adamw-features"), "--against", &trace("adamw-long"), "--allow", "50%"]);
+    assert_eq!(gate.status.code(), Some(0));
+    assert!(
+        stderr(&gate).contains("the run leaks. Live memory grows by 1.00 MiB per step"),
+        "{}",
+        stderr(&gate)
+    );
+    // A baseline remembers it: the same leak is no news.
+    let scratch = Scratch::new("leak");
+    let baseline = scratch.file("memory.json");
+    let written = makeroom(&["gate", &trace("adamw-features"), "--against", &baseline, "--write"]);
+    assert!(written.status.success(), "{}", stderr(&written));
+    let gate = makeroom(&["gate", &trace("adamw-features"), "--against", &baseline]);
+    assert_eq!((gate.status.code(), stderr(&gate)), (Some(0), String::new()));
+}
+
+#[test]
 fn the_action_annotates_and_summarizes() {
     let scratch = Scratch::new("action");
     let (summary, report) = (scratch.file("summary.md"), scratch.file("gate.xml"));

@@ -147,6 +147,70 @@ fn the_ranks_of_a_job_are_compared() {
 }
 
 #[test]
+fn a_file_next_to_a_directory_and_the_chosen_gpu_count() {
+    let stage = Stage::new(env!("CARGO_TARGET_TMPDIR"), Path::new("groups").join("file"));
+    fs::create_dir(stage.path("ranks")).unwrap();
+    for rank in 0..2 {
+        let to = stage.path("ranks").join(format!("rank{rank}.pickle.gz"));
+        fs::copy(trace("kinds/adamw.pickle.gz"), to).unwrap();
+    }
+    fs::copy(trace("kinds/sgd.pickle.gz"), stage.path("extra.pickle.gz")).unwrap();
+    fs::write(stage.path("notes.txt"), "step 1\n").unwrap();
+    let [ranks, extra, notes] =
+        ["ranks", "extra.pickle.gz", "notes.txt"].map(|name| stage.path(name).display().to_string());
+    let across = json(&["why", "--by", "kind", "--json", &ranks, &extra]);
+    assert_eq!(across["recordings"], 3, "{across}");
+    let activations = &across["groups"].as_array().unwrap()[3];
+    assert_eq!(
+        (&activations["name"], &activations["most_in"]),
+        (&"activations".into(), &extra.as_str().into())
+    );
+    // A log is named, and the recordings are compared.
+    let output = makeroom(&["why", "--by", "kind", &ranks, &notes]);
+    assert!(text(&output.stdout).contains("2 recordings"), "{}", text(&output.stdout));
+    assert!(text(&output.stderr).contains("notes.txt is not a recording"), "{}", text(&output.stderr));
+    // No recording has this GPU.
+    let output = makeroom(&["why", "--by", "kind", "--device", "3", &ranks, &extra]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("has no device 3, only 0"), "{said}");
+    let chosen = json(&["why", "--by", "kind", "--json", "--device", "0", &ranks, &extra]);
+    assert_eq!(chosen, across);
+}
+
+#[test]
+fn lines_of_a_snapshot_with_cpp_frames_are_those_of_python() {
+    let lines = |name: &str| -> Vec<(String, u64)> {
+        let grouped = json(&["why", "--by", "line", "--json", &trace(name)]);
+        let groups = grouped["groups"].as_array().unwrap().clone();
+        let line =
+            |group: &Value| (group["name"].as_str().unwrap().to_owned(), group["bytes"].as_u64().unwrap());
+        groups.iter().map(line).filter(|(name, _)| name.contains(".py:")).collect()
+    };
+    let (with, without) = (lines("kinds/adamw-all.pickle.gz"), lines("kinds/adamw.pickle.gz"));
+    assert_eq!(with, without);
+    // In the backward pass, which has no Python frames, the operator is named, not the code that recorded the stack.
+    let grouped = text(&makeroom(&["why", "--by", "line", &trace("kinds/adamw-all.pickle.gz")]).stdout);
+    assert!(!grouped.contains("unwind") && !grouped.contains("CachingAllocator"), "{grouped}");
+    assert!(grouped.contains("torch::autograd::generated::"), "{grouped}");
+    let explained = text(&makeroom(&["why", "--verbose", &trace("kinds/adamw-all.pickle.gz")]).stdout);
+    assert!(!explained.contains("unwind"), "{explained}");
+    assert!(explained.contains("kinds.py:30 forward  via torch/nn/modules/linear.py"), "{explained}");
+}
+
+#[test]
+fn long_paths_keep_their_line_numbers() {
+    let shown = text(&makeroom(&["why", "--by", "line", &trace("kinds/compiled.pickle.gz")]).stdout);
+    let rows: Vec<&str> = shown.lines().filter(|line| line.contains('…')).collect();
+    assert!(rows.len() > 5, "{shown}");
+    for row in &rows {
+        let name = row.split("  ").find(|part| part.contains('…')).unwrap();
+        let number = name.rsplit_once(".py:").map(|(_, rest)| rest.split(' ').next().unwrap());
+        assert!(number.is_some_and(|number| number.parse::<u32>().is_ok()), "{row}");
+    }
+}
+
+#[test]
 fn exports_have_groups_where_the_format_has_room_for_them() {
     let snapshot = trace("kinds/adamw.pickle.gz");
     let perfetto = json(&["export", "--to", "perfetto", "--by", "kind", &snapshot]);

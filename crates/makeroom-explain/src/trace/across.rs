@@ -97,6 +97,8 @@ mod tests {
             is_recorded: true,
             events: 0,
             live: groups.iter().map(|&(_, bytes)| Bytes::new(bytes)).sum(),
+            growing: None,
+            growth: Vec::new(),
             groups: groups
                 .iter()
                 .map(|&(name, bytes)| Group {

@@ -7,6 +7,7 @@ use makeroom_kind::{Kind, Kinds, Rule};
 
 use super::choice::chosen_device;
 use super::group_names::GroupNames;
+use super::growing::{Growing, GrowingLine, growing};
 
 /// What to group memory by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +73,21 @@ pub struct Grouped {
     pub live: Bytes,
     /// The groups, largest first; kinds in their own order.
     pub groups: Vec<Group>,
+    /// Memory that grows from step to step over the run, if any does.
+    pub growing: Option<Growing>,
+    /// The groups of that memory, fastest first.
+    pub growth: Vec<GroupGrowth>,
+}
+
+/// A group that grows from step to step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupGrowth {
+    /// The name of the group.
+    pub name: String,
+    /// How much it grew over all steps.
+    pub bytes: Bytes,
+    /// The line of this group that grows fastest.
+    pub line: Option<GrowingLine>,
 }
 
 /// One group.
@@ -92,13 +108,69 @@ pub struct Group {
 /// Blocks, bytes, and bytes by kind and by rule.
 type Sums = (u64, Bytes, FastMap<Kind, Bytes>, FastMap<Rule, Bytes>);
 
+/// Bytes at three moments, and the change of each line by kind.
+type RisingSums = ([u64; 3], FastMap<(String, Kind), i64>);
+
 /// Groups the live memory of a device at its first failure or its peak; `None` if the recording has no device.
 pub fn grouped(trace: &Trace, device: Option<DeviceIndex>, by: By) -> Option<Grouped> {
     let device = chosen_device(trace, device)?;
     let kinds = Kinds::new(trace, device);
     let failure = device.events.actions().iter().position(|&action| action == Action::OutOfMemory);
     let events = failure.unwrap_or(kinds.peak().0);
-    Some(Grouped { is_failure: failure.is_some(), ..grouped_at(trace, device, &kinds, by, events) })
+    let growing = growing(trace, device, &kinds);
+    let growth = growing
+        .as_ref()
+        .map_or_else(Vec::new, |growing| groups_that_grow(trace, device, &kinds, by, growing));
+    let grouped = grouped_at(trace, device, &kinds, by, events);
+    Some(Grouped { is_failure: failure.is_some(), growing, growth, ..grouped })
+}
+
+/// The groups whose live memory rises over the three moments, fastest first.
+fn groups_that_grow(
+    trace: &Trace,
+    device: &DeviceTrace,
+    kinds: &Kinds,
+    by: By,
+    growing: &Growing,
+) -> Vec<GroupGrowth> {
+    let mut names = GroupNames::new(trace, device, by);
+    let mut places = GroupNames::new(trace, device, By::Line);
+    let mut groups: BTreeMap<String, RisingSums> = BTreeMap::new();
+    for allocation in kinds.allocations() {
+        let live = growing.moments.map(|moment| allocation.is_live_at(moment));
+        if live == [false; 3] {
+            continue;
+        }
+        let size = allocation.size.get();
+        let (sums, lines) = groups.entry(names.name(allocation)).or_default();
+        for (sum, is_live) in sums.iter_mut().zip(live) {
+            *sum = sum.saturating_add(if is_live { size } else { 0 });
+        }
+        let signed = i64::try_from(size).unwrap_or(i64::MAX);
+        let change = if live[0] == live[2] {
+            0
+        } else if live[2] {
+            signed
+        } else {
+            -signed
+        };
+        let total = lines.entry((places.name(allocation), allocation.kind)).or_default();
+        *total = total.saturating_add(change);
+    }
+    let mut grown: Vec<GroupGrowth> = groups
+        .into_iter()
+        .filter(|(_, ([first, middle, last], _))| first < middle && middle < last)
+        .map(|(name, ([first, _, last], lines))| {
+            let fastest = lines.into_iter().max_by(|one, two| (one.1, &two.0).cmp(&(two.1, &one.0)));
+            let line = fastest.and_then(|((place, kind), _)| {
+                let is_it = |line: &&GrowingLine| line.kind == kind && line.place.as_deref() == Some(&place);
+                growing.lines.iter().find(is_it).cloned()
+            });
+            GroupGrowth { name, bytes: Bytes::new(last - first), line }
+        })
+        .collect();
+    grown.sort_by(|one, two| two.bytes.cmp(&one.bytes).then_with(|| one.name.cmp(&two.name)));
+    grown
 }
 
 /// Groups the live memory of a device after `events` events.
@@ -136,6 +208,8 @@ pub fn grouped_at(trace: &Trace, device: &DeviceTrace, kinds: &Kinds, by: By, ev
         events,
         live,
         groups,
+        growing: None,
+        growth: Vec::new(),
     }
 }
 

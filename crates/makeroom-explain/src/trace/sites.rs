@@ -147,7 +147,23 @@ impl<'trace> Places<'trace> {
             self.owner(**frame) == Owner::Program && (function.is_empty() || name != function)
         };
         let told = || frames.iter().find(|&&frame| self.owner(frame) != Owner::Passage);
-        frames.iter().find(is_meant).or_else(told).or(frames.first()).copied()
+        let python = || frames.iter().find(|&&frame| self.is_python(frame));
+        let node = || frames.iter().find(|&&frame| self.is_autograd_node(frame));
+        frames.iter().find(is_meant).or_else(python).or_else(node).or_else(told).or(frames.first()).copied()
+    }
+
+    /// Whether a frame is a line of a Python file.
+    fn is_python(self, frame: FrameId) -> bool {
+        let frame = self.stacks.frame_at(frame);
+        frame.line > 0
+            && self.stacks.name_text(frame.file).rsplit_once('.').is_some_and(|(_, end)| end == "py")
+    }
+
+    /// Whether a frame computes the gradient of an operator. It names the operator where the backward pass has no Python
+    /// frames, but a snapshot has C++ frames.
+    fn is_autograd_node(self, frame: FrameId) -> bool {
+        let function = self.stacks.name_text(self.stacks.frame_at(frame).function);
+        function.starts_with("torch::autograd::generated::")
     }
 
     /// The own line that called the program's innermost one, if it is another function's.
@@ -214,7 +230,9 @@ impl<'trace> Places<'trace> {
         let below = frames.iter().take_while(|&&frame| self.owner(frame) != Owner::Program);
         let below: Vec<FrameId> = below.copied().collect();
         if !below.iter().any(is_native) {
-            return frames[0];
+            let python = below.iter().find(|&&frame| self.is_python(frame));
+            let told = || below.iter().find(|&&frame| self.owner(frame) != Owner::Passage);
+            return python.or_else(told).or(frames.first()).copied().unwrap_or_default();
         }
         if below.len() < frames.len() {
             return below[below.len() - 1];
@@ -229,7 +247,10 @@ impl<'trace> Places<'trace> {
         let is_own_line = frame.line > 0 && is_own_source(name(frame.file));
         match name(frame.library) {
             "" if self.is_whole_process && is_own_line => Owner::Program,
-            "" if is_library_file(name(frame.file)) => Owner::Library(None),
+            "" if is_library_file(name(frame.file)) => {
+                let is_passage = frame.line == 0 && native::is_torch_passage(name(frame.function));
+                if is_passage { Owner::Passage } else { Owner::Library(None) }
+            }
             "" => Owner::Program,
             library => match native::owner(library, name(frame.function), self.executable) {
                 // A header's code lies in the program's own file.

@@ -1,9 +1,11 @@
-//! Where the steps of a training or serving loop begin, and what grows from one to the next. A loop that is not marked is
-//! recognised by `rounds`; what has no steps is cut into equal parts, and they are not called steps.
+//! Where the steps of a training or serving loop begin, and what grows from one to the next. Training that is not marked has
+//! its backward passes, another loop is recognised by `rounds`; what has no steps is cut into equal parts, and they are not
+//! called steps.
 
-use makeroom_core::{Action, AnnotationStage, Bytes, DeviceTrace, FastMap, Trace};
+use makeroom_core::{Action, AnnotationStage, Bytes, DeviceTrace, FastMap, Framework, Trace};
 use makeroom_kind::{Allocation, Certainty, Kind, Kinds, Rule};
 
+use super::choice::framework;
 use super::history::{Floor, History};
 use super::rounds::Rounds;
 use super::sites::{HeldByStack, Places, StackTotal};
@@ -21,6 +23,10 @@ const ENOUGH_STEPS: usize = 100;
 const LEAST_STEPS: usize = 6;
 /// Growth below this share of the floor is noise.
 const LEAST_GROWTH: f64 = 0.05;
+/// In runs of at least this many steps, a smaller share is more than noise if it hardly ever falls.
+const MANY_STEPS: usize = 1000;
+/// That share.
+const LEAST_GROWTH_OF_MANY: f64 = 0.005;
 
 /// The steps of a recording.
 #[derive(Debug, Default)]
@@ -32,14 +38,25 @@ pub(crate) struct Steps {
     /// Whether the program itself marked them.
     pub(crate) are_marked: bool,
     /// How many there are, where they are no steps but equal parts of the recording.
-    parts: Option<usize>,
+    pub(super) parts: Option<usize>,
 }
 
 impl Steps {
-    /// Finds the steps: by the mark that the program repeats, by what it keeps from each round, or else by cutting the
-    /// recording into equal parts.
+    /// Finds the steps: by the mark that the program repeats, by its backward passes, by what it keeps from each round, or
+    /// else by cutting the recording into equal parts.
     pub(crate) fn find(trace: &Trace, device: &DeviceTrace) -> Self {
-        Self::marked(trace, device).or_else(|| Self::recognised(trace, device)).unwrap_or_else(|| {
+        Self::find_with(trace, device, || Kinds::new(trace, device).steps().to_vec())
+    }
+
+    /// The same; `passes` finds the backward passes.
+    pub(crate) fn find_with(
+        trace: &Trace,
+        device: &DeviceTrace,
+        passes: impl FnOnce() -> Vec<usize>,
+    ) -> Self {
+        let trained = || Self::trained(trace, passes);
+        let recognised = || Self::recognised(trace, device);
+        Self::marked(trace, device).or_else(trained).or_else(recognised).unwrap_or_else(|| {
             let length = device.events.len();
             let starts = if length < PARTS * LEAST_EVENTS {
                 Vec::new()
@@ -52,6 +69,21 @@ impl Steps {
                 are_marked: false,
                 parts: Some(PARTS),
             }
+        })
+    }
+
+    /// The steps of training in a recording without marks.
+    fn trained(trace: &Trace, passes: impl FnOnce() -> Vec<usize>) -> Option<Self> {
+        if framework(trace) != Framework::PyTorch {
+            return None;
+        }
+        let starts = passes();
+        let are_enough = starts.len() >= LEAST_STEPS;
+        are_enough.then(|| Self {
+            starts,
+            measured_by: "backward pass".to_owned(),
+            are_marked: true,
+            parts: None,
         })
     }
 
@@ -117,13 +149,18 @@ fn positions(device: &DeviceTrace, times: &[u64]) -> Vec<usize> {
     positions
 }
 
-/// What grows from step to step, if anything does.
-pub(crate) fn growth(
-    trace: &Trace,
-    device: &DeviceTrace,
-    history: &History,
-    steps: &Steps,
-) -> Option<Growth> {
+/// Floors of a run whose live memory keeps growing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rise {
+    pub(super) first: Floor,
+    pub(super) middle: Floor,
+    pub(super) last: Floor,
+    /// Number of steps from the first to the last, at least one.
+    pub(super) steps: usize,
+}
+
+/// The floors between which live memory grows, if it keeps growing.
+pub(super) fn rise(history: &History) -> Option<Rise> {
     // What a program does after it was refused memory is another story.
     let end = history.failures.first().copied().unwrap_or(usize::MAX);
     let floors = &history.floors[..history.floors.partition_point(|floor| floor.index < end)];
@@ -133,12 +170,22 @@ pub(crate) fn growth(
         return None;
     }
     let (first, last) = (settled[0], settled[settled.len() - 1]);
-    let middle = settled[settled.len() / 2];
+    Some(Rise { first, middle: settled[settled.len() / 2], last, steps: settled.len() - 1 })
+}
+
+/// What grows from step to step, if anything does.
+pub(crate) fn growth(
+    trace: &Trace,
+    device: &DeviceTrace,
+    history: &History,
+    steps: &Steps,
+) -> Option<Growth> {
+    let rise = rise(history)?;
+    let Rise { first, middle, last, steps: count } = rise;
     let moments = [Some(first.index), Some(middle.index), Some(last.index)];
     let rising = rising(&stacks_at(device, history, &moments));
     let kinds = kinds_of(trace, device, &rising, (first.index + 1, last.index + 1));
     let (leaking, _) = Places::new(trace).tree(&rising);
-    let count = settled.len() - 1;
     Some(Growth {
         steps: count,
         parts: steps.parts,
@@ -146,8 +193,9 @@ pub(crate) fn growth(
         first: first.live,
         last: last.live,
         per_step: Bytes::new((last.live - first.live).get() / count as u64),
+        moments: (first.index + 1, last.index + 1),
         is_enough: steps.are_marked || count >= ENOUGH_STEPS || device.events.len() >= PARTS * LEAST_EVENTS,
-        is_in_steps: steps.are_marked || gives_back(device, first.index..last.index),
+        is_in_steps: is_in_steps(device, steps, &rise),
         leaking,
         kinds,
     })
@@ -185,6 +233,11 @@ fn kinds_of(
     grown
 }
 
+/// Whether there are steps at all: the program marked them, or memory comes back meanwhile.
+pub(super) fn is_in_steps(device: &DeviceTrace, steps: &Steps, rise: &Rise) -> bool {
+    steps.are_marked || gives_back(device, rise.first.index..rise.last.index)
+}
+
 /// Whether at least one allocation in ten was given back among these events.
 fn gives_back(device: &DeviceTrace, events: std::ops::Range<usize>) -> bool {
     let (mut taken, mut given) = (0_usize, 0_usize);
@@ -206,7 +259,8 @@ fn keeps_growing(floors: &[Floor]) -> bool {
     let falls = floors.windows(2).filter(|pair| pair[1].live < pair[0].live).count();
     let late = last - floors[count - 1 - count / 4].live;
     let early = floors[count / 4].live - first;
-    gain.share_of(last) >= LEAST_GROWTH
+    let noise = if count >= MANY_STEPS { LEAST_GROWTH_OF_MANY } else { LEAST_GROWTH };
+    gain.share_of(last) >= noise
         && falls * 8 <= count
         && late.get().saturating_mul(10) >= gain.get()
         && early.get().saturating_mul(10) >= gain.get()

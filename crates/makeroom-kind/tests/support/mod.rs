@@ -38,7 +38,7 @@ pub(crate) fn without_stacks(mut trace: Trace) -> Trace {
 #[derive(Debug)]
 pub(crate) struct Moment {
     pub(crate) name: String,
-    /// Number of events before it.
+    /// Number of events before it; 0 if a mark stands for it.
     pub(crate) events: usize,
     /// Bytes of blocks, by the ID of a kind; also `live` and `rest`.
     pub(crate) bytes: BTreeMap<String, u64>,
@@ -49,7 +49,7 @@ pub(crate) fn moments(name: &str) -> Vec<Moment> {
     let truth: serde_json::Value = serde_json::from_str(&text).unwrap();
     let moment = |moment: &serde_json::Value| Moment {
         name: moment["name"].as_str().unwrap().to_owned(),
-        events: moment["events"].as_u64().unwrap() as usize,
+        events: moment["events"].as_u64().unwrap_or(0) as usize,
         bytes: moment
             .as_object()
             .unwrap()
@@ -58,6 +58,18 @@ pub(crate) fn moments(name: &str) -> Vec<Moment> {
             .collect(),
     };
     truth["moments"].as_array().unwrap().iter().map(moment).collect()
+}
+
+/// The number of events before each moment of a recording of `makeroom run`: the program marked them with allocations in its
+/// function `mark`.
+pub(crate) fn marks(trace: &Trace, device: &DeviceTrace) -> Vec<usize> {
+    let is_mark = |event: &Event| {
+        let frames = trace.stacks.frames_of(event.stack).iter();
+        let mut functions =
+            frames.map(|&frame| trace.stacks.name_text(trace.stacks.frame_at(frame).function));
+        event.action == Action::Alloc && functions.any(|function| function == "Truth.mark")
+    };
+    device.events.iter().enumerate().filter(|(_, event)| is_mark(event)).map(|(index, _)| index).collect()
 }
 
 /// The size of the block of each allocation, by its number in [`Kinds::allocations`].

@@ -96,7 +96,7 @@ pub(crate) enum Grouping {
     Line,
     /// Source files
     Module,
-    /// The program's labels and scopes, else phases of training
+    /// The program's labels and scopes, or else the phases of training
     Stage,
     /// Threads
     Thread,

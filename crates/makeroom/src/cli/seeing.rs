@@ -84,7 +84,7 @@ pub(crate) struct Job {
     #[arg(long, value_name = "COUNT", default_value_t = 8, requires = "output")]
     pub(crate) pages: usize,
 
-    /// Show what the memory of the ranks is used for, in groups
+    /// Compare the live memory of the ranks, grouped by GROUP
     #[arg(long, value_name = "GROUP", value_enum, hide_short_help = true, conflicts_with = "output")]
     pub(crate) by: Option<Grouping>,
 
@@ -120,9 +120,9 @@ pub(crate) struct Export {
     #[arg(long, value_name = "TABLE", value_enum, default_value_t = ExportTable::Allocations)]
     pub(crate) table: ExportTable,
 
-    /// Show live memory in groups, for perfetto and speedscope
+    /// Group live memory by GROUP (only perfetto and speedscope)
     ///
-    /// Perfetto gets a counter for each group, and speedscope an outermost frame. The table of allocations has columns
+    /// Perfetto files get a counter for each group, and speedscope profiles an outermost frame. The table of allocations has columns
     /// for kind, module, stage and thread.
     #[arg(long, value_name = "GROUP", value_enum, hide_short_help = true)]
     pub(crate) by: Option<Grouping>,

@@ -1,4 +1,4 @@
-//! `makeroom diff`: compare the peaks of two runs.
+//! `makeroom diff`: compare two runs at their peaks, or where they failed.
 //!
 //! ```text
 //! diff/source.rs   the run that a path stands for; also for `gate`
@@ -11,13 +11,14 @@ use makeroom_report::{diff_json, diff_text};
 use serde_json::json;
 
 use crate::cli::Diff;
+use crate::commands::profile::Moment;
 use crate::failure::Failure;
 use crate::output;
 
 /// Runs `makeroom diff`.
 pub(crate) fn run(arguments: &Diff) -> Result<(), Failure> {
-    let before = source::read(&arguments.before, arguments.device)?;
-    let after = source::read(&arguments.after, arguments.device)?;
+    let before = source::read(&arguments.before, arguments.device, Moment::Need)?;
+    let after = source::read(&arguments.after, arguments.device, Moment::Need)?;
     let difference = compare(&before.profile, &after.profile);
     if arguments.json {
         let mut value = diff_json(&difference);

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use makeroom_core::{Bytes, shell_word};
-use makeroom_diff::gate;
-use makeroom_report::{gate_annotation, gate_json, gate_junit, gate_text};
+use makeroom_diff::{Verdict, gate};
+use makeroom_report::{gate_annotation, gate_json, gate_junit, gate_text, leak_sentence};
 
 use crate::cli::Gate;
 use crate::commands::diff::source::{self, Source};
+use crate::commands::profile::Moment;
 use crate::commands::{Kind, place, recording};
 use crate::failure::Failure;
 use crate::output;
@@ -19,7 +20,7 @@ const EXCEEDED: u8 = 3;
 
 /// Runs `makeroom gate`.
 pub(crate) fn run(arguments: &Gate) -> Result<ExitCode, Failure> {
-    let run = source::read(&arguments.run, arguments.device)?;
+    let run = source::read(&arguments.run, arguments.device, Moment::Peak)?;
     if run.ran_out {
         output::remark(&format!(
             "warning: {}: an allocation failed in this run, so its peak is not complete\n",
@@ -29,7 +30,7 @@ pub(crate) fn run(arguments: &Gate) -> Result<ExitCode, Failure> {
     if arguments.write {
         return write(arguments, &run);
     }
-    let baseline = source::read(&arguments.against, arguments.device)
+    let baseline = source::read(&arguments.against, arguments.device, Moment::Peak)
         .map_err(|failure| not_a_baseline(failure, arguments))?;
     if baseline.is_chosen {
         output::remark(&format!(
@@ -56,6 +57,9 @@ pub(crate) fn run(arguments: &Gate) -> Result<ExitCode, Failure> {
             "note: the peak is more than 20 % below the baseline; check that it is the same program, then update the baseline: {}\n",
             to_write(arguments)
         ));
+    }
+    if let (true, Verdict::Leak(growth)) = (result.is_within(), &result.difference.verdict) {
+        output::remark(&format!("warning: {}: the run leaks. {}\n", run.name, leak_sentence(growth)));
     }
     // The result is known: a report that cannot be written must not hide it.
     let report = arguments.junit.as_ref().map_or(Ok(()), |junit| {

@@ -2,62 +2,62 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use makeroom_core::Trace;
-use makeroom_diff::{BASELINE, Profile};
-use makeroom_explain::line_of;
-use makeroom_gather::find;
-use makeroom_trace::Input;
+use makeroom_diff::{BASELINE, GrowingLine, Profile, StepGrowth};
+use makeroom_explain::{Growing, GrowingLine as ExplainedLine, growing, line_of};
+use makeroom_kind::Kinds;
 
 use crate::commands::recording;
 use crate::failure::Failure;
 
 /// The largest baseline that is read. makeroom writes at most 200 lines of code into one.
 const LONGEST_BASELINE: u64 = 1 << 20;
+/// Growing lines that are kept.
+const MOST_GROWING: usize = 5;
 
-/// The peak of a recording, of a baseline, or of the fullest recording in a directory.
-pub(super) fn read(path: &Path, device: Option<u32>) -> Result<Profile, Failure> {
-    if path.is_dir() {
-        return fullest(path, device);
-    }
-    match baseline(path)? {
-        Some(profile) => Ok(profile),
-        None => of_trace(&recording::read_trace(path)?, path, device),
-    }
+/// The moment to which a recording is reduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// Its peak.
+    Peak,
+    /// The failed request that limits the run, or its peak if none does.
+    Need,
 }
 
 /// Reduces a recording.
-pub(super) fn of_trace(trace: &Trace, path: &Path, device: Option<u32>) -> Result<Profile, Failure> {
+pub(super) fn of_trace(
+    trace: &Trace,
+    path: &Path,
+    device: Option<u32>,
+    moment: Moment,
+) -> Result<Profile, Failure> {
     let device = recording::device(trace, path, device)?;
-    Ok(Profile::new(trace, device, |stack| line_of(trace, stack)))
+    let kinds = Kinds::new(trace, device);
+    let line = |stack| line_of(trace, stack);
+    let profile = match moment {
+        Moment::Peak => Profile::of_kinds(device, &kinds, line),
+        Moment::Need => Profile::of_need(device, &kinds, line),
+    };
+    // Equal parts of a recording are not steps: growth from one to the next may be on purpose.
+    let growth = growing(trace, device, &kinds).filter(|growing| growing.parts.is_none());
+    Ok(Profile { growth: growth.map(step_growth), ..profile })
 }
 
-/// The recording in a directory that has the highest peak: of a job, its fullest rank. Other files are passed over.
-fn fullest(directory: &Path, device: Option<u32>) -> Result<Profile, Failure> {
-    let found = find(&[PathBuf::from(directory)]).map_err(Failure::Open)?;
-    let mut fullest: Option<Profile> = None;
-    let mut first = None;
-    for path in found.paths() {
-        let profile = match makeroom_trace::open(path) {
-            Ok(Input::Trace(trace)) => of_trace(&trace, path, device),
-            Ok(Input::Text(_)) => continue,
-            Err(error) => Err(Failure::input(&recording::name(path), error)),
-        };
-        match profile {
-            Ok(profile) if fullest.as_ref().is_none_or(|other| profile.peak_bytes > other.peak_bytes) => {
-                fullest = Some(profile);
-            }
-            Ok(_) => {}
-            Err(failure) => first = first.or(Some(failure.to_string())),
-        }
-    }
-    let name = recording::name(directory);
-    fullest.ok_or(Failure::NoRecordings { name, is_recorded: false, files: found.len(), first })
+fn step_growth(growing: Growing) -> StepGrowth {
+    let line = |line: ExplainedLine| GrowingLine {
+        place: line.place,
+        kind: line.kind.id().to_owned(),
+        bytes: line.bytes.get(),
+        keeper: line.keeper,
+    };
+    let lines = growing.lines.into_iter().take(MOST_GROWING).map(line).collect();
+    StepGrowth { steps: growing.steps as u64, bytes: growing.bytes.get(), lines }
 }
 
 /// The content of a baseline; `None` if the file is something else.
-fn baseline(path: &Path) -> Result<Option<Profile>, Failure> {
+pub(super) fn baseline(path: &Path) -> Result<Option<Profile>, Failure> {
     // Standard input and pipes can be read only once, so they are recordings.
     if !path.is_file() {
         return Ok(None);

@@ -67,7 +67,13 @@ fn run_grouped(by: By, arguments: &Why) -> Result<ExitCode, Failure> {
         [] if io::stdin().is_terminal() => return Err(Failure::NoInput),
         [] => &standard_input,
         inputs if inputs.iter().any(|input| input.is_dir()) => {
-            groups::of_job(inputs, by, arguments.options.json, arguments.verbose)?;
+            let options = groups::Options {
+                by,
+                device: arguments.options.device,
+                is_json: arguments.options.json,
+                is_verbose: arguments.verbose,
+            };
+            groups::of_job(inputs, &options)?;
             return Ok(ExitCode::SUCCESS);
         }
         inputs => inputs,

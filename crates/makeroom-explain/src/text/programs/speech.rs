@@ -275,7 +275,7 @@ const ICEFALL: Program = Program {
 
 const ICEFALL_LEVERS: &[Lever] = &[
     Lever::lower(
-        "put fewer seconds of speech into a batch{from| (default 200)}",
+        "reduce the seconds of speech in a batch{from| (default 200)}",
         "--max-duration {to}",
         &["--max-duration", "max_duration"],
         100,

@@ -1,20 +1,19 @@
 //! Shared by `diff` and `gate`: the run that a path stands for, and the file it was read from.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use makeroom_core::Action;
+use makeroom_core::{Action, Trace};
 use makeroom_diff::Profile;
 use makeroom_gather::find;
 use makeroom_trace::Input;
 
-use crate::commands::{profile, recording};
+use crate::commands::profile::{self, Moment};
+use crate::commands::recording;
 use crate::failure::Failure;
 
 /// A run.
 pub(in crate::commands) struct Source {
-    /// Its peak.
+    /// Its memory at the chosen moment.
     pub(in crate::commands) profile: Profile,
     /// The file, as messages name it.
     pub(in crate::commands) name: String,
@@ -25,44 +24,31 @@ pub(in crate::commands) struct Source {
 }
 
 /// Reads a recording, a baseline, or the recording in a directory that has the highest peak.
-pub(in crate::commands) fn read(path: &Path, device: Option<u32>) -> Result<Source, Failure> {
+pub(in crate::commands) fn read(path: &Path, device: Option<u32>, moment: Moment) -> Result<Source, Failure> {
     if path.is_dir() {
-        return fullest(path, device);
+        return fullest(path, device, moment);
     }
-    if may_be_baseline(path) {
-        let profile = profile::read(path, device)?;
+    if let Some(profile) = profile::baseline(path)? {
         return Ok(Source { profile, name: recording::name(path), is_chosen: false, ran_out: false });
     }
-    of_trace(&recording::read_trace(path)?, path, device)
+    of_trace(&recording::read_trace(path)?, path, device, moment)
 }
 
-/// Whether it is a file with a JSON object.
-fn may_be_baseline(path: &Path) -> bool {
-    // Standard input and pipes can be read only once, so they are recordings.
-    if !path.is_file() {
-        return false;
-    }
-    let Ok(file) = File::open(path) else { return false };
-    let mut start = Vec::new();
-    let read = file.take(4096).read_to_end(&mut start);
-    read.is_ok() && start.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
-}
-
-fn of_trace(trace: &makeroom_core::Trace, path: &Path, device: Option<u32>) -> Result<Source, Failure> {
-    let profile = profile::of_trace(trace, path, device)?;
+fn of_trace(trace: &Trace, path: &Path, device: Option<u32>, moment: Moment) -> Result<Source, Failure> {
+    let profile = profile::of_trace(trace, path, device, moment)?;
     let events = &recording::device(trace, path, device)?.events;
     let ran_out = events.actions().contains(&Action::OutOfMemory);
     Ok(Source { profile, name: recording::name(path), is_chosen: false, ran_out })
 }
 
 /// The recording in a directory that has the highest peak: of a job, its fullest rank. Other files are passed over.
-fn fullest(directory: &Path, device: Option<u32>) -> Result<Source, Failure> {
+fn fullest(directory: &Path, device: Option<u32>, moment: Moment) -> Result<Source, Failure> {
     let found = find(&[PathBuf::from(directory)]).map_err(Failure::Open)?;
     let mut fullest: Option<Source> = None;
     let mut first = None;
     for path in found.paths() {
         let source = match makeroom_trace::open(path) {
-            Ok(Input::Trace(trace)) => of_trace(&trace, path, device),
+            Ok(Input::Trace(trace)) => of_trace(&trace, path, device, moment),
             Ok(Input::Text(_)) => continue,
             Err(error) => Err(Failure::input(&recording::name(path), error)),
         };

@@ -28,7 +28,11 @@ const SLOW: usize = 50;
 /// Runs `makeroom job`.
 pub(crate) fn run(arguments: &Job) -> Result<ExitCode, Failure> {
     if let Some(by) = arguments.by {
-        groups::of_job(&arguments.paths, by.into(), arguments.json, arguments.verbose)?;
+        let (is_json, is_verbose) = (arguments.json, arguments.verbose);
+        groups::of_job(
+            &arguments.paths,
+            &groups::Options { by: by.into(), device: None, is_json, is_verbose },
+        )?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(page) = &arguments.output {

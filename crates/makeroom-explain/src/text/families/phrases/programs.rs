@@ -20,7 +20,7 @@ pub(super) const ROWS: &[Phrase] = &[
         r"\b(?:max(?:es|ed|ing)? out|fill(?:s|ed|ing)?(?: up)?|exhaust(?:s|ed|ing)?|eat(?:s|ing)?(?: up)?|us(?:es|ed|ing) (?:up )?all(?: of)?|consum(?:es|ed|ing) all(?: of)?)\b.{0,40}\b(?:vram|(?:gpu|video|graphics?(?: card)?)(?:['’]s)? memory|gpu ram)\b.{0,40}\b(?:crash\w*|dies|died|kill(?:s|ed|ing)?|abort\w*|freez\w*)",
     )
     .unless(r"\b(?:no longer|fix(?:es|ed|ing)?|would|could|might|may|if|without|avoid\w*|prevent\w*|never)\b|n['’]t\b")
-    .leads(LiveDataFillsDevice, "The log says that the GPU's memory fills up until the program crashes."),
+    .leads(LiveDataFillsDevice, "According to the log, GPU memory fills up until the program crashes."),
     Phrase::device(
         Framework::Cuda,
         &["PxgCudaDeviceMemoryAllocator"],
@@ -33,7 +33,7 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .leads(
         Preallocation,
-        "A CUDA library could not start. It allocates outside JAX's pool, and every JAX process reserves 75 % of the GPU's memory at startup.",
+        "A CUDA library failed to initialize. It allocates outside JAX's pool, and each JAX process reserves 75 % of GPU memory at startup.",
     ),
     Phrase::device(Framework::PyTorch, &["OOM during optimization"], r"OOM during optimization, irrecoverable"),
     Phrase::device(Framework::TensorFlow, &["Dst tensor is not initialized"], r"Dst tensor is not initialized"),

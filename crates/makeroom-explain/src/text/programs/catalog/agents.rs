@@ -35,7 +35,7 @@ program!(
                 "the pytorch"
             ])
             .variable(),
-        Lever::new("keep no moving average of the weights", "ema_decay=None")
+        Lever::new("turn off the moving average of the weights", "ema_decay=None")
             .unless_said(&["ema_decay=None"]),
     ]
 );
@@ -83,7 +83,7 @@ program!(
             &["max_batch"],
             256
         ),
-        Lever::new("keep the network in 16-bit precision", "--backend=cuda-fp16").unless_said(&["-fp16"]),
+        Lever::new("run the network in 16-bit precision", "--backend=cuda-fp16").unless_said(&["-fp16"]),
     ]
 );
 
