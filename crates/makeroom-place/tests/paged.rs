@@ -26,8 +26,8 @@ struct Checked {
     passed: u64,
     /// The mark up to which the GPU may use the memory at an address.
     in_use_until: HashMap<u64, u64>,
-    /// What was last written to each handle.
-    contents: HashMap<u64, u64>,
+    /// Handles that were under a block.
+    used_handles: HashSet<u64>,
     /// The call that fails; counts down.
     fails_after: Option<u64>,
     may_wait: bool,
@@ -104,7 +104,7 @@ impl PageBacking for Checked {
             "mapped over another"
         );
         self.mapped.insert(address, piece);
-        self.moves += u64::from(self.contents.contains_key(&piece.handle.0));
+        self.moves += u64::from(self.used_handles.contains(&piece.handle.0));
         Ok(())
     }
 
@@ -143,17 +143,21 @@ struct Program {
     device: Checked,
     slot: u64,
     is_mapped: Vec<bool>,
-    /// Blocks by address: size and contents.
-    blocks: BTreeMap<u64, (u64, u64)>,
-    last_tag: u64,
+    /// Sizes of blocks by address.
+    blocks: BTreeMap<u64, u64>,
+    /// The handle under each 2 MiB of a block that has memory: a block keeps it, and with it its contents.
+    under: BTreeMap<u64, Vec<u64>>,
+    allocated: u64,
     /// Blocks that lost memory to a failed call; their contents are not checked.
     unbacked: u64,
+    /// Host memory that the pages may use; the device has twice as much.
+    quota: u64,
 }
 
 impl Program {
-    fn new(slot: u64, capacity: u64, host: u64, fails_after: Option<u64>) -> Self {
-        let device = Checked { capacity, host, fails_after, may_wait: true, ..Checked::default() };
-        let mut pages = Paged::new(Settings { host_quota: host });
+    fn new(slot: u64, capacity: u64, quota: u64, fails_after: Option<u64>) -> Self {
+        let device = Checked { capacity, host: 2 * quota, fails_after, may_wait: true, ..Checked::default() };
+        let mut pages = Paged::new(Settings { host_quota: quota });
         pages.reserve(BASE, SLOTS * slot);
         Self {
             pages,
@@ -161,14 +165,16 @@ impl Program {
             slot,
             is_mapped: vec![false; SLOTS as usize],
             blocks: BTreeMap::new(),
-            last_tag: 0,
+            under: BTreeMap::new(),
+            allocated: 0,
             unbacked: 0,
+            quota,
         }
     }
 
     fn is_free(&self, address: u64, size: u64) -> bool {
         let before = self.blocks.range(..address + size).next_back();
-        before.is_none_or(|(&start, &(length, _))| start + length <= address)
+        before.is_none_or(|(&start, &length)| start + length <= address)
     }
 
     fn is_usable(&self, address: u64, size: u64) -> bool {
@@ -180,36 +186,35 @@ impl Program {
     fn allocate(&mut self, size: u64) {
         let starts = std::iter::once(BASE)
             .chain((0..SLOTS).map(|index| BASE + index * self.slot))
-            .chain(self.blocks.iter().map(|(&start, &(length, _))| start + length));
+            .chain(self.blocks.iter().map(|(&start, &length)| start + length));
         let found = starts.filter(|&at| self.is_usable(at, size) && self.is_free(at, size)).min();
         let Some(address) = found else { return };
         let result = self.pages.take(&mut self.device, address, size);
-        self.last_tag += 1;
-        self.blocks.insert(address, (size, self.last_tag));
+        self.allocated += 1;
+        self.blocks.insert(address, size);
         if let Err(unbacked) = result {
             assert!(unbacked.bytes > 0);
             self.unbacked += 1;
         } else {
-            self.write(address);
+            let handles = self.handles_under(address, size);
+            self.device.used_handles.extend(&handles);
+            self.under.insert(address, handles);
         }
     }
 
-    /// The program writes to a block: every part of it has memory that no other block uses.
-    fn write(&mut self, address: u64) {
-        let (size, tag) = self.blocks[&address];
-        let mut at = address;
-        while at < address + size {
-            let piece = self.device.under(at).expect("a block has memory");
-            self.device.contents.insert(piece.handle.0, tag);
-            at = (at / (2 * MIB) + 1) * 2 * MIB;
-        }
+    fn handles_under(&self, address: u64, size: u64) -> Vec<u64> {
+        let rest =
+            (address / (2 * MIB) + 1..).map(|number| number * 2 * MIB).take_while(|&at| at < address + size);
+        let parts = std::iter::once(address).chain(rest);
+        parts.map(|at| self.device.under(at).expect("a block has memory").handle.0).collect()
     }
 
     fn free(&mut self, number: usize) {
-        let Some((&address, &(size, _))) = self.blocks.iter().nth(number % self.blocks.len().max(1)) else {
+        let Some((&address, &size)) = self.blocks.iter().nth(number % self.blocks.len().max(1)) else {
             return;
         };
         self.blocks.remove(&address);
+        self.under.remove(&address);
         self.pages.give(&mut self.device, address, size);
         // The GPU may use everything under the block until the work submitted so far is done.
         let marks = self.device.marks;
@@ -250,7 +255,7 @@ impl Program {
 
     fn check(&self) {
         let stats = self.pages.stats();
-        assert_eq!(stats.live, self.blocks.values().map(|&(size, _)| size).sum::<u64>());
+        assert_eq!(stats.live, self.blocks.values().sum::<u64>());
         let sizes = |on_host| -> u64 {
             let found = self.device.handles.values().filter(|&&(_, is_on_host)| is_on_host == on_host);
             found.map(|&(size, _)| size).sum()
@@ -259,12 +264,13 @@ impl Program {
         assert!(stats.idle <= stats.physical + stats.on_host && stats.peak_physical >= stats.physical);
         let mapped = self.is_mapped.iter().filter(|&&is_mapped| is_mapped).count() as u64;
         assert_eq!(stats.mapped, mapped * self.slot);
-        if self.unbacked == 0 {
-            for (&address, &(size, _)) in &self.blocks {
-                assert!(
-                    self.device.under(address).is_some() && self.device.under(address + size - 1).is_some()
-                );
-            }
+        assert!(stats.on_host <= self.quota);
+        for (&address, handles) in &self.under {
+            assert_eq!(
+                &self.handles_under(address, self.blocks[&address]),
+                handles,
+                "a block lost its contents"
+            );
         }
     }
 }
@@ -306,7 +312,7 @@ fn run(program: &mut Program, operations: &[Operation]) {
                 program.device.passed = program.device.passed.max(marks);
             }
             Operation::Pin(number) => {
-                if let Some((&address, &(size, _))) =
+                if let Some((&address, &size)) =
                     program.blocks.iter().nth(number % program.blocks.len().max(1))
                 {
                     program.pages.pin(&mut program.device, address, size);
@@ -315,7 +321,7 @@ fn run(program: &mut Program, operations: &[Operation]) {
             }
             Operation::Exempt => {
                 // Rarely: afterwards nothing moves.
-                if program.last_tag % 16 == 15 {
+                if program.allocated % 16 == 15 {
                     program.pages.exempt(&mut program.device, BASE);
                     program.keep(BASE, SLOTS * program.slot);
                 }
@@ -387,6 +393,20 @@ fn each_call_can_fail() {
 }
 
 #[test]
+fn an_invalid_slot_changes_nothing() {
+    let mut program = Program::new(20 * MIB, 1 << 40, 0, None);
+    for (address, size) in [(BASE, 0), (BASE + MIB, 20 * MIB), (BASE, 1000 * MIB), (1, 2 * MIB)] {
+        assert!(!program.pages.map(&mut program.device, address, size), "{address:#x} {size}");
+    }
+    program.map(0);
+    program.allocate(20 * MIB);
+    assert!(!program.pages.map(&mut program.device, BASE, 20 * MIB), "mapped already");
+    assert!(!program.pages.map(&mut program.device, BASE + 20 * MIB, 2 * MIB), "another size");
+    program.check();
+    assert_eq!(program.pages.stats().physical, 20 * MIB);
+}
+
+#[test]
 fn the_commit_rule_counts_what_is_held_and_what_is_free() {
     let mut program = Program::new(20 * MIB, 100 * MIB, 0, None);
     for index in 0..SLOTS {
@@ -414,4 +434,12 @@ fn a_full_device_uses_idle_pages_and_then_host_memory() {
     program.free(0);
     program.allocate(20 * MIB);
     assert_eq!(program.pages.stats().on_host, 20 * MIB);
+    // Beyond the quota, host memory is not used although the machine has more.
+    let mut program = Program::new(20 * MIB, 20 * MIB, 20 * MIB, None);
+    for _ in 0..3 {
+        program.pages.map(&mut program.device, BASE + program.allocated * 20 * MIB, 20 * MIB);
+        program.is_mapped[program.allocated as usize] = true;
+        program.allocate(20 * MIB);
+    }
+    assert_eq!((program.pages.stats().on_host, program.unbacked), (20 * MIB, 1));
 }

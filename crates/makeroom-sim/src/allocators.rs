@@ -55,6 +55,9 @@ pub enum AllocatorError {
         /// The given options.
         options: String,
     },
+    /// Pages exist only under expandable segments.
+    #[error("`makeroom-paged` always uses expandable segments; leave out `expandable_segments:False`")]
+    NeedsExpandable,
     /// An option is invalid.
     #[error(transparent)]
     Option(#[from] OptionError),
@@ -120,8 +123,16 @@ pub fn parse(name: &str) -> Result<AllocatorSpec, AllocatorError> {
         "rmm-pool" => Kind::RmmPool(RmmPoolOptions::parse(options)?),
         "makeroom" => without_options(allocator, options, Kind::Makeroom)?,
         "makeroom-paged" => {
-            let settings = Settings::parse_for(Version::V2_11, options)?;
-            Kind::Paged(Settings { expandable_segments: true, ..settings })
+            let options = options.trim_matches(',');
+            let separator = if options.is_empty() { "" } else { "," };
+            let settings = Settings::parse_for(
+                Version::V2_11,
+                &format!("expandable_segments:True{separator}{options}"),
+            )?;
+            if !settings.expandable_segments {
+                return Err(AllocatorError::NeedsExpandable);
+            }
+            Kind::Paged(settings)
         }
         "planned" => without_options(allocator, options, Kind::Planned)?,
         "ideal" => without_options(allocator, options, Kind::Ideal)?,
@@ -271,6 +282,7 @@ mod tests {
             ("bfc:fraction=2", "allocator option `fraction`: `2` is not a number above 0 and at most 1"),
             ("bfc:preallocate", "allocator option `preallocate`: missing value"),
             ("rmm-pool:initial=lots", "allocator option `initial`: `lots` is not a size"),
+            ("makeroom-paged:expandable_segments:False", "always uses expandable segments"),
             ("ideal:fast", "`ideal` takes no options, but got `fast`"),
         ] {
             let error = parse(name).unwrap_err().to_string();

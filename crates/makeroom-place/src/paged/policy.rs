@@ -197,6 +197,9 @@ impl Paged {
 
     fn back_with_host(&mut self, backing: &mut impl PageBacking, id: PageId) -> bool {
         let size = self.pages.get(id).size;
+        if self.stats.on_host + size > self.settings.host_quota {
+            return false;
+        }
         let Ok(handle) = backing.create_on_host(size) else { return false };
         self.stats.created += 1;
         self.stats.on_host += size;

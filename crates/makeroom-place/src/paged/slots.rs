@@ -160,13 +160,13 @@ impl Ranges {
     ) -> Option<(usize, PageId, u32)> {
         let position = self.find(address)?;
         let range = &mut self.list[position];
-        if range.slot == 0 {
-            range.slot = size;
-        }
-        let is_aligned = size == range.slot && (address - range.address).is_multiple_of(size);
-        if !is_aligned || range.size - (address - range.address) < size {
+        let offset = address - range.address;
+        let is_like_others = range.slot == 0 || range.slot == size;
+        let is_inside = size > 0 && offset.is_multiple_of(size) && range.size - offset >= size;
+        if !is_like_others || !is_inside {
             return None;
         }
+        range.slot = size;
         let index = range.index(address);
         if range.slots.len() <= index {
             range.slots.resize(index + 1, UNMAPPED);
