@@ -109,8 +109,8 @@ export function growthText(why: Why): string | null {
   const where = growth.leaking[0];
   const by = where === undefined ? "" : `, mostly ${shortPlace(where.through ?? where.site, 60)}`;
   const { parts } = growth;
-  const pace = parts === null ? `over ${growth.steps} steps` : `in ${growth.steps} of ${parts} intervals`;
-  return `Grew from ${size(growth.first_bytes)} to ${size(growth.last_bytes)} ${pace}${by}`;
+  const pace = parts === null ? `over ${growth.steps} steps` : `over ${growth.steps} of ${parts} intervals`;
+  return `Live memory grew from ${size(growth.first_bytes)} to ${size(growth.last_bytes)} ${pace}${by}`;
 }
 
 /** The moment of the verdict. */

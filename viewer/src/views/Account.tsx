@@ -47,7 +47,7 @@ export function Account({ pane }: { pane: Pane }) {
     return (
       <section class="card account" aria-label="memory breakdown" id={`account-${pane.index}`} tabIndex={-1}>
         <h3>Where the memory is</h3>
-        <p>{pane.device === undefined ? "The message does not contain this." : "No memory was recorded."}</p>
+        <p>{pane.device === undefined ? "The message contains no memory breakdown." : "No memory was recorded."}</p>
       </section>
     );
   const path = pane.state.value.ledger;

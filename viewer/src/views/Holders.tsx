@@ -176,7 +176,7 @@ function ofSites(pane: Pane): { rows: Holder[]; total: number } {
 function empty(pane: Pane): string {
   if (pane.device === undefined)
     return pane.input.why.ledger === null
-      ? "The message does not contain this. A recording shows it line by line."
-      : "The message contains only totals. A recording shows it line by line.";
+      ? "The message does not show what holds the memory. A recording shows it line by line."
+      : "The message contains only totals. A recording shows what holds the memory, line by line.";
   return pane.device.events === 0 ? "No allocation was recorded." : "This process held no memory at that moment.";
 }
