@@ -354,7 +354,7 @@ def test_no_more_is_listed_than_is_in_use(device, traces: Path):
     device.live = 10 * MIB
     explanation = failed(device, 1 << 40, 0, 1 << 50)
     assert explanation.sites == []
-    note = "JAX's profile lists 10.06 MiB on GPU 0, but its allocator has only 10.00 MiB in use, so its lines are omitted"
+    note = "JAX's profile lists 10.06 MiB on GPU 0, but JAX's allocator has only 10.00 MiB in use there, so the profile's lines for this GPU are omitted"
     assert note in explanation.notes
 
 

@@ -127,8 +127,17 @@ pub fn compare(before: &Profile, after: &Profile) -> Difference {
     difference
 }
 
+/// Whether a leak is faster than another one. Rates are comparable only if the same marks delimit the steps.
 fn is_faster(before: &StepGrowth, after: &StepGrowth) -> bool {
-    after.per_step() >= OTHER_RATE * before.per_step()
+    are_comparable(before, after) && after.per_step() >= OTHER_RATE * before.per_step()
+}
+
+fn is_about_as_fast(before: &StepGrowth, after: &StepGrowth) -> bool {
+    are_comparable(before, after) && !is_faster(before, after) && !is_faster(after, before)
+}
+
+fn are_comparable(before: &StepGrowth, after: &StepGrowth) -> bool {
+    before.measured_by == after.measured_by
 }
 
 fn verdict(difference: &Difference, noise: u64) -> Verdict {
@@ -137,7 +146,9 @@ fn verdict(difference: &Difference, noise: u64) -> Verdict {
         (before, Some(after)) if before.as_ref().is_none_or(|before| is_faster(before, after)) => {
             return Verdict::Leak(after.clone());
         }
-        (Some(_), Some(after)) if growth.unsigned_abs() > noise => return Verdict::LeakInBoth(after.clone()),
+        (Some(before), Some(after)) if is_about_as_fast(before, after) && growth.unsigned_abs() > noise => {
+            return Verdict::LeakInBoth(after.clone());
+        }
         _ => {}
     }
     if let Some(batch) = difference.batch {
@@ -264,7 +275,7 @@ mod tests {
     #[test]
     fn a_leak_is_the_cause_if_it_is_new_or_faster() {
         let run = |activations: u64, leak: Option<(u64, u64)>| Profile {
-            growth: leak.map(|(steps, bytes)| StepGrowth { steps, bytes, lines: Vec::new() }),
+            growth: leak.map(|(steps, bytes)| StepGrowth { steps, bytes, ..StepGrowth::default() }),
             ..profile(&[
                 (Kind::Parameters, "train.py:1 load", 100 * MIB),
                 (Kind::Activations, "model.py:8 forward", activations * MIB),
@@ -277,8 +288,39 @@ mod tests {
         assert!(matches!(verdict(&leaking, &run(70, Some((60, 60 * MIB)))), Verdict::LeakInBoth(_)));
         assert!(matches!(verdict(&leaking, &run(70, Some((30, 60 * MIB)))), Verdict::Leak(_)));
         assert_eq!(verdict(&leaking, &leaking), Verdict::Same);
-        // Without it, the line that holds less is the cause.
+        // Without it, or with a slower one, the line that holds less is the cause.
         assert!(matches!(verdict(&leaking, &plain), Verdict::Line(_)));
+        assert!(matches!(verdict(&leaking, &run(20, Some((30, 10 * MIB)))), Verdict::Line(_)));
+    }
+
+    #[test]
+    fn rates_are_compared_only_if_the_same_marks_delimit_steps() {
+        let run = |activations: u64, rate: u64, mark: &str| Profile {
+            growth: Some(StepGrowth {
+                steps: 30,
+                measured_by: mark.to_owned(),
+                bytes: 30 * rate * MIB,
+                lines: Vec::new(),
+            }),
+            ..profile(&[
+                (Kind::Parameters, "train.py:1 load", 100 * MIB),
+                (Kind::Activations, "model.py:8 forward", activations * MIB),
+            ])
+        };
+        let before = run(40, 1, "Optimizer.step");
+        let verdict = |rate, mark| compare(&before, &run(70, rate, mark)).verdict;
+        assert!(matches!(verdict(1, "Optimizer.step"), Verdict::LeakInBoth(_)));
+        assert!(matches!(verdict(4, "Optimizer.step"), Verdict::Leak(_)));
+        // With gradient accumulation, a step has several backward passes.
+        for rate in [1, 4] {
+            assert!(matches!(verdict(rate, "backward pass"), Verdict::Line(_)), "{rate}");
+        }
+    }
+
+    #[test]
+    fn a_baseline_without_marks_is_read() {
+        let growth: StepGrowth = serde_json::from_str(r#"{"steps": 3, "bytes": 6, "lines": []}"#).unwrap();
+        assert_eq!((growth.measured_by.as_str(), growth.bytes), ("", 6));
     }
 
     #[test]

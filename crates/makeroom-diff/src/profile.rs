@@ -42,6 +42,9 @@ pub struct Profile {
 pub struct StepGrowth {
     /// Number of steps.
     pub steps: u64,
+    /// What marks a step; empty in baselines that do not record it.
+    #[serde(default)]
+    pub measured_by: String,
     /// How much live memory grew over all of them.
     pub bytes: u64,
     /// The lines that grow, fastest first.
@@ -95,11 +98,16 @@ impl Profile {
         Self::at(kinds.peak().0, None, device, kinds, place)
     }
 
-    /// Reduces the recording to the moment that limits it: the first failed request that the run did not get past, or else
-    /// the peak.
-    pub fn of_need(device: &DeviceTrace, kinds: &Kinds, place: impl Fn(StackId) -> Option<String>) -> Self {
-        match failure(device, kinds) {
-            Some((events, request)) => Self::at(events, Some(request), device, kinds, place),
+    /// Reduces the recording to the moment that limits it: `failure`, the number of events before a failed request and its
+    /// size, or else the peak.
+    pub fn of_need(
+        device: &DeviceTrace,
+        kinds: &Kinds,
+        failure: Option<(usize, Bytes)>,
+        place: impl Fn(StackId) -> Option<String>,
+    ) -> Self {
+        match failure {
+            Some((events, request)) => Self::at(events, Some(request.get()), device, kinds, place),
             None => Self::of_kinds(device, kinds, place),
         }
     }
@@ -149,40 +157,6 @@ impl Profile {
     }
 }
 
-/// The first failed request that the run did not get past: it never held the live memory of that moment and the request
-/// together afterwards. Returns the number of events before it, and its size.
-fn failure(device: &DeviceTrace, kinds: &Kinds) -> Option<(usize, u64)> {
-    let is_failure = |&action: &Action| action == Action::OutOfMemory;
-    if !device.events.actions().iter().any(is_failure) {
-        return None;
-    }
-    // Live memory changes after `position` events.
-    let mut changes: Vec<(usize, i128)> = Vec::new();
-    for allocation in kinds.allocations() {
-        let size = i128::from(allocation.size.get());
-        changes.push((allocation.born().map_or(0, |born| born + 1), size));
-        changes.extend(allocation.freed().map(|freed| (freed + 1, -size)));
-    }
-    changes.sort_unstable_by_key(|&(position, _)| position);
-    let mut changes = changes.into_iter().peekable();
-    let mut live = 0_i128;
-    let mut open: Option<(usize, u64, i128)> = None;
-    for (index, event) in device.events.iter().enumerate() {
-        while let Some((_, size)) = changes.next_if(|&(position, _)| position <= index) {
-            live += size;
-        }
-        if open.is_some_and(|(_, _, need)| live >= need) {
-            open = None;
-        }
-        if open.is_none() && is_failure(&event.action) {
-            let request = event.size.get();
-            open = Some((index, request, live + i128::from(request)));
-        }
-    }
-    live += changes.map(|(_, size)| size).sum::<i128>();
-    open.filter(|&(_, _, need)| live < need).map(|(index, request, _)| (index, request))
-}
-
 fn peak_reserved(device: &DeviceTrace) -> Option<Bytes> {
     let mut reserved = Start::new(device).reserved();
     let mut has_segments = !device.segments.is_empty();
@@ -226,35 +200,21 @@ mod tests {
         assert_eq!((profile.of_kind("temporaries"), profile.of_kind("unknown")), (500, 1000));
     }
 
-    fn of_need(events: &[(Action, u64, u64)]) -> (u64, Option<u64>) {
+    #[test]
+    fn a_run_that_failed_is_reduced_to_its_failure() {
+        use Action::{Alloc, FreeCompleted, OutOfMemory};
         let mut device = DeviceTrace::default();
-        for &(action, address, size) in events {
+        for (action, address, size) in
+            [(Alloc, 512, 1000), (Alloc, 2048, 500), (FreeCompleted, 2048, 500), (OutOfMemory, 0, 800)]
+        {
             device.events.push(Event::new(action, address, size));
         }
         let kinds = Kinds::new(&Trace::new(TraceKind::TorchSnapshot), &device);
-        let profile = Profile::of_need(&device, &kinds, |_| None);
-        assert_eq!(profile.kinds.values().sum::<u64>(), profile.peak_bytes);
-        (profile.peak_bytes, profile.failed_request_bytes)
-    }
-
-    #[test]
-    fn a_run_that_failed_is_reduced_to_the_failure_that_limits_it() {
-        use Action::{Alloc, FreeCompleted, OutOfMemory};
-        // The peak was earlier, but the run failed here.
-        let failed =
-            [(Alloc, 512, 1000), (Alloc, 2048, 500), (FreeCompleted, 2048, 500), (OutOfMemory, 0, 800)];
-        assert_eq!(of_need(&failed), (1000, Some(800)));
-        // Of two failures, the first one.
-        let twice = [&failed[..], &[(FreeCompleted, 512, 1000), (OutOfMemory, 0, 1700)]].concat();
-        assert_eq!(of_need(&twice), (1000, Some(800)));
-        // The program caught the failure and held as much later, even in its last event; then it failed again.
-        let caught = [&failed[..], &[(Alloc, 4096, 800)]].concat();
-        assert_eq!(of_need(&caught), (1800, None));
-        let again = [&caught[..], &[(OutOfMemory, 0, 300)]].concat();
-        assert_eq!(of_need(&again), (1800, Some(300)));
-        // It went on with less.
-        let less = [&failed[..], &[(Alloc, 4096, 700)]].concat();
-        assert_eq!(of_need(&less), (1000, Some(800)));
-        assert_eq!(of_need(&[]), (0, None));
+        for (failure, peak) in [(Some((3, Bytes::new(800))), 1000), (None, 1500)] {
+            let profile = Profile::of_need(&device, &kinds, failure, |_| None);
+            assert_eq!(profile.peak_bytes, peak);
+            assert_eq!(profile.failed_request_bytes, failure.map(|(_, request)| request.get()));
+            assert_eq!(profile.kinds.values().sum::<u64>(), peak);
+        }
     }
 }

@@ -78,6 +78,97 @@ fn the_last_error_that_was_not_handled_decides() {
     assert_eq!(report.verdict.cause, JobCause::None, "{:?}", report.verdict);
 }
 
+/// A log of four ranks without prefixes: rank 2 fails, and the others print more steps before the launcher ends them.
+fn without_prefixes(end: &str) -> String {
+    let steps: String = (0..8).map(|step| format!("step {step}: loss 2.7\n")).collect();
+    format!("{steps}{TRACEBACK}ValueError: bad shape\n{steps}{end}")
+}
+
+#[test]
+fn lines_of_other_ranks_do_not_hide_the_error_of_the_rank_that_failed() {
+    let torchrun = |code: i32| {
+        format!(
+            "Root Cause (first observed failure):\n[0]:\n  host      : node7\n  rank      : 2 (local_rank: 2)\n  \
+             exitcode  : {code} (pid: 4002)\n"
+        )
+    };
+    let one =
+        "srun: error: node7: task 2: Exited with exit code 1\nsrun: error: node7: tasks 0-1,3: Terminated\n";
+    for end in [torchrun(1), format!("{LOST}\n{}", torchrun(1)), one.to_owned()] {
+        let report = job(&[("all.log", &without_prefixes(&end))]);
+        assert_eq!(
+            (report.verdict.cause, culprits(&report)),
+            (JobCause::OtherFailure, vec!["rank 2"]),
+            "{end}"
+        );
+        assert!(report.verdict.summary.ends_with("ValueError: bad shape."), "{}", report.verdict.summary);
+    }
+    // All ranks exited with an error: it is not known whose it is.
+    let all = "srun: error: node7: tasks 0-3: Exited with exit code 1\n";
+    let report = job(&[("all.log", &without_prefixes(all))]);
+    assert_eq!((report.verdict.certainty, culprits(&report)), ("likely", vec!["a process in all.log"]));
+    assert!(report.verdict.summary.ends_with("ValueError: bad shape."), "{}", report.verdict.summary);
+    // A rank that was killed had handled its error, and so had one that shows another reason.
+    let report = job(&[("all.log", &without_prefixes(&torchrun(-9)))]);
+    assert_eq!((report.verdict.cause, culprits(&report)), (JobCause::RankKilled, vec!["rank 2"]));
+    assert!(report.errors.is_empty(), "{:?}", report.errors);
+    let other = prefixed("[rank2]: ", &format!("{TRACEBACK}TypeError: x"));
+    let report = job(&[("all.log", &without_prefixes(&(other + &torchrun(1))))]);
+    assert!(
+        report.verdict.summary.ends_with("Rank 2 failed with: TypeError: x."),
+        "{}",
+        report.verdict.summary
+    );
+    assert!(report.errors.is_empty(), "{:?}", report.errors);
+}
+
+#[test]
+fn a_listed_rank_has_its_last_error_unless_something_else_explains_its_end() {
+    let end = "srun: error: node7: tasks 0-1: Exited with exit code 1\n";
+    let own = |rank: u32, text: &str| prefixed(&format!("[rank{rank}]: "), text);
+    let failed = own(1, &without_prefixes(""));
+    let report = job(&[("all.log", &format!("{}{failed}{end}", own(0, LOST)))]);
+    assert_eq!((report.verdict.cause, culprits(&report)), (JobCause::OtherFailure, vec!["rank 1"]));
+    assert!(report.verdict.summary.ends_with("ValueError: bad shape."), "{}", report.verdict.summary);
+    let fatal = own(0, &format!("{TRACEBACK}TypeError: x"));
+    let report = job(&[("all.log", &format!("{failed}{fatal}{end}"))]);
+    assert_eq!(culprits(&report), ["rank 0"], "the error that was not handled explains both");
+    let report = job(&[("all.log", &format!("{failed}{}{}{end}", own(1, LOST), own(0, LOST)))]);
+    assert_eq!(report.verdict.cause, JobCause::Undetermined, "{:?}", report.verdict);
+}
+
+#[test]
+fn many_kills_in_a_job_of_many_ranks_are_assigned_in_time() {
+    // Each rank has another host, and the kernel's log has the domain of the hosts.
+    let ranks: String =
+        (0..1 << 14).map(|rank| format!("srun: error: Node{rank}: task {rank}: Killed\n")).collect();
+    let kills: String = (0..1 << 12)
+        .map(|kill| {
+            let host = 3 * kill;
+            format!("Nov 17 10:00:00 node{host}.x.org kernel: Out of memory: Killed process {kill} (python) total-vm:9kB\n")
+        })
+        .collect();
+    let report = job(&[("slurm.out", &ranks), ("messages", &kills)]);
+    assert_eq!((report.verdict.cause, report.culprits.len()), (JobCause::HostMemory, 1 << 12));
+    assert_eq!(report.culprits[1].label, "rank 3");
+}
+
+#[test]
+fn an_announced_kill_is_that_of_the_process_that_was_killed() {
+    let mpirun =
+        "mpirun noticed that process rank 1 with PID 4712 on node node7 exited on signal 9 (Killed).\n";
+    let kernel = "[1.6] Memory cgroup out of memory: Kill process 4711 (python) score 9 or sacrifice child\n\
+        [1.6] Killed process 4712 (python) total-vm:98123456kB\n";
+    let rows = rows(&[("job.log", mpirun), ("dmesg.txt", kernel)]);
+    let pids: Vec<u32> = rows.failures.iter().filter_map(|failure| failure.pid).collect();
+    assert_eq!(pids, [4712]);
+    let report = answer(&rows);
+    assert_eq!((report.verdict.cause, report.verdict.certainty), (JobCause::HostMemory, "certain"));
+    let other = mpirun.replace("4712", "4711");
+    let report = job(&[("job.log", &other), ("dmesg.txt", kernel)]);
+    assert_eq!(report.verdict.cause, JobCause::RankKilled, "its child was killed");
+}
+
 #[test]
 fn source_lines_of_a_traceback_are_not_evidence() {
     let quoted = "Traceback (most recent call last):\n  File \"t.py\", line 3, in f\n    raise RuntimeError(\"Connection \
@@ -106,7 +197,7 @@ fn a_kill_is_certain_only_if_the_kernel_names_the_rank() {
     assert_eq!(
         summary,
         "Rank 1 on node7 was killed (SIGKILL), and the kernel's OOM killer killed process 4006 (python3). No file shows \
-         the PID of rank 1, so it may be another process. No GPU allocation failed."
+         the PID of rank 1, so that may have been a different process. No GPU allocation failed."
     );
     assert_eq!(certainty(&killed("mysqld")).1, "possible");
     let cgroup = "[1.6] oom-kill:constraint=CONSTRAINT_MEMCG,task_memcg=/slurm/uid_1/job_77/step_0,task=python,pid=4006\n";
@@ -158,6 +249,13 @@ fn the_rank_that_the_others_waited_for_is_named() {
     assert!(report.verdict.summary.contains("called ALLREDUCE of 65 elements"), "{}", report.verdict.summary);
     let report = files([at(84), at(84), at(84), "step 7\n".to_owned()]);
     assert_eq!((report.verdict.certainty, culprits(&report)), ("possible", vec!["rank 3"]));
+    // Lines that do not name the group, and IDs of a group that differ between ranks.
+    let unnamed = |number| at(number).replace("[PG 0 Rank 2] ", "[Rank 2] ");
+    let report = files([unnamed(84), unnamed(84), unnamed(81), unnamed(84)]);
+    assert_eq!((report.verdict.certainty, culprits(&report)), ("possible", vec!["rank 2"]));
+    let group = |number, id: u32| at(number).replace("PG 0", &format!("PG ID {id} PG GUID 5(tp)"));
+    let report = files([group(84, 1), group(84, 1), group(81, 2), group(84, 1)]);
+    assert_eq!((report.verdict.certainty, culprits(&report)), ("likely", vec!["rank 2"]));
     // All alike, numbers of different groups, and failures that explain more.
     let report = files([at(84), at(84), at(84), at(84)]);
     assert_eq!(report.verdict.cause, JobCause::Undetermined);

@@ -174,7 +174,7 @@ fn logs_that_were_passed_are_not_asked_for() {
     assert_eq!(report.verdict.cause, JobCause::Undetermined);
     assert!(report.fixes.iter().all(|fix| !fix.action.contains("pass the log")), "{:?}", report.fixes);
     assert_eq!(report.fixes[0].command.as_deref(), Some("NCCL_DEBUG=INFO torchrun …"));
-    assert!(report.verdict.summary.contains("number 9 (ALLREDUCE)"), "{}", report.verdict.summary);
+    assert!(report.verdict.summary.contains("collective 9 (ALLREDUCE)"), "{}", report.verdict.summary);
     let gloo = "RuntimeError: Timed out waiting 1800000ms for recv operation to complete\n";
     let report = job(&[("d/rank0.log", gloo), ("d/rank1.log", gloo)]);
     assert_eq!(report.fixes[0].command.as_deref(), Some("grep -riE 'collective|timed? ?out' d"));
@@ -333,7 +333,7 @@ fn a_kill_of_an_unknown_process_is_mentioned() {
     let report = job(&[("rank0.log", "step\n"), ("rank1.log", "step\n"), ("dmesg.txt", killed)]);
     assert_eq!(report.verdict.cause, JobCause::Undetermined);
     assert!(report.verdict.summary.contains("killed process 4002"), "{}", report.verdict.summary);
-    assert!(report.fixes[0].action.contains("which rank has the PID"), "{:?}", report.fixes);
+    assert!(report.fixes[0].action.contains("which rank had the killed PID"), "{:?}", report.fixes);
     let failed = format!("{TRACEBACK}{OUT_OF_MEMORY}\n");
     let report = job(&[("rank0.log", LOST), ("rank1.log", &failed), ("dmesg.txt", killed)]);
     assert_eq!((report.verdict.cause, culprits(&report)), (JobCause::RankRanOut, vec!["rank 1"]));

@@ -6,19 +6,27 @@ use makeroom_explain::rate;
 use makeroom_kind::Kind;
 
 use crate::diff::size;
-use crate::kinds::{kind_name, kind_words};
+use crate::kinds::kind_words;
 
 /// The kind and the place of a line in a sentence.
 fn memory(line: &LineChange) -> String {
-    let kind = kind_words(&line.kind);
+    let kind = kind_in_sentence(&line.kind);
     match &line.place {
         Some(place) => format!("{kind} at {place}"),
-        None => format!("{kind} without a stack (backward pass, or a thread without Python)"),
+        None => format!("{kind} with no stack recorded (backward pass, or a thread without Python)"),
+    }
+}
+
+/// The name of a kind inside a sentence.
+fn kind_in_sentence(kind: &str) -> &str {
+    match Kind::from_id(kind) {
+        Some(Kind::Unknown) => "memory of unknown kind",
+        _ => kind_words(kind),
     }
 }
 
 /// The sentence that follows if live memory does not explain a failure.
-const UNEXPLAINED: &str = " Live memory does not explain the failure (fragmentation, a lower limit or other processes may): run makeroom why on the run that failed.";
+const UNEXPLAINED: &str = " Live memory does not explain the failure. Fragmentation, a lower limit or other processes may be the cause: run makeroom why on the failed run.";
 
 /// How the live memory of both runs is compared: at peaks, or when an allocation failed.
 fn lead(difference: &Difference) -> String {
@@ -69,10 +77,10 @@ fn unexplained(difference: &Difference) -> &'static str {
 pub fn leak_sentence(growth: &StepGrowth) -> String {
     let line = growth.lines.first().map_or(String::new(), |line| {
         let keeper = line.keeper.as_ref().map_or(String::new(), |keeper| format!(", kept by {keeper}"));
-        let kind = kind_words(&line.kind);
+        let kind = kind_in_sentence(&line.kind);
         match &line.place {
             Some(place) => format!(": {kind} allocated at {place}{keeper}"),
-            None => format!(": {kind} without a stack"),
+            None => format!(": {kind} with no stack recorded"),
         }
     });
     format!("Live memory grows by {}, over {} steps{line}.", growth_rate(growth), growth.steps)
@@ -92,7 +100,10 @@ fn cause(difference: &Difference) -> String {
     match &difference.verdict {
         Verdict::Same => format!("{}.", same(difference)),
         Verdict::Shifted => format!("{}, but the kinds of memory differ.", same(difference)),
-        Verdict::Leak(growth) => format!("The later run leaks. {} {lead}.", leak_sentence(growth)),
+        Verdict::Leak(growth) => {
+            let peaks = if difference.growth() == 0 { same(difference) } else { lead };
+            format!("The later run leaks. {} {peaks}.", leak_sentence(growth))
+        }
         Verdict::LeakInBoth(growth) => {
             let before = difference.step_growth.0.as_ref().map_or(0, |growth| growth.steps);
             format!(
@@ -110,7 +121,8 @@ fn cause(difference: &Difference) -> String {
         Verdict::OneKind(kind) => {
             let change = difference.kinds.iter().find(|change| change.kind == *kind);
             let (before, after) = change.map_or((0, 0), |change| (change.before, change.after));
-            format!("{lead}: {} went from {} to {}.", kind_name(*kind), size(before), size(after))
+            let name = kind_in_sentence(kind.id());
+            format!("{lead}: {name} went from {} to {}.", size(before), size(after))
         }
         Verdict::Several => format!("{lead}, in several kinds of memory."),
     }
@@ -129,8 +141,8 @@ impl std::fmt::Display for Ratio {
 fn line_sentence(line: &LineChange) -> String {
     let (memory, before, after) = (memory(line), size(line.before), size(line.after));
     match line.status {
-        LineStatus::New => format!("{memory} {} new, {after}", is_or_are(&line.kind)),
-        LineStatus::Gone => format!("{memory} {} gone, {before}", is_or_are(&line.kind)),
+        LineStatus::New => format!("{memory} {} new ({after})", is_or_are(&line.kind)),
+        LineStatus::Gone => format!("{memory} {} gone ({before} before)", is_or_are(&line.kind)),
         LineStatus::Grown | LineStatus::Shrunk | LineStatus::Same => {
             format!("{memory} went from {before} to {after}")
         }
@@ -162,7 +174,11 @@ pub(crate) fn title(difference: &Difference) -> String {
         ((None, Some(_)), _) if is_same => format!("THE LATER RUN FAILED AT THE EARLIER PEAK{kinds}"),
         ((None, Some(_)), _) => format!("THE LATER RUN FAILED {amount:.1} % {side} THE EARLIER PEAK"),
         ((Some(_), None), _) if is_same => format!("THE LATER RUN DID NOT FAIL, SAME LIVE MEMORY{kinds}"),
-        ((Some(_), None), _) => format!("THE LATER RUN DID NOT FAIL, PEAK {amount:.1} % {side} THE FAILURE"),
+        ((Some(_), None), _) => {
+            format!(
+                "THE LATER RUN DID NOT FAIL, PEAK {amount:.1} % {side} LIVE MEMORY AT THE EARLIER FAILURE"
+            )
+        }
     }
 }
 
@@ -192,11 +208,14 @@ mod tests {
                 "The later run failed when it requested 20.00 MiB, with live memory 10.00 MiB above the earlier run's peak: activations went from 100.00 MiB to 110.00 MiB.".to_owned(),
             )
         );
-        assert_eq!(told(&fails, &fits).0, "THE LATER RUN DID NOT FAIL, PEAK 9.1 % BELOW THE FAILURE");
+        assert_eq!(
+            told(&fails, &fits).0,
+            "THE LATER RUN DID NOT FAIL, PEAK 9.1 % BELOW LIVE MEMORY AT THE EARLIER FAILURE"
+        );
         assert_eq!(told(&fails, &run(121, Some(20))).0, "BOTH RUNS FAILED, LIVE MEMORY GREW BY 10.0 %");
         let (name, cause) = told(&fits, &run(100, Some(20)));
         assert_eq!(name, "THE LATER RUN FAILED AT THE EARLIER PEAK");
-        assert!(cause.ends_with("run makeroom why on the run that failed."), "{cause}");
+        assert!(cause.ends_with("run makeroom why on the failed run."), "{cause}");
         // The earlier run held more than the later one needed.
         assert!(told(&fits, &run(60, Some(20))).1.contains("Live memory does not explain the failure"));
     }
@@ -209,7 +228,7 @@ mod tests {
             bytes: 21 << 20,
             keeper: keeper.map(str::to_owned),
         };
-        let growth = |steps, lines| StepGrowth { steps, bytes: 21 << 20, lines };
+        let growth = |steps, lines| StepGrowth { steps, bytes: 21 << 20, lines, ..StepGrowth::default() };
         assert_eq!(
             leak_sentence(&growth(21, vec![line(Some("the module Gpt"))])),
             "Live memory grows by 1.00 MiB per step, over 21 steps: activations allocated at model.py:69 Gpt.forward, kept by the module Gpt."
@@ -220,7 +239,12 @@ mod tests {
         );
         let run = |steps: Option<u64>| Profile {
             peak_bytes: steps.unwrap_or(1) << 20,
-            growth: steps.map(|steps| StepGrowth { steps, bytes: steps << 20, lines: vec![line(None)] }),
+            growth: steps.map(|steps| StepGrowth {
+                steps,
+                bytes: steps << 20,
+                lines: vec![line(None)],
+                ..StepGrowth::default()
+            }),
             ..Profile::default()
         };
         let told = |before, after| sentence(&compare(&run(before), &run(after)));
@@ -241,12 +265,12 @@ mod tests {
             after: 1 << 20,
             blocks: (0, 1),
         };
-        assert_eq!(line_sentence(&line(Kind::KvCache)), "KV cache at model.py:7 f is new, 1.00 MiB");
-        assert_eq!(line_sentence(&line(Kind::Gradients)), "gradients at model.py:7 f are new, 1.00 MiB");
+        assert_eq!(line_sentence(&line(Kind::KvCache)), "KV cache at model.py:7 f is new (1.00 MiB)");
+        assert_eq!(line_sentence(&line(Kind::Gradients)), "gradients at model.py:7 f are new (1.00 MiB)");
         let unstacked = LineChange { place: None, ..line(Kind::Temporaries) };
         assert_eq!(
             line_sentence(&unstacked),
-            "temporaries without a stack (backward pass, or a thread without Python) are new, 1.00 MiB"
+            "temporaries with no stack recorded (backward pass, or a thread without Python) are new (1.00 MiB)"
         );
     }
 

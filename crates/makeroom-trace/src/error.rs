@@ -158,7 +158,9 @@ impl Error {
     /// What to try next, if known.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
-            Self::Directory { path } if !has_files(path) => "this directory contains no files; pass a recording, a snapshot or a log",
+            Self::Directory { path } if !has_files(path) => {
+                "this directory contains no files; pass a recording, a snapshot or a log"
+            }
             Self::Directory { path } => {
                 return Some(format!(
                     "pass a file in it, or explain all recordings of a job: makeroom job {}",

@@ -430,7 +430,7 @@ impl Failure {
             Self::NoRecording { .. } => Some("to check whether programs can be recorded here: makeroom doctor".to_owned()),
             Self::Unchecked => Some("record the memory history without `skip_actions`".to_owned()),
             Self::Mismatched { .. } => Some(
-                "the run used a different version of PyTorch, a memory limit (pass it with --memory), or a setting that the snapshot does not contain"
+                "the run may have used a different PyTorch version, a memory limit (pass it with --memory), or a setting that the snapshot does not contain"
                     .to_owned(),
             ),
             // There is nothing to suggest after an interrupt, or for a value that JSON cannot represent.

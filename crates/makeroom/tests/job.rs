@@ -209,7 +209,7 @@ fn a_directory_without_recordings_is_explained() {
     for (words, hint) in [
         (&["job", "oom"][..], "processes that succeed leave none"),
         (&["why", "oom"], "processes that succeed leave none"),
-        (&["view", "oom"], "this directory contains none"),
+        (&["view", "oom"], "this directory contains no files"),
         (&["job", "recordings"], "recognized by their names"),
     ] {
         let output = makeroom(&stage, words);

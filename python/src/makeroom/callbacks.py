@@ -84,7 +84,9 @@ class Training:
             return
         rank = _ranks.current()
         if rank is None or rank.number == 0:
-            self._print(f"makeroom: {self.watch!r}")
+            # What was not watched says so itself.
+            text = repr(self.watch)
+            self._print(text if text.startswith("makeroom: ") else f"makeroom: {text}")
         else:
             self._print(f"makeroom: {rank}: peak {show(self.watch.peak_bytes)}")
         if error is None and self._limit is not None and self.watch.peak_bytes > self._limit:

@@ -91,7 +91,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="measure every test and list the N tests that used the most GPU memory [default: gpu_memory_top in the ini file]",
     )
-    parser.addini("gpu_memory_top", "measure every test and list this many, those that used the most GPU memory", default="0")
+    parser.addini("gpu_memory_top", "measure every test and list this many of those that used the most GPU memory", default="0")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -7,7 +7,15 @@
 //! Sending process 4711 closing signal SIGTERM
 //! ```
 //!
-//! The kernel prints the line with the cgroup just before the one about the kill.
+//! The kernel prints the line with the cgroup just before the one about the kill. Older kernels, such as
+//! that of RHEL 7, announce a process, and then kill it or one of its children:
+//!
+//! ```text
+//! Out of memory: Kill process 4711 (python) score 9 or sacrifice child
+//! Killed process 4712 (python) total-vm:98123456kB, …
+//! ```
+//!
+//! The announced process counts only if the log does not contain the second line.
 
 use super::failure_list::{clipped, leading_number};
 
@@ -43,34 +51,54 @@ const LONGEST: usize = 255;
 pub struct ProcessReports {
     /// PID and cgroup of the process that the kernel is about to kill.
     chosen: Option<(u32, String)>,
+    /// The process that the kernel has announced.
+    announced: Option<ReportedProcess>,
 }
 
 impl ProcessReports {
-    /// Reads a line, without the prefix of a launcher.
-    pub fn read(&mut self, line: &str) -> Option<ReportedProcess> {
+    /// Reads a line, without the prefix of a launcher. Returns whether it is about another process, and a process whose
+    /// end it shows, or that was announced before.
+    pub fn read(&mut self, line: &str) -> (bool, Option<ReportedProcess>) {
         if let Some(pid) = asked_to_end(line) {
             let event = ProcessEvent::AskedToEnd;
-            return Some(ReportedProcess { pid, event, program: None, cgroup: None, host: None });
+            return (true, Some(ReportedProcess { pid, event, program: None, cgroup: None, host: None }));
         }
         let lower = line.to_ascii_lowercase();
         if lower.contains("oom-kill:constraint=") {
             let value = |name: &str| line.split(',').find_map(|part| part.trim().strip_prefix(name));
             self.chosen = value("pid=").and_then(leading_number).zip(value("task_memcg=").map(kept));
-            return None;
+            return (false, None);
         }
-        let (before, rest) = ["out of memory: killed process", "out of memory: kill process"]
-            .iter()
-            .find_map(|mark| line.split_at_checked(lower.find(mark)?))?;
+        if let Some(announced) = self.process(line, &lower, "out of memory: kill process ") {
+            return (true, self.announced.replace(announced));
+        }
+        let is_kernels = self.announced.is_some() || lower.contains("total-vm:");
+        let killed = self.process(line, &lower, "out of memory: killed process ");
+        let killed = killed.or_else(|| self.process(line, &lower, "killed process ").filter(|_| is_kernels));
+        if killed.is_some() {
+            (self.chosen, self.announced) = (None, None);
+        }
+        (killed.is_some(), killed)
+    }
+
+    /// Ends the log. Returns a process that the kernel announced, and of which no line shows the end.
+    pub fn finish(self) -> Option<ReportedProcess> {
+        self.announced
+    }
+
+    /// The process that a line of the kernel names after a mark in lower case.
+    fn process(&self, line: &str, lower: &str, mark: &str) -> Option<ReportedProcess> {
         // The lower-case text has the same length: only ASCII letters differ.
-        let rest = rest.splitn(6, ' ').nth(5)?;
+        let (before, rest) = line.split_at_checked(lower.find(mark)?)?;
+        let rest = rest.get(mark.len()..)?;
         let pid = leading_number(rest)?;
         let name = rest.split_once('(').and_then(|(_, rest)| rest.split_once(')')).map(|(name, _)| name);
-        let cgroup = self.chosen.take().filter(|(chosen, _)| *chosen == pid).map(|(_, cgroup)| cgroup);
+        let chosen = self.chosen.as_ref().filter(|(chosen, _)| *chosen == pid);
         Some(ReportedProcess {
             pid,
             event: ProcessEvent::KilledForMemory,
             program: name.filter(|name| !name.is_empty()).map(kept),
-            cgroup,
+            cgroup: chosen.map(|(_, cgroup)| cgroup.clone()),
             host: syslog_host(before),
         })
     }
@@ -99,9 +127,15 @@ fn kept(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Option<ReportedProcess> {
+    fn all(text: &str) -> Vec<ReportedProcess> {
         let mut reports = ProcessReports::default();
-        text.lines().filter_map(|line| reports.read(line)).last()
+        let mut found: Vec<_> = text.lines().filter_map(|line| reports.read(line).1).collect();
+        found.extend(reports.finish());
+        found
+    }
+
+    fn read(text: &str) -> Option<ReportedProcess> {
+        all(text).pop()
     }
 
     #[test]
@@ -117,6 +151,24 @@ mod tests {
         }
         let long = read(&format!("Out of memory: Killed process 7 ({}é)", "x".repeat(LONGEST)));
         assert!(long.and_then(|found| found.program).is_some_and(|name| name.len() <= LONGEST));
+    }
+
+    #[test]
+    fn older_kernels_announce_a_process_and_may_kill_its_child() {
+        let pids = |text: &str| all(text).iter().map(|found| found.pid).collect::<Vec<_>>();
+        let announced = "Nov 17 10:14:11 node7 kernel: Out of memory: Kill process 4711 (python) score 9 or sacrifice child\n";
+        let killed = "Nov 17 10:14:11 node7 kernel: Killed process 4712 (python) total-vm:98123456kB\n";
+        assert_eq!(pids(&format!("{announced}{killed}")), [4712]);
+        let found = read(&format!("{announced}{killed}"));
+        assert_eq!(found.and_then(|found| found.host).as_deref(), Some("node7"));
+        let cgroup = announced.replace("Out of", "Memory cgroup out of");
+        assert_eq!(pids(&format!("{cgroup}step 7\n{killed}")), [4712]);
+        // Excerpts with one of the lines, of several kills.
+        assert_eq!(pids(killed), [4712]);
+        assert_eq!(pids(&format!("{announced}{}", announced.replace("4711", "4713"))), [4711, 4713]);
+        assert_eq!(pids("launcher: killed process 4711\n"), [0_u32; 0], "not a line of the kernel");
+        let mut reports = ProcessReports::default();
+        assert_eq!(reports.read(&cgroup), (true, None), "it is not about the process that prints it");
     }
 
     #[test]

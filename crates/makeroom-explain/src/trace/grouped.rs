@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use makeroom_core::{Action, Bytes, DeviceIndex, DeviceTrace, FastMap, Trace, TraceKind};
+use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, FastMap, Trace, TraceKind};
 use makeroom_kind::{Kind, Kinds, Rule};
 
 use super::choice::chosen_device;
@@ -63,7 +63,7 @@ pub struct Grouped {
     pub source: TraceKind,
     /// The GPU.
     pub device: DeviceIndex,
-    /// Whether the moment is that of the first failed allocation; otherwise it is the peak.
+    /// Whether the moment is that of the first failed allocation that the run did not get past; otherwise it is the peak.
     pub is_failure: bool,
     /// Whether the recording has what the groups need. If not, there is one group without a name of its own.
     pub is_recorded: bool,
@@ -111,12 +111,13 @@ type Sums = (u64, Bytes, FastMap<Kind, Bytes>, FastMap<Rule, Bytes>);
 /// Bytes at three moments, and the change of each line by kind.
 type RisingSums = ([u64; 3], FastMap<(String, Kind), i64>);
 
-/// Groups the live memory of a device at its first failure or its peak; `None` if the recording has no device.
+/// Groups the live memory of a device at the failure that limits the run ([`Grouped::failure`]) or at its peak; `None` if
+/// the recording has no device.
 pub fn grouped(trace: &Trace, device: Option<DeviceIndex>, by: By) -> Option<Grouped> {
     let device = chosen_device(trace, device)?;
     let kinds = Kinds::new(trace, device);
-    let failure = device.events.actions().iter().position(|&action| action == Action::OutOfMemory);
-    let events = failure.unwrap_or(kinds.peak().0);
+    let failure = Grouped::failure(device, &kinds);
+    let events = failure.map_or(kinds.peak().0, |(events, _)| events);
     let growing = growing(trace, device, &kinds);
     let growth = growing
         .as_ref()
@@ -221,7 +222,7 @@ fn by_size<T: Ord + Copy>(parts: FastMap<T, Bytes>) -> Vec<(T, Bytes)> {
 
 #[cfg(test)]
 mod tests {
-    use makeroom_core::{Annotation, AnnotationStage, Event, StreamId};
+    use makeroom_core::{Action, Annotation, AnnotationStage, Event, StreamId};
 
     use super::*;
 

@@ -13,7 +13,7 @@
 //! beside.rs    what a whole process adds to the account
 //! verdict.rs   the cause;  around.rs  causes outside of the allocator that was asked
 //! fixes.rs     what to do;  account.rs  the ledger
-//! grouped.rs   live memory by kind, line, stage, thread, …; group_names.rs, across.rs
+//! grouped.rs   live memory by kind, line, stage, thread, …; group_names.rs, across.rs;  failure.rs  at which failure
 //! alternatives.rs   the same run under other settings;  outside.rs  what other crates ask
 //! ```
 
@@ -24,6 +24,7 @@ mod around;
 mod choice;
 mod cut;
 mod ends;
+mod failure;
 mod fixes;
 mod group_names;
 mod grouped;

@@ -58,10 +58,10 @@ pub(super) fn possible_room(room: Room, held: Bytes, explanation: &mut Explanati
         Some(limit) if held > limit => {
             explanation.notes.insert(
                 0,
-                format!("the run held up to {held}, so {limit} was not its limit and is not used here"),
+                format!("the run held up to {held}, more than {limit}, so that limit is ignored here"),
             );
             explanation.next.push(
-                Fix::new("to see whether it would have fit")
+                Fix::new(format!("to check whether the run fits in {limit}"))
                     .command(format!("makeroom replay --memory {}MiB …", limit.get() >> 20)),
             );
             Room::Unknown

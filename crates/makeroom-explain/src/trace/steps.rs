@@ -35,8 +35,11 @@ pub(crate) struct Steps {
     pub(crate) starts: Vec<usize>,
     /// What marks them.
     pub(crate) measured_by: String,
-    /// Whether the program itself marked them.
+    /// Whether the program itself marked them, so that memory from before a step outlasts it. A backward pass begins in the
+    /// middle of a step, after the activations are allocated.
     pub(crate) are_marked: bool,
+    /// Whether they are certainly steps: marked, or backward passes.
+    pub(super) are_certain: bool,
     /// How many there are, where they are no steps but equal parts of the recording.
     pub(super) parts: Option<usize>,
 }
@@ -67,6 +70,7 @@ impl Steps {
                 starts,
                 measured_by: format!("cutting the recording into {PARTS} parts"),
                 are_marked: false,
+                are_certain: false,
                 parts: Some(PARTS),
             }
         })
@@ -82,7 +86,8 @@ impl Steps {
         are_enough.then(|| Self {
             starts,
             measured_by: "backward pass".to_owned(),
-            are_marked: true,
+            are_marked: false,
+            are_certain: true,
             parts: None,
         })
     }
@@ -94,7 +99,7 @@ impl Steps {
             Some(place) => format!("each {} request at {place}", rounds.size),
             None => format!("each {} request", rounds.size),
         };
-        Some(Self { starts: rounds.starts, measured_by, are_marked: false, parts: None })
+        Some(Self { starts: rounds.starts, measured_by, are_marked: false, are_certain: false, parts: None })
     }
 
     fn marked(trace: &Trace, device: &DeviceTrace) -> Option<Self> {
@@ -118,7 +123,13 @@ impl Steps {
             .max_by(|one, two| (rank(one.0), two.1.len(), two.0).cmp(&(rank(two.0), one.1.len(), one.0)))?;
         starts.sort_unstable();
         let name = name.split('#').next().unwrap_or(name).to_owned();
-        Some(Self { starts: positions(device, &starts), measured_by: name, are_marked: true, parts: None })
+        Some(Self {
+            starts: positions(device, &starts),
+            measured_by: name,
+            are_marked: true,
+            are_certain: true,
+            parts: None,
+        })
     }
 
     /// The event at which the step of an event began.
@@ -194,7 +205,7 @@ pub(crate) fn growth(
         last: last.live,
         per_step: Bytes::new((last.live - first.live).get() / count as u64),
         moments: (first.index + 1, last.index + 1),
-        is_enough: steps.are_marked || count >= ENOUGH_STEPS || device.events.len() >= PARTS * LEAST_EVENTS,
+        is_enough: steps.are_certain || count >= ENOUGH_STEPS || device.events.len() >= PARTS * LEAST_EVENTS,
         is_in_steps: is_in_steps(device, steps, &rise),
         leaking,
         kinds,
@@ -233,9 +244,9 @@ fn kinds_of(
     grown
 }
 
-/// Whether there are steps at all: the program marked them, or memory comes back meanwhile.
+/// Whether there are steps at all: they certainly are steps, or memory is freed between the floors.
 pub(super) fn is_in_steps(device: &DeviceTrace, steps: &Steps, rise: &Rise) -> bool {
-    steps.are_marked || gives_back(device, rise.first.index..rise.last.index)
+    steps.are_certain || gives_back(device, rise.first.index..rise.last.index)
 }
 
 /// Whether at least one allocation in ten was given back among these events.
@@ -281,4 +292,97 @@ fn rising(held: &[HeldByStack]) -> HeldByStack {
             (stack, StackTotal { bytes: entry.bytes - bytes(first, stack), blocks })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use makeroom_core::{Event, Frame, StackId, TraceKind};
+
+    use super::super::{Room, Subject};
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const STEPS: u64 = 12;
+
+    /// Training without marks that keeps 1 MiB per step and fails in its last backward pass.
+    fn training() -> Trace {
+        let mut trace = Trace::new(TraceKind::TorchSnapshot);
+        let mut stack = |frames: &[(&str, u32, &str)]| {
+            let frames: Vec<_> = frames
+                .iter()
+                .chain(&[("train.py", 90, "<module>")])
+                .map(|&(file, line, function)| {
+                    let (file, function) = (trace.stacks.name(file), trace.stacks.name(function));
+                    trace.stacks.frame(Frame { file, function, line, ..Frame::default() })
+                })
+                .collect();
+            trace.stacks.stack(&frames)
+        };
+        let module = "torch/nn/modules/module.py";
+        let moved = stack(&[(module, 1, "convert"), (module, 2, "_apply"), (module, 3, "to")]);
+        let forward = stack(&[("model.py", 8, "forward"), (module, 9, "_call_impl")]);
+        let kept = stack(&[("model.py", 12, "forward"), (module, 9, "_call_impl")]);
+        let zero = stack(&[("torch/optim/optimizer.py", 7, "zero_grad")]);
+        let mut device = DeviceTrace::default();
+        let mut add = |action, address, mib: u64, stack| {
+            let time_us = device.events.len() as u64;
+            device.events.push(Event { time_us, stack, ..Event::new(action, address, mib * MIB) });
+        };
+        let mut next = MIB;
+        let mut address = |mib: u64| {
+            next += mib * MIB;
+            next - mib * MIB
+        };
+        for _ in 0..4 {
+            add(Action::Alloc, address(2), 2, moved);
+        }
+        for step in 1..=STEPS {
+            let saved: Vec<u64> = (0..4).map(|_| address(3)).collect();
+            for &block in &saved {
+                add(Action::Alloc, block, 3, forward);
+            }
+            add(Action::Alloc, address(1), 1, kept);
+            let mut gradients = Vec::new();
+            for (layer, &block) in saved.iter().rev().enumerate() {
+                let temporary = address(7);
+                add(Action::Alloc, temporary, 7, StackId::NONE);
+                for (freed, mib) in [(block, 3), (temporary, 7)] {
+                    add(Action::FreeRequested, freed, mib, StackId::NONE);
+                    add(Action::FreeCompleted, freed, mib, StackId::NONE);
+                }
+                let gradient = address(2);
+                add(Action::Alloc, gradient, 2, StackId::NONE);
+                gradients.push(gradient);
+                if step == STEPS && layer == 1 {
+                    add(Action::OutOfMemory, 0, 20, StackId::NONE);
+                    break;
+                }
+            }
+            for gradient in gradients {
+                add(Action::FreeRequested, gradient, 2, zero);
+                add(Action::FreeCompleted, gradient, 2, zero);
+            }
+        }
+        trace.devices.push(device);
+        trace
+    }
+
+    #[test]
+    fn a_failure_inside_a_backward_pass_does_not_count_activations_as_lasting() {
+        let trace = training();
+        let subject = Subject::new(&trace, &trace.devices[0]);
+        assert_eq!(subject.steps.measured_by, "backward pass");
+        let failure = subject.history.failures[0];
+        // The pass began before the failure and after the activations.
+        assert!(subject.steps.start_of(failure).is_some_and(|start| failure - start < 20));
+        let state = super::super::states_at(subject.device, &subject.history, &[Some(failure)]).remove(0);
+        assert!(subject.split(failure, &state).is_none());
+        let explanation = subject.explain(Room::Limit(Bytes::mib(45)));
+        let told = format!("{:?} {:?}", explanation.causes, explanation.wont_help);
+        assert!(told.contains("reduce the batch size, the sequence length or the image size"), "{told}");
+        assert!(!told.contains("this step's memory"), "{told}");
+        // Passes still count as steps.
+        let growth = explanation.growth.unwrap();
+        assert!(growth.is_enough && growth.is_in_steps, "{growth:?}");
+    }
 }

@@ -19,13 +19,14 @@ use super::cards::{Cards, exceeds_device};
 use super::groups::Cluster;
 use super::order::Ends;
 use super::select::Process;
-use super::stall::{self, Difference, Stall};
+use super::stall::{self, Stall};
 use super::witness;
 use crate::report::{ConsequenceKind, JobCause, RankFate};
 use crate::tables::{End, FailureKind};
 
-/// Ranks are as full as the one that failed from this share on.
+/// Ranks are as full as the ones that failed between these shares. A rank that holds far more shows that its GPU has more.
 const AS_FULL: f64 = 0.9;
+const FULLER: f64 = 1.25;
 /// A group holds more than the others from this factor on.
 const GROUP_FACTOR: f64 = 1.1;
 
@@ -155,7 +156,7 @@ fn judge_collectives(blame: &mut Blame, processes: &[Process<'_>], fates: &[Rank
     // A rank without a recording may be the one that the others waited for.
     let Some(stall) = stall::find(processes, fates).filter(|_| missing == 0) else { return };
     blame.cause = JobCause::CollectiveStalled;
-    blame.certainty = if stall.difference == Difference::Absent { "possible" } else { "likely" };
+    blame.certainty = stall.certainty();
     blame.culprits.clone_from(&stall.ranks);
     blame.stall = Some(stall);
 }
@@ -295,19 +296,29 @@ fn judge_memory(
     blame.group = full_group(groups, ran_out);
     let held = |index: usize| processes[index].decisive().and_then(|failure| failure.held_bytes);
     let least = ran_out.iter().filter_map(|&index| held(index)).min();
+    let most = ran_out.iter().filter_map(|&index| held(index)).max();
     let as_full = |process: &Process<'_>| {
-        least.is_some_and(|least| process.peak_bytes() as f64 >= least as f64 * AS_FULL)
+        let peak = process.peak_bytes() as f64;
+        least.is_some_and(|least| peak >= least as f64 * AS_FULL)
+            && most.is_some_and(|most| peak <= most as f64 * FULLER)
     };
     let is_full = |(index, process): &(usize, &Process<'_>)| {
         ran_out.contains(index) && fills_its_gpu(process) || as_full(process)
     };
     let ranks = || processes.iter().enumerate().filter(|(_, process)| !process.is_helper);
     blame.full = ranks().filter(is_full).count();
-    let is_every = blame.full > 1 && blame.full * 2 >= ranks().count() + missing;
+    let is_own = ran_out.iter().any(|&index| fills_its_gpu(&processes[index]));
+    let is_every = is_own && blame.full > 1 && blame.full * 2 >= ranks().count() + missing;
+    // A log may end with an error of which no one knows whether memory caused it.
+    let is_known = |&index: &usize| {
+        let asked = processes[index].decisive().and_then(|failure| failure.requested_bytes);
+        processes[index].shown.certainty != "undetermined" || held(index).or(asked).is_some()
+    };
+    let certainty = if ran_out.iter().any(is_known) { "certain" } else { "possible" };
     (blame.cause, blame.certainty) = match blame.group {
         Some(_) => (JobCause::GroupHoldsMore, "likely"),
         None if is_every => (JobCause::EveryRankFull, "likely"),
-        None => (JobCause::RankRanOut, "certain"),
+        None => (JobCause::RankRanOut, certainty),
     };
     blame.culprits = ran_out.to_vec();
 }

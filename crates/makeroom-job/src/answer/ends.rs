@@ -71,14 +71,14 @@ impl Case<'_, '_> {
             |fate: &RankFate| matches!(fate, RankFate::Unknown | RankFate::Finished | RankFate::Running);
         if let (Some(killed), true) = (self.killed_elsewhere(), self.blame.fates.iter().all(is_unknown)) {
             return format!(
-                "No rank shows a failure, but {killed}. No file shows whether it was a rank of this job."
+                "No rank shows a failure, but {killed}. No file shows whether this job had such a process."
             );
         }
         let common = stall::common(&self.selected.processes).filter(|_| missing.is_empty());
         if let Some(common) = common {
             return format!(
-                "The ranks timed out in the same collective, number {}, and no rank shows what failed first. The most \
-                 likely reasons are a rank that printed nothing, and the network.",
+                "All ranks that timed out were in collective {}, and no log shows what failed first. The most likely \
+                 causes are a network problem or a rank that failed without printing anything.",
                 described(common)
             );
         }
@@ -112,15 +112,15 @@ impl Case<'_, '_> {
     pub(super) fn stalled(&self, who: &str, many: bool) -> String {
         let Some(stall) = &self.blame.stall else { return String::new() };
         let who = capital(who);
-        let others = match stall.waiting {
-            1 => "the other rank".to_owned(),
-            count => format!("{count} other ranks"),
+        let (others, they, were) = match stall.waiting {
+            1 => ("the other rank".to_owned(), "it", "was"),
+            count => (format!("{count} other ranks"), "they", "were"),
         };
         let number = stall.others.number;
         let found = match (stall.difference, &stall.own) {
             (Difference::Behind, Some(own)) => format!(
-                "{who} timed out in collective {}, {others} in collective {}: the other ranks had already finished \
-                 collective {} and waited for {}.",
+                "{who} timed out in collective {}; {others} timed out in collective {}, so {they} had already finished \
+                 collective {} and {were} waiting for {}.",
                 described(own),
                 described(&stall.others),
                 own.number,
@@ -131,14 +131,14 @@ impl Case<'_, '_> {
                 let is_size = own.operation == stall.others.operation;
                 format!(
                     "{who} called {} as collective {}, and {others} called {} as collective {number}: ranks that call \
-                     different collectives wait for each other.",
+                     different collectives deadlock.",
                     operation(own, is_size),
                     own.number,
                     operation(&stall.others, is_size),
                 )
             }
             _ => format!(
-                "{} ranks timed out in collective {}, but {} did not: most likely, {} never called it.",
+                "{} ranks timed out in collective {}, but {} did not: most likely, {} never called that collective.",
                 stall.waiting,
                 described(&stall.others),
                 self.names(&stall.ranks),
@@ -178,21 +178,21 @@ pub(super) fn starved(who: &str, culprits: &[&Process<'_>]) -> String {
         return join(&[&format!("{}:", capital(&first.label)), &first.shown.summary]);
     }
     let on = first.host.map_or(String::new(), |host| format!(" on {host}"));
-    let used = first
-        .row
-        .host_peak_bytes
-        .map_or(String::new(), |bytes| format!(" It used {} of host memory.", size(bytes)));
+    let used = first.row.host_peak_bytes.map_or(String::new(), |bytes| {
+        format!(" {} used {} of host memory.", capital(&first.label), size(bytes))
+    });
     if let Some(report) = witness::supposed(first) {
         let pid = report.pid.map_or_else(String::new, |pid| format!(" {pid}"));
         let program = report.killed.as_ref().and_then(|killed| killed.program.as_deref());
         let program = program.map_or(String::new(), |program| format!(" ({program})"));
         let unsure = match first.pid {
-            Some(_) => "PIDs in a container differ from those of the kernel".to_owned(),
+            Some(_) => "PIDs inside a container differ from the host's".to_owned(),
             None => format!("No file shows the PID of {who}"),
         };
+        let was = if culprits.len() > 1 { "were" } else { "was" };
         return format!(
-            "{}{on} was killed (SIGKILL), and the kernel's OOM killer killed process{pid}{program}. {unsure}, so it may \
-             be another process. No GPU allocation failed.{used}",
+            "{}{on} {was} killed (SIGKILL), and the kernel's OOM killer killed process{pid}{program}. {unsure}, so that \
+             may have been a different process. No GPU allocation failed.{used}",
             capital(who)
         );
     }
@@ -204,13 +204,13 @@ pub(super) fn starved(who: &str, culprits: &[&Process<'_>]) -> String {
 /// Ranks that failed for a reason other than memory.
 pub(super) fn other_failure(who: &str, culprits: &[&Process<'_>]) -> String {
     let who = capital(who);
-    let its = if culprits.len() > 1 { "their" } else { "its" };
+    let (logs, does) = if culprits.len() > 1 { ("their logs", "do") } else { ("its log", "does") };
     let found = match culprits.iter().find_map(|process| process.error) {
         Some(error) => format!("{who} failed with: {}", error.trim_end_matches('.')),
         None if culprits.iter().all(|process| process.has_log) => {
-            format!("{who} exited with an error that {its} log does not show")
+            format!("{who} exited with an error that {logs} {does} not show")
         }
-        None => format!("{who} exited with an error; {its} log shows why"),
+        None => format!("{who} exited with an error; check {logs} for the reason"),
     };
     format!("No allocation failed on any rank. {found}.")
 }

@@ -254,7 +254,7 @@ impl Case<'_, '_> {
         let mut fixes = Vec::new();
         if stall.difference == Difference::Operation {
             fixes.push(run(
-                "run again with checks that all ranks call the same collectives with the same shapes",
+                "rerun with consistency checks, which report ranks that call different collectives or use different shapes",
                 "TORCH_DISTRIBUTED_DEBUG=DETAIL torchrun …",
             ));
         }
@@ -277,7 +277,7 @@ impl Case<'_, '_> {
         let mut fixes = Vec::new();
         if !self.selected.killed.is_empty() {
             fixes.push(fix(
-                "pass the launcher's log or recordings of the ranks too: they show which rank has the PID that was killed",
+                "pass the launcher's log or recordings of the ranks too: they show which rank had the killed PID",
             ));
         }
         if missing.is_empty() && !processes.iter().all(|process| process.has_log) {
@@ -297,13 +297,13 @@ impl Case<'_, '_> {
         if let (Some(&file), true) = (logs.first(), missing.is_empty()) {
             let folder = file.rsplit_once('/').map_or(".", |(folder, _)| folder);
             fixes.push(run(
-                "compare the collectives that timed out: the rank that shows another one, or none, is the one that the others waited for",
+                "compare the collectives that timed out: a rank with a different one, or with none, held up the others",
                 format!("grep -riE 'collective|timed? ?out' {}", shell_word(folder)),
             ));
         }
         if missing.is_empty() && stall::common(processes).is_some() {
             fixes.push(run(
-                "check the network between the hosts, and let NCCL print what it does",
+                "check the network between the hosts, and turn on NCCL's log",
                 "NCCL_DEBUG=INFO torchrun …",
             ));
         }

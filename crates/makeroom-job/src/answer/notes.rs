@@ -66,7 +66,7 @@ impl Case<'_, '_> {
         if self.blame.cause != JobCause::Undetermined
             && let Some(killed) = self.killed_elsewhere()
         {
-            notes.push(format!("{killed}; no file shows which rank this was"));
+            notes.push(format!("{killed}; no file shows whether this job had such a process"));
         }
         notes.extend(self.clocks());
         notes

@@ -9,7 +9,8 @@
 //! a few ranks did not time out at all, and show no failure         they most likely never called the collective
 //! ```
 //!
-//! Numbers of different process groups are not compared. A few: fewer than the others; of two ranks, the one that is behind.
+//! Numbers of different process groups are not compared. Where the lines do not name the group, they may be of several, so
+//! the result is only possible. A few: fewer than the others; of two ranks, the one that is behind.
 
 use std::collections::BTreeMap;
 
@@ -40,6 +41,15 @@ pub(super) struct Stall {
     pub(super) others: Collective,
     /// Number of the others.
     pub(super) waiting: usize,
+}
+
+impl Stall {
+    /// How certain it is that the others waited for these ranks.
+    pub(super) fn certainty(&self) -> &'static str {
+        // Numbers count only within a group.
+        let is_comparable = self.others.group.is_some();
+        if self.difference == Difference::Absent || !is_comparable { "possible" } else { "likely" }
+    }
 }
 
 /// Collectives of one process group, by process.

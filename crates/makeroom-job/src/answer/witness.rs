@@ -76,30 +76,35 @@ pub(super) fn add_reported<'rows>(
     rows: &'rows Rows,
     processes: &mut [Process<'rows>],
 ) -> BTreeSet<(u32, &'rows str)> {
-    let mut by_pid: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-    let mut killed_ranks = Vec::new();
+    let mut by_pid: BTreeMap<u32, ByHost> = BTreeMap::new();
+    let (mut killed_ranks, mut killed_without_pid) = (ByHost::default(), ByHost::default());
     for (index, process) in processes.iter().enumerate() {
+        let host = process.host.map(short);
         if let Some(pid) = process.pid {
-            by_pid.entry(pid).or_default().push(index);
+            by_pid.entry(pid).or_default().add(index, host.as_deref());
         }
         if process.end == End::Killed {
-            killed_ranks.push(index);
+            killed_ranks.add(index, host.as_deref());
+            if process.pid.is_none() {
+                killed_without_pid.add(index, host.as_deref());
+            }
         }
     }
     let mut unknown = BTreeSet::new();
     for failure in &rows.failures {
         let Some(pid) = failure.pid else { continue };
         let killed = failure.killed.as_ref();
-        let is_possible = |index: &&usize| killed.is_none_or(|killed| can_be(&processes[**index], killed));
-        let known: Vec<usize> = by_pid.get(&pid).into_iter().flatten().filter(is_possible).copied().collect();
+        let host = killed.and_then(|killed| killed.host.as_deref()).map(short);
+        let is_possible = |index: &usize| killed.is_none_or(|killed| can_run(&processes[*index], killed));
+        // Two are enough to see that there are several.
+        let found = |ranks: &ByHost| -> Vec<usize> {
+            ranks.on(host.as_deref()).filter(is_possible).take(2).collect()
+        };
+        let known = by_pid.get(&pid).map(found).unwrap_or_default();
         let is_host_memory = failure.kind == FailureKind::HostMemory;
         let owners = match known.as_slice() {
-            [] if is_host_memory => {
-                let has_other_pid =
-                    |index: &&usize| processes[**index].pid.is_some() && !is_container(killed);
-                let others = killed_ranks.iter().filter(|index| !has_other_pid(index));
-                others.filter(is_possible).take(2).copied().collect()
-            }
+            [] if is_host_memory && is_container(killed) => found(&killed_ranks),
+            [] if is_host_memory => found(&killed_without_pid),
             _ => known,
         };
         if let [owner] = *owners {
@@ -111,16 +116,49 @@ pub(super) fn add_reported<'rows>(
     unknown
 }
 
-/// Whether nothing contradicts that the kernel killed this process: its host and its program.
-fn can_be(process: &Process<'_>, killed: &KilledProcess) -> bool {
-    let short = |host: &str| host.split('.').next().unwrap_or(host).to_ascii_lowercase();
-    let hosts = process.host.zip(killed.host.as_deref());
+/// Processes by host. A log can report thousands of kills in a job of many thousand ranks, so they are not compared one by
+/// one.
+#[derive(Debug, Default)]
+struct ByHost {
+    all: Vec<usize>,
+    known: BTreeMap<String, Vec<usize>>,
+    /// Those whose host is not known.
+    unknown: Vec<usize>,
+}
+
+impl ByHost {
+    /// Adds a process with its short host name.
+    fn add(&mut self, index: usize, host: Option<&str>) {
+        self.all.push(index);
+        match host {
+            Some(host) => self.known.entry(host.to_owned()).or_default().push(index),
+            None => self.unknown.push(index),
+        }
+    }
+
+    /// The processes that can be on a host.
+    fn on(&self, host: Option<&str>) -> impl Iterator<Item = usize> {
+        let (first, second) = match host {
+            Some(host) => (self.known.get(host).map_or(&[][..], Vec::as_slice), self.unknown.as_slice()),
+            None => (self.all.as_slice(), &[][..]),
+        };
+        first.iter().chain(second).copied()
+    }
+}
+
+/// The name of a host without its domain.
+fn short(host: &str) -> String {
+    host.split('.').next().unwrap_or(host).to_ascii_lowercase()
+}
+
+/// Whether the program of a process does not contradict that the kernel killed it.
+fn can_run(process: &Process<'_>, killed: &KilledProcess) -> bool {
     let programs = process.row.program.as_deref().zip(killed.program.as_deref());
     let is_same_program = |(own, killed): (&str, &str)| {
         // The kernel keeps 15 bytes of a name. A script runs in an interpreter.
         is_interpreter(killed) && (own.contains(".py") || is_interpreter(own)) || is_called(own, killed)
     };
-    hosts.is_none_or(|(one, two)| short(one) == short(two)) && programs.is_none_or(is_same_program)
+    programs.is_none_or(is_same_program)
 }
 
 /// Whether the kernel killed a process of a container.
@@ -143,13 +181,13 @@ fn is_called(program: &str, killed: &str) -> bool {
 /// How certain it is that the kernel killed this process because host memory ran out. `None` if nothing reports it.
 pub(super) fn certainty(process: &Process<'_>) -> Option<&'static str> {
     let failures = process.failures.iter().filter(|failure| failure.kind == FailureKind::HostMemory);
+    let job = process.row.job.as_deref().map(|job| format!("job_{job}"));
     let of = |failure: &&FailureRow| {
         let Some(killed) = failure.killed.as_ref().filter(|_| failure.pid != process.pid) else {
             return "certain";
         };
         let cgroup = killed.cgroup.as_deref().unwrap_or_default();
-        let job = process.row.job.as_deref().filter(|_| !cgroup.is_empty());
-        let is_in_cgroup = job.is_some_and(|job| cgroup.split('/').any(|part| part == format!("job_{job}")));
+        let is_in_cgroup = job.as_ref().is_some_and(|job| cgroup.split('/').any(|part| part == job));
         let program = killed.program.as_deref().unwrap_or_default();
         let is_named = process.row.program.as_deref().is_some_and(|own| is_called(own, program));
         match () {
@@ -164,12 +202,13 @@ pub(super) fn certainty(process: &Process<'_>) -> Option<&'static str> {
 
 /// The kernel's report about a process, if only circumstances show that this process is meant.
 pub(super) fn supposed<'rows>(process: &Process<'rows>) -> Option<&'rows FailureRow> {
-    let is_supposed = |failure: &&&FailureRow| failure.killed.is_some() && failure.pid != process.pid;
-    let reports = process.failures.iter().filter(|_| certainty(process) != Some("certain"));
-    reports
-        .copied()
-        .filter(|failure| is_supposed(&failure))
-        .find(|failure| failure.kind == FailureKind::HostMemory)
+    if certainty(process) == Some("certain") {
+        return None;
+    }
+    let is_supposed = |failure: &&FailureRow| {
+        failure.kind == FailureKind::HostMemory && failure.killed.is_some() && failure.pid != process.pid
+    };
+    process.failures.iter().copied().find(is_supposed)
 }
 
 /// Removes the logs that report that a process was killed, and adds this to the only rank that was.

@@ -4,6 +4,9 @@
 //! [PG ID 0 PG GUID 0(default_pg) Rank 2] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=81,
 //! OpType=ALLREDUCE, NumelIn=1048576, NumelOut=1048576, Timeout(ms)=600000) ran for 600012 milliseconds before timing out.
 //! ```
+//!
+//! The ID of a process group counts the groups of one rank; only the GUID is the same on all ranks. Older versions print
+//! neither.
 
 use crate::tables::Collective;
 
@@ -21,8 +24,9 @@ pub(super) fn read(line: &str) -> Option<Collective> {
     };
     let number = |name: &str| value(name).and_then(|value| value.parse::<u64>().ok());
     let group = before.split_once("[PG ").and_then(|(_, rest)| rest.split_once(" Rank "));
+    let group = group.map(|(group, _)| group.split_once("GUID ").map_or(group, |(_, guid)| guid));
     Some(Collective {
-        group: group.map(|(group, _)| clipped(group)),
+        group: group.map(clipped),
         number: number("SeqNum=")?,
         operation: value("OpType=").map(clipped),
         elements: number("NumelIn=").zip(number("NumelOut=")),
@@ -53,12 +57,16 @@ mod tests {
         let line = "[E1117 ProcessGroupNCCL.cpp:616] [PG ID 0 PG GUID 0(default_pg) Rank 2] Watchdog caught collective \
             operation timeout: WorkNCCL(SeqNum=81, OpType=ALLREDUCE, NumelIn=64, NumelOut=128, Timeout(ms)=600000) ran for";
         let expected = Collective {
-            group: Some("ID 0 PG GUID 0(default_pg)".to_owned()),
+            group: Some("0(default_pg)".to_owned()),
             number: 81,
             operation: Some("ALLREDUCE".to_owned()),
             elements: Some((64, 128)),
         };
         assert_eq!(read(line), Some(expected.clone()));
+        // The ID of a group differs between ranks.
+        assert_eq!(read(&line.replace("PG ID 0", "PG ID 3")), Some(expected.clone()));
+        let old = read("[E] [PG 3 Rank 2] Watchdog caught WorkNCCL(SeqNum=9)");
+        assert_eq!(old.and_then(|found| found.group).as_deref(), Some("3"));
         let short = read("timeout: WorkNCCL(SeqNum=9)");
         assert_eq!(short.map(|found| (found.number, found.operation, found.elements)), Some((9, None, None)));
         for line in

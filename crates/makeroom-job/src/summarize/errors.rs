@@ -9,7 +9,9 @@
 //! ```
 //!
 //! A program continues if it prints many more lines, or lines like those that it printed before the error: the digits of
-//! `step 7: loss 2.71` change, the rest stays.
+//! `step 7: loss 2.71` change, the rest stays. Where several processes print to one log without prefixes, these may be lines
+//! of another process: the last error that was dropped is kept, and restored if a launcher reports a failure that nothing
+//! else explains.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -38,17 +40,16 @@ const CRASHES: [&str; 7] = [
     "Illegal instruction",
     "double free or corruption",
 ];
-/// Between the tracebacks of one error, the first of which is its origin.
-const CHAINED: [&str; 2] = [
-    "During handling of the above exception, another exception occurred",
-    "The above exception was the direct cause of the following exception",
-];
+/// Bytes of a logger's prefix in front of a traceback. A longer text is not one.
+const LONGEST_PREFIX: usize = 256;
 
 /// Finds the error in the lines of one process.
 #[derive(Debug, Default)]
 pub(super) struct ErrorFinder {
     traceback: Option<Traceback>,
     error: Option<String>,
+    /// The last error after which the program seemed to continue.
+    dropped: Option<String>,
     /// Whether a consequence of another process's failure came before any error.
     is_consequence: bool,
     /// Lines since the error or the consequence.
@@ -57,8 +58,8 @@ pub(super) struct ErrorFinder {
     resumed: u32,
     /// Lines before it, without their numbers.
     shapes: VecDeque<u64>,
-    /// What the last lines say about the next traceback.
-    next: Next,
+    /// Whether Python ignores the exception of the next traceback, as in a destructor.
+    ignores_next: bool,
 }
 
 /// A traceback whose exception has not been read.
@@ -67,18 +68,8 @@ struct Traceback {
     /// What a logger puts in front of its lines, without numbers.
     prefix: String,
     lines: u32,
-    kind: Next,
-}
-
-/// How a traceback belongs to the lines before it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Next {
-    #[default]
-    Own,
-    /// It continues the one before.
-    Chained,
-    /// Python ignores the exception, as in a destructor.
-    Ignored,
+    /// Whether Python ignores its exception.
+    is_ignored: bool,
 }
 
 /// What a line is.
@@ -96,10 +87,13 @@ impl ErrorFinder {
     /// Reads a line without the launcher's prefix. `is_consequence`: it reports a lost connection or the like.
     pub(super) fn read(&mut self, line: &str, is_consequence: bool) -> Line {
         if let Some(at) = line.find("Traceback (most recent call last)") {
-            let prefix = without_numbers(line.get(..at).unwrap_or_default());
-            let kind = std::mem::take(&mut self.next);
-            self.traceback = Some(Traceback { prefix, lines: 0, kind });
+            let prefix = line.get(..at).filter(|prefix| prefix.len() <= LONGEST_PREFIX).unwrap_or_default();
+            let is_ignored = std::mem::take(&mut self.ignores_next);
+            self.traceback = Some(Traceback { prefix: without_numbers(prefix), lines: 0, is_ignored });
             return Line::Text;
+        }
+        if !line.trim().is_empty() {
+            self.ignores_next = line.starts_with("Exception ignored in");
         }
         if let Some(traceback) = &mut self.traceback {
             traceback.lines += 1;
@@ -109,9 +103,11 @@ impl ErrorFinder {
             }
             let has_frames = traceback.lines > 1;
             if let Some(error) = exception(body).or_else(|| unusual_exception(body).filter(|_| has_frames)) {
-                let kind = traceback.kind;
+                let is_ignored = traceback.is_ignored;
                 self.traceback = None;
-                self.raise(error, kind, is_consequence || is_passed_on(error));
+                if !is_ignored {
+                    self.raise(error, is_consequence || is_passed_on(error));
+                }
                 return Line::Text;
             }
             if traceback.lines > LONGEST_TRACEBACK {
@@ -122,14 +118,12 @@ impl ErrorFinder {
     }
 
     /// An exception ended a traceback.
-    fn raise(&mut self, error: &str, kind: Next, is_passed_on: bool) {
-        match kind {
-            Next::Ignored => {}
-            // It may pass on an own error, which the chain began with.
-            _ if is_passed_on => self.follow(),
+    fn raise(&mut self, error: &str, is_passed_on: bool) {
+        if is_passed_on {
+            self.follow();
+        } else if !self.is_consequence {
             // After a consequence, a process fails in many ways.
-            _ if self.is_consequence => {}
-            Next::Own | Next::Chained => self.set(error),
+            self.set(error);
         }
     }
 
@@ -148,11 +142,6 @@ impl ErrorFinder {
 
     /// A line outside of tracebacks.
     fn text(&mut self, line: &str, is_consequence: bool) -> Line {
-        if CHAINED.iter().any(|words| line.contains(words)) {
-            self.next = Next::Chained;
-        } else if line.starts_with("Exception ignored in") {
-            self.next = Next::Ignored;
-        }
         let crash = || CRASHES.iter().find_map(|message| line.get(line.find(message)?..));
         if is_consequence {
             self.follow();
@@ -188,7 +177,8 @@ impl ErrorFinder {
         self.later = self.later.saturating_add(1);
         self.resumed += u32::from(shape.is_some_and(|shape| self.shapes.contains(&shape)));
         if self.later > HANDLED || self.resumed >= RESUMED {
-            (self.error, self.is_consequence) = (None, false);
+            self.dropped = self.error.take().or_else(|| self.dropped.take());
+            self.is_consequence = false;
             return Line::Resumed;
         }
         Line::Text
@@ -197,6 +187,25 @@ impl ErrorFinder {
     /// Whether there is none.
     pub(super) fn is_empty(&self) -> bool {
         self.error.is_none()
+    }
+
+    /// Whether it shows neither an error nor a consequence of another process's failure.
+    pub(super) fn is_silent(&self) -> bool {
+        self.error.is_none() && !self.is_consequence
+    }
+
+    /// Restores the last error after which the program seemed to continue, if there is no other.
+    pub(super) fn restore(&mut self) {
+        self.error = self.error.take().or_else(|| self.dropped.take());
+    }
+
+    /// Adds the lines of the same process under another name.
+    pub(super) fn merge(&mut self, other: Self) {
+        if self.is_empty() {
+            let dropped = self.dropped.take();
+            *self = other;
+            self.dropped = self.dropped.take().or(dropped);
+        }
     }
 
     /// The error that ended the process, unless it followed from that of another one.
@@ -253,6 +262,7 @@ mod tests {
 
     const TRACEBACK: &str =
         "Traceback (most recent call last):\n  File \"t.py\", line 3\n    raise ValueError(x)\n";
+    const CHAINED: &str = "During handling of the above exception, another exception occurred:\n\n";
     const LOST: &str = "[E] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9)\n";
 
     fn read(finder: &mut ErrorFinder, line: &str) -> Line {
@@ -309,11 +319,41 @@ mod tests {
         assert_eq!(found(&close).as_deref(), Some("ValueError: bad shape"));
         let ignored = format!("{fatal}Exception ignored in: <function f>\n{TRACEBACK}TypeError: x\n");
         assert_eq!(found(&ignored).as_deref(), Some("ValueError: bad shape"));
-        let chained = format!(
-            "{TRACEBACK}KeyError: 'a'\n\nDuring handling of the above exception, another exception occurred:\n\n\
-             {TRACEBACK}ValueError: no a\n"
-        );
+        // A line in between: the next traceback is not that of the destructor.
+        let expired = format!("Exception ignored in: <function f>\n\nstep 7\n{TRACEBACK}TypeError: x\n");
+        assert_eq!(found(&expired).as_deref(), Some("TypeError: x"));
+        let blank = format!("Exception ignored in: <function f>\n\n{TRACEBACK}TypeError: x\n");
+        assert_eq!(found(&blank), None);
+        let chained = format!("{TRACEBACK}KeyError: 'a'\n\n{CHAINED}{TRACEBACK}ValueError: no a\n");
         assert_eq!(found(&chained).as_deref(), Some("ValueError: no a"));
+    }
+
+    #[test]
+    fn the_last_dropped_error_can_be_restored() {
+        let step = "step 1: loss 2.7\n";
+        let dropped = |error: &str| format!("{step}{TRACEBACK}{error}\n{}", step.repeat(4));
+        let restored = |text: &str| {
+            let mut finder = ErrorFinder::default();
+            text.lines().for_each(|line| _ = read(&mut finder, line));
+            finder.restore();
+            finder.finish()
+        };
+        let both = dropped("KeyError: 'a'") + &dropped("ValueError: b");
+        assert_eq!((found(&both), restored(&both).as_deref()), (None, Some("ValueError: b")));
+        // A lost connection after it does not replace it; an error that was not dropped does.
+        assert_eq!(restored(&format!("{both}{LOST}{}", step.repeat(4))).as_deref(), Some("ValueError: b"));
+        let fatal = format!("{both}{TRACEBACK}TypeError: c\n");
+        assert_eq!(restored(&fatal).as_deref(), Some("TypeError: c"));
+        assert_eq!(restored(step), None);
+    }
+
+    #[test]
+    fn a_long_text_in_front_of_a_traceback_is_not_kept() {
+        for (length, kept) in [(LONGEST_PREFIX, LONGEST_PREFIX), (LONGEST_PREFIX + 1, 0), (1 << 14, 0)] {
+            let mut finder = ErrorFinder::default();
+            read(&mut finder, &format!("{}{TRACEBACK}", "x".repeat(length)));
+            assert_eq!(finder.traceback.map(|traceback| traceback.prefix.len()), Some(kept));
+        }
     }
 
     #[test]
@@ -344,7 +384,7 @@ mod tests {
             "KeyboardInterrupt",
         ] {
             assert_eq!(found(&format!("{TRACEBACK}{error}\n")), None, "{error}");
-            let cleanup = format!("{TRACEBACK}{error}\n\n{}:\n\n{TRACEBACK}RuntimeError: x\n", CHAINED[0]);
+            let cleanup = format!("{TRACEBACK}{error}\n\n{CHAINED}{TRACEBACK}RuntimeError: x\n");
             assert_eq!(found(&cleanup), None, "{error}");
         }
         assert_eq!(found(&format!("{LOST}{TRACEBACK}RuntimeError: aborted\n")), None);

@@ -140,10 +140,10 @@ impl LogReader {
         let rest = prefix.as_ref().map_or(line, |prefix| prefix.rest);
         let pod = prefix.as_ref().and_then(|prefix| prefix.job.pod.as_deref());
         let is_listed = self.list(rest, pod);
-        let reported = self.reports.read(rest).filter(|_| self.reported.len() < MOST_REPORTED);
+        let (is_report, reported) = self.reports.read(rest);
         // A line about another process is not about the one that prints it.
-        let is_reported = is_listed || reported.is_some();
-        self.reported.extend(reported);
+        let is_reported = is_listed || is_report;
+        self.reported.extend(reported.filter(|_| self.reported.len() < MOST_REPORTED));
         let (prefix, pid) = prefix.map_or_else(Default::default, |prefix| (prefix.job, prefix.pid));
         if let (Some(rank), Some(local)) = (prefix.rank, prefix.local_rank) {
             self.pair(rank, local, prefix.pod.clone());
@@ -241,13 +241,35 @@ impl LogReader {
         }
     }
 
-    /// Gives a traceback without a prefix to the rank that the launcher names as the root cause, if that rank exited
-    /// with an error and printed nothing about it.
+    /// Restores errors that seemed to be handled, of ranks that exited with an error and printed nothing else about it. If
+    /// one of them shows its error, that explains the others.
+    fn restore_dropped(&mut self) {
+        let failed = || self.ranks.values().filter(|text| text.has_exited_with_error());
+        if failed().any(|text| !text.errors.is_empty()) {
+            return;
+        }
+        let failed = self.ranks.values_mut().filter(|text| text.has_exited_with_error());
+        failed.filter(|text| text.is_unexplained()).for_each(|text| text.errors.restore());
+    }
+
+    /// Gives a traceback without a prefix to the rank that the launcher names as the root cause, or to the only one that it
+    /// lists with an exit code above 0, if that rank printed nothing about its error. Of several such ranks, none is known
+    /// to have printed it. Without a prefix, lines of other ranks look as if the program had continued, so an error that
+    /// seemed to be handled is restored.
     fn assign_unnamed(&mut self) {
-        let Some(root) = self.root.take().filter(|root| root.exit_code > 0) else { return };
         let Some(mut unnamed) = self.ranks.remove(&Label::None) else { return };
-        let owner = self.ranks.get_mut(&Label::Rank(root.rank));
-        if let Some(owner) = owner.filter(|owner| owner.reader.is_none() && owner.errors.is_empty()) {
+        let root = self.root.take();
+        let is_candidate = |label: &Label| root.as_ref().is_none_or(|root| *label == Label::Rank(root.rank));
+        let failed = self.ranks.iter_mut().filter(|(_, text)| text.has_exited_with_error());
+        let mut failed: Vec<&mut RankText> =
+            failed.filter(|(label, _)| is_candidate(label)).map(|(_, text)| text).collect();
+        if !failed.is_empty() && failed.iter().all(|text| text.reader.is_none() && text.is_unexplained()) {
+            unnamed.errors.restore();
+        }
+        if let [owner] = failed.as_mut_slice()
+            && owner.reader.is_none()
+            && owner.errors.is_empty()
+        {
             owner.reader = unnamed.reader.take();
             owner.errors = std::mem::take(&mut unnamed.errors);
         }
@@ -277,7 +299,10 @@ impl LogReader {
         }
         let is_short_and_labeled = is_labeled(self.pending.iter().flatten().map(String::as_str));
         self.read_pending(is_short_and_labeled);
+        let reported = std::mem::take(&mut self.reports).finish();
+        self.reported.extend(reported.filter(|_| self.reported.len() < MOST_REPORTED));
         self.merge_local();
+        self.restore_dropped();
         self.assign_unnamed();
         self.number();
         let mut rows = Rows::default();

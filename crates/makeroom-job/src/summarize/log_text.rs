@@ -115,6 +115,16 @@ impl RankText {
         self.traceback.drain(..excess);
     }
 
+    /// Whether a launcher reports that it exited with an error.
+    pub(super) fn has_exited_with_error(&self) -> bool {
+        matches!(self.end, Some(End::Exited(1..)))
+    }
+
+    /// Whether its lines show no error, and no failure of another process.
+    pub(super) fn is_unexplained(&self) -> bool {
+        self.kinds.is_empty() && self.errors.is_silent()
+    }
+
     /// Adds what the log contains about the same process under another name.
     pub(super) fn merge(&mut self, other: Self) {
         self.identity = std::mem::take(&mut self.identity).or(&other.identity);
@@ -127,9 +137,7 @@ impl RankText {
         for collective in other.collectives {
             collectives::add(&mut self.collectives, collective);
         }
-        if self.errors.is_empty() {
-            self.errors = other.errors;
-        }
+        self.errors.merge(other.errors);
         self.end = self.end.or(other.end);
         self.is_first |= other.is_first;
     }

@@ -122,7 +122,7 @@ pub(crate) struct Export {
 
     /// Group live memory by GROUP (only perfetto and speedscope)
     ///
-    /// Perfetto files get a counter for each group, and speedscope profiles an outermost frame. The table of allocations has columns
+    /// Each group becomes a counter in a Perfetto file, or an outermost frame in a speedscope profile. The table of allocations has columns
     /// for kind, module, stage and thread.
     #[arg(long, value_name = "GROUP", value_enum, hide_short_help = true)]
     pub(crate) by: Option<Grouping>,

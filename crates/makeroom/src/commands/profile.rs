@@ -6,7 +6,7 @@ use std::path::Path;
 
 use makeroom_core::Trace;
 use makeroom_diff::{BASELINE, GrowingLine, Profile, StepGrowth};
-use makeroom_explain::{Growing, GrowingLine as ExplainedLine, growing, line_of};
+use makeroom_explain::{Grouped, Growing, GrowingLine as ExplainedLine, growing, line_of};
 use makeroom_kind::Kinds;
 
 use crate::commands::recording;
@@ -38,7 +38,7 @@ pub(super) fn of_trace(
     let line = |stack| line_of(trace, stack);
     let profile = match moment {
         Moment::Peak => Profile::of_kinds(device, &kinds, line),
-        Moment::Need => Profile::of_need(device, &kinds, line),
+        Moment::Need => Profile::of_need(device, &kinds, Grouped::failure(device, &kinds), line),
     };
     // Equal parts of a recording are not steps: growth from one to the next may be on purpose.
     let growth = growing(trace, device, &kinds).filter(|growing| growing.parts.is_none());
@@ -53,7 +53,12 @@ fn step_growth(growing: Growing) -> StepGrowth {
         keeper: line.keeper,
     };
     let lines = growing.lines.into_iter().take(MOST_GROWING).map(line).collect();
-    StepGrowth { steps: growing.steps as u64, bytes: growing.bytes.get(), lines }
+    StepGrowth {
+        steps: growing.steps as u64,
+        measured_by: growing.measured_by,
+        bytes: growing.bytes.get(),
+        lines,
+    }
 }
 
 /// The content of a baseline; `None` if the file is something else.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ._watch import Watch
 
 FORMAT = "makeroom baseline 1"
-_HINT = "pytest --gpu-memory=write writes the baselines of all tests that have one"
+_HINT = "to write the baselines: pytest --gpu-memory=write"
 
 
 class BaselineError(Exception):

@@ -32,8 +32,8 @@ def only_real(jax: Any, profile: _native.Recording, stats: dict[int, dict[str, i
         kept += pending
     excess = _exceeding(cleaned, in_use)
     notes = [
-        f"JAX's profile lists {show(listed)} on GPU {device}, but its allocator has only {show(in_use[device])} in use, "
-        "so its lines are omitted"
+        f"JAX's profile lists {show(listed)} on GPU {device}, but JAX's allocator has only {show(in_use[device])} in use "
+        "there, so the profile's lines for this GPU are omitted"
         for device, listed in excess.items()
     ]
     if not excess:

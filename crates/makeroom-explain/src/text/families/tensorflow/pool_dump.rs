@@ -142,7 +142,9 @@ impl Dump {
             facts.state(
                 Cause::ArtificialLimit,
                 Certainty::Likely,
-                format!("The framework may use at most {limit}, far less than a GPU has, and {used} in use."),
+                format!(
+                    "The framework's limit is {limit}, far less than the memory of a GPU, and {used} in use."
+                ),
             );
         } else if let Some(taken) = self
             .taken
@@ -151,7 +153,7 @@ impl Dump {
             facts.state(
                 Cause::OtherProcesses,
                 Certainty::Likely,
-                format!("The framework may use up to {limit} and holds {taken}; {request} more failed, so another process took the rest after the framework started."),
+                format!("The framework may use up to {limit} and holds {taken}, but allocating {request} more failed: another process took the rest after the framework started."),
             );
         } else if request > limit {
             facts.state(
@@ -181,7 +183,7 @@ impl Dump {
         if most + request > limit {
             facts.reserved = None;
             let summary = format!(
-                "The framework's pool of {limit} held up to {most}; {request} more does not fit. {in_use} is still in use after the failure."
+                "Up to {most} of the framework's {limit} pool was in use, so {request} more did not fit. {in_use} is still in use after the failure."
             );
             // A failed computation frees its other buffers, often of the same size. If more is free, the peak may be older.
             if in_use + request + request > limit || in_use.share_of(limit) >= NEARLY_FULL {
@@ -194,7 +196,7 @@ impl Dump {
                 Cause::Fragmentation,
                 Certainty::Likely,
                 format!(
-                    "{request} failed although at most {most} of the framework's pool of {limit} was in use: the free memory was in pieces, none of them large enough."
+                    "{request} failed although at most {most} of the framework's pool of {limit} was in use: free memory was fragmented, and no free block was large enough."
                 ),
             );
         }
@@ -203,7 +205,8 @@ impl Dump {
 
 /// The framework holds nothing: it is not what fills the card.
 fn state_empty(facts: &mut Facts) {
-    let asked = facts.request.map_or("Memory".to_owned(), |request| request.to_string());
+    let asked =
+        facts.request.map_or("An allocation".to_owned(), |request| format!("An allocation of {request}"));
     let certainty = if facts.request.is_some_and(|request| request < SMALLEST_CARD) {
         Certainty::Likely
     } else {
