@@ -31,6 +31,7 @@ struct Checked {
     /// The call that fails; counts down.
     fails_after: Option<u64>,
     may_wait: bool,
+    waits: Vec<Timeout>,
     moves: u64,
     /// Addresses whose memory must not move.
     kept: HashSet<u64>,
@@ -117,6 +118,18 @@ impl PageBacking for Checked {
         Ok(())
     }
 
+    fn replace(&mut self, address: u64, whole: Piece, parts: &[(u64, Piece)]) -> Result<(), Refused> {
+        self.call()?;
+        for (at, part) in parts {
+            assert_eq!(self.mapped.remove(at), Some(*part));
+            if let Some(&tag) = self.contents.get(&part.handle.0) {
+                self.contents.insert(whole.handle.0, tag);
+            }
+        }
+        self.mapped.insert(address, whole);
+        Ok(())
+    }
+
     fn mark(&mut self) -> Mark {
         self.marks += 1;
         Mark(self.marks)
@@ -128,6 +141,7 @@ impl PageBacking for Checked {
 
     fn wait(&mut self, mark: Mark, timeout: Timeout) -> Result<(), Refused> {
         assert_ne!(timeout, Timeout::DoNotWait);
+        self.waits.push(timeout);
         self.call()?;
         if !self.may_wait {
             return Err(Refused);
@@ -414,4 +428,69 @@ fn a_full_device_uses_idle_pages_and_then_host_memory() {
     program.free(0);
     program.allocate(20 * MIB);
     assert_eq!(program.pages.stats().on_host, 20 * MIB);
+}
+
+/// A slot whose memory could not be released is released with its range.
+#[test]
+fn a_range_that_is_given_back_keeps_no_memory() {
+    let mut program = Program::new(20 * MIB, 1 << 40, 0, None);
+    program.map(0);
+    program.allocate(20 * MIB);
+    program.free(0);
+    program.device.may_wait = false;
+    program.unmap(0);
+    assert_eq!((program.pages.stats().mapped, program.pages.stats().physical), (0, 20 * MIB));
+    assert!(!program.pages.unreserve(&mut program.device, BASE), "the GPU may still use it");
+    program.device.passed = program.device.marks;
+    assert!(program.pages.unreserve(&mut program.device, BASE));
+    assert_eq!((program.pages.stats().physical, program.pages.contains(BASE)), (0, false));
+}
+
+/// A GPU that does not come to an end delays a block of many pages once, not once per page.
+#[test]
+fn a_wait_that_timed_out_is_not_repeated_for_the_same_block() {
+    let mut program = Program::new(20 * MIB, 200 * MIB, 0, None);
+    for index in 0..10 {
+        program.map(index);
+    }
+    program.allocate(80 * MIB);
+    program.allocate(20 * MIB);
+    program.free(0);
+    program.device.may_wait = false;
+    // All of it is new memory, although the policy prefers idle pages.
+    program.blocks.insert(BASE, (80 * MIB, 0));
+    program.allocate(100 * MIB);
+    program.blocks.remove(&BASE);
+    assert_eq!((program.unbacked, &program.device.waits[..]), (0, &[Timeout::WaitBriefly][..]));
+}
+
+/// Memory that others know by its handle is one handle with the same contents.
+#[test]
+fn a_slot_becomes_one_handle() {
+    let mut program = Program::new(20 * MIB, 1 << 40, 0, None);
+    program.map(0);
+    program.map(1);
+    program.allocate(6 * MIB);
+    program.allocate(20 * MIB);
+    let before = program.device.handles.len();
+    assert!(before > 2, "{before} handles");
+    let handle = program.pages.make_whole(&mut program.device, BASE + 7 * MIB).unwrap();
+    assert_eq!(program.device.mapped[&BASE], Piece { handle, size: 20 * MIB });
+    assert_eq!(program.pages.make_whole(&mut program.device, BASE), Some(handle), "once");
+    program.check();
+    program.keep(BASE, 20 * MIB);
+    program.free(0);
+    program.free(0);
+    program.allocate(39 * MIB);
+    program.check();
+    program.free(0);
+    program.unmap(0);
+    program.unmap(1);
+    assert_eq!((program.device.handles.len(), program.pages.stats().physical), (0, 0));
+    // It fails if the device does not come to an end.
+    program.map(0);
+    program.allocate(6 * MIB);
+    program.device.may_wait = false;
+    assert_eq!(program.pages.make_whole(&mut program.device, BASE), None);
+    program.check();
 }
