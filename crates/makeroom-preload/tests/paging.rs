@@ -40,12 +40,12 @@ fn figure(output: &str, word: &str) -> u64 {
     words.nth(1).and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {word} in {output:?}"))
 }
 
-fn run(program: &Program) -> String {
+fn run(program: &Program) -> (String, String) {
     let output = program.recorded();
     let stdout = text(&output.stdout);
     assert!(output.status.success(), "{stdout}{}", text(&output.stderr));
     assert!(stdout.ends_with("the contents are right\n"), "{stdout}{}", text(&output.stderr));
-    stdout
+    (stdout, text(&output.stderr))
 }
 
 /// The peak of the physical bytes in a recording.
@@ -75,7 +75,8 @@ fn contents_are_right_and_pages_move() {
     assert_eq!(text(&alone.stdout), "reserved 0\nthe contents are right\n");
     for seed in [1, 2, 3] {
         let program = program(seed, 300, 1024);
-        let stdout = run(&program);
+        let (stdout, stderr) = run(&program);
+        assert_eq!(stderr, "");
         assert!(figure(&stdout, "moved") > 20, "no page moved: {stdout}");
         let (live, physical) = (figure(&stdout, "live"), figure(&stdout, "physical"));
         assert!(physical < live + live / 8, "{stdout}");
@@ -94,11 +95,12 @@ fn without_paging_nothing_changes() {
 }
 
 #[test]
-fn a_graph_is_replayed_and_a_tensor_is_shared() {
+fn graphs_sharing_threads_and_forks_work_as_without_pages() {
     let alone = program(4, 200, 800).argument("graph").alone();
     assert_eq!(text(&alone.stdout), "reserved 0\nthe contents are right\n");
     for seed in [4, 5] {
-        let stdout = run(&program(seed, 200, 800).argument("graph"));
+        let (stdout, stderr) = run(&program(seed, 200, 800).argument("graph"));
+        assert_eq!(stderr, "");
         assert!(figure(&stdout, "moved") > 10, "{stdout}");
     }
 }
@@ -107,10 +109,12 @@ fn a_graph_is_replayed_and_a_tensor_is_shared() {
 #[test]
 fn growth_that_fails_is_retried_after_a_trim() {
     let small = program(6, 400, 4000).variable("MAKEROOM_SIMGPU", "memory=512MiB,context=0,module=0");
-    let stdout = run(&small);
+    let (stdout, stderr) = run(&small);
+    assert_eq!(stderr, "", "blocks went to the host");
     assert!(figure(&stdout, "physical") <= 512 << 20, "{stdout}");
     let limited = program(6, 400, 4000).variable("MAKEROOM_LIMIT", &(300_u64 << 20).to_string());
-    let stdout = run(&limited);
+    let (stdout, stderr) = run(&limited);
+    assert_eq!(stderr, "", "blocks went to the host");
     assert!(figure(&stdout, "physical") <= 300 << 20, "{stdout}");
     assert!(figure(&stdout, "moved") > 0, "{stdout}");
 }

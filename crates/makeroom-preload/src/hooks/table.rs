@@ -250,7 +250,7 @@ hooks! {
     cuMulticastBindMem(
         handle: u64, offset: usize, memory: u64, memory_offset: usize, bytes: usize, flags: u64
     ) {
-        paged pages::binds(memory), took |_done| event(Kind::MulticastBind).at(handle).size(bytes).extra(memory)
+        paged pages::bind(handle, offset, memory, memory_offset, bytes, flags), took |_done| event(Kind::MulticastBind).at(handle).size(bytes).extra(memory)
     }
     cuMulticastBindAddr(handle: u64, offset: usize, pointer: DevicePointer, bytes: usize, flags: u64) {
         first pages::pin(pointer, bytes), took |_done| event(Kind::MulticastBind).at(handle).size(bytes).extra(pointer)

@@ -25,7 +25,7 @@ mod sharing;
 pub(crate) use calls::{create, frees_range, map, release, report, reserved, set_access, unmap};
 pub(crate) use devices::{abandon, figures};
 pub(crate) use range::{address_range, range_attribute, range_attributes};
-pub(crate) use sharing::{binds, export, pin, retain};
+pub(crate) use sharing::{bind, export, pin, retain};
 
 use crate::config::config;
 use crate::driver::types::CuResult;

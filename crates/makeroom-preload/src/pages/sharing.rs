@@ -11,10 +11,20 @@ use crate::notices::{Notice, warn_once};
 /// `CUDA_ERROR_NOT_SUPPORTED`.
 const NOT_SUPPORTED: CuResult = 801;
 
-/// Memory under addresses gets a second name; the driver serves the call.
+/// Memory under addresses gets a second name; the driver serves the call. Slots become one handle each, as they are without
+/// pages, because the driver keeps some properties with the handle. If that fails, their pages stay where they are.
 pub(crate) fn pin(address: DevicePointer, bytes: usize) {
     super::serve(|| {
-        of_address(address)?.pin(address, bytes as u64);
+        let pages = of_address(address)?;
+        let end = address.saturating_add(bytes.max(1) as u64);
+        let mut at = address;
+        while at < end {
+            let (start, size) = pages.slot(at)?;
+            if pages.whole_at(start).is_none() {
+                pages.pin(start, size);
+            }
+            at = start + size;
+        }
         None
     });
 }
@@ -47,7 +57,25 @@ pub(crate) fn retain(address: DevicePointer) -> Option<CuResult> {
     if pages.whole_at(start).is_some() { None } else { Some(not_shared()) }
 }
 
-/// Serves `cuMulticastBindMem` of a token: the driver does not know it.
-pub(crate) fn binds(handle: u64) -> Option<CuResult> {
-    of_token(handle).map(|_| not_shared())
+/// Serves `cuMulticastBindMem` of a token.
+///
+/// # Safety
+///
+/// The parameters are the program's.
+pub(crate) unsafe fn bind(
+    handle: u64,
+    offset: usize,
+    memory: u64,
+    memory_offset: usize,
+    bytes: usize,
+    flags: u64,
+) -> Option<CuResult> {
+    type Bind = unsafe extern "C-unwind" fn(u64, usize, u64, usize, usize, u64) -> CuResult;
+    let pages = of_token(memory)?;
+    let Some(whole) = pages.whole(memory) else { return Some(not_shared()) };
+    let address = real::address(Function::cuMulticastBindMem)?;
+    // SAFETY: the driver's function of this name, which has this signature.
+    let real = unsafe { std::mem::transmute::<*mut c_void, Bind>(address) };
+    // SAFETY: the program's own call, with the handle that stands behind the token.
+    Some(unsafe { real(handle, offset, whole, memory_offset, bytes, flags) })
 }

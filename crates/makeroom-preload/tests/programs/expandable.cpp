@@ -111,6 +111,12 @@ static Segment &segment(int pool, bool is_small) {
     return *segments[index];
 }
 
+// Unmaps free slots, except those of memory pools, which graphs use.
+extern "C" void torch_empty_cache(void) {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    for (size_t i = 0; i < segments.size() && i < 2; i++) if (segments[i]) segments[i]->unmap_free();
+}
+
 // 0 if memory is out. Memory pools have segments of their own.
 extern "C" CUdeviceptr torch_allocate(size_t bytes, int pool) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
@@ -118,7 +124,7 @@ extern "C" CUdeviceptr torch_allocate(size_t bytes, int pool) {
     Segment &own = segment(pool, bytes <= MIB);
     CUdeviceptr at = own.place(bytes);
     if (!at) {
-        for (Segment *each : segments) if (each) each->unmap_free();
+        torch_empty_cache();
         at = own.place(bytes);
     }
     if (!at) {
@@ -143,11 +149,6 @@ extern "C" void torch_free(CUdeviceptr at) {
     own->blocks.erase(at);
     allocated -= bytes;
     c10::reportMemoryUsageToProfiler((void *)at, -(long)bytes, allocated, reserved, {1, 0});
-}
-
-extern "C" void torch_empty_cache(void) {
-    std::lock_guard<std::recursive_mutex> guard(mutex);
-    for (Segment *each : segments) if (each) each->unmap_free();
 }
 
 extern "C" size_t torch_reserved(void) { return reserved; }

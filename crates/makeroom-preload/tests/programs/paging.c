@@ -1,9 +1,12 @@
 // Random programs on the stand-in for PyTorch's allocator: blocks with known contents on several streams, growth that
-// fails, a graph that is replayed after its blocks were freed, and a shared block. Prints the figures of the pages, if
-// there are any. Arguments: seed, steps, most live bytes in MiB.
+// fails; with a fourth argument also a graph that is replayed after its blocks were freed, a shared block, a thread without
+// a context and a fork. Prints the figures of the pages, if there are any. Arguments: seed, steps, most live bytes in MiB.
 #include "cuda.h"
 #include <dlfcn.h>
+#include <pthread.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 CUresult cuDevicePrimaryCtxRetain(CUhandle *, int);
 CUresult cuMemsetD8Async(CUdeviceptr, unsigned char, size_t, CUhandle);
 CUresult cuMemcpyDtoHAsync_v2(void *, CUdeviceptr, size_t, CUhandle);
@@ -11,6 +14,8 @@ CUresult cuStreamSynchronize(CUhandle);
 CUresult cuGraphInstantiateWithFlags(CUhandle *, CUhandle, unsigned long long);
 CUresult cuGraphLaunch(CUhandle, CUhandle);
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *, size_t *, CUdeviceptr);
+CUresult cuMemRetainAllocationHandle(CUdeviceptr *, void *);
+CUresult cuPointerSetAttribute(const void *, int, CUdeviceptr);
 CUresult makeroom_simgpu_enqueue_work(CUhandle, uint64_t);
 CUdeviceptr torch_allocate(size_t, int);
 void torch_free(CUdeviceptr);
@@ -25,6 +30,11 @@ static struct block { CUdeviceptr at; size_t bytes; unsigned char tag; } blocks[
 static size_t count, live;
 static CUhandle streams[STREAMS];
 static uint64_t state;
+
+static void fail(const char *reason) {
+    printf("%s\n", reason);
+    exit(1);
+}
 
 static uint64_t below(uint64_t end) {
     state = state * 6364136223846793005u + 1442695040888963407u;
@@ -48,10 +58,7 @@ static void check(CUdeviceptr at, size_t bytes, unsigned char tag, CUhandle stre
         OK(cuMemcpyDtoHAsync_v2(found, part(at, bytes, i), WRITTEN, stream));
         OK(cuStreamSynchronize(stream));
         memset(wanted, tag, WRITTEN);
-        if (memcmp(found, wanted, WRITTEN) != 0) {
-            printf("the contents of a block changed\n");
-            exit(1);
-        }
+        if (memcmp(found, wanted, WRITTEN) != 0) fail("the contents of a block changed");
     }
 }
 
@@ -97,7 +104,9 @@ static void graph(size_t most) {
     OK(cuGraphInstantiateWithFlags(&executable, captured, 0));
     torch_free(second);
     for (int i = 0; i < 3; i++) {
-        churn(60, most);
+        // Blocks of other sizes at other addresses, so that all memory that is not kept moves.
+        while (live > most / 4) release(below(count));
+        churn(200, most);
         OK(cuGraphLaunch(executable, streams[1]));
         check(first + bytes / 2, bytes / 2, 7, streams[2]);
         check(second, bytes / 2, 8, streams[2]);
@@ -109,14 +118,11 @@ static void share(void) {
     size_t bytes;
     if (!at) return;
     OK(cuMemGetAddressRange_v2(&start, &bytes, at));
-    if (start > at || start + bytes <= at || bytes != 20 << 20) printf("not a slot: %zu bytes\n", bytes);
+    if (start > at || start + bytes <= at || bytes != 20 << 20) fail("not the range of a slot");
     fill(at, 50 << 20, 9, streams[1]);
     OK(cuStreamSynchronize(streams[1]));
     CUdeviceptr other = torch_share(at);
-    if (!other) {
-        printf("not shared\n");
-        exit(1);
-    }
+    if (!other) fail("not shared");
     check(other, 50 << 20, 9, streams[2]);
     fill(other, 50 << 20, 10, streams[2]);
     OK(cuStreamSynchronize(streams[2]));
@@ -129,11 +135,47 @@ static void own_memory(void) {
     struct { int kind, handles, location, device; void *metadata; char flags[8]; } properties = {1, 1, 1, 0, 0, {0}};
     CUdeviceptr handle, at;
     OK(cuMemCreate(&handle, PAGE, &properties, 0));
-    if (handle >> 48) printf("another caller got a token\n");
+    if (handle >> 48) fail("another caller got a token");
     OK(cuMemAddressReserve(&at, PAGE, 0, 0, 0));
     OK(cuMemMap(at, PAGE, 0, handle, 0));
     OK(cuMemUnmap(at, PAGE));
     OK(cuMemRelease(handle));
+}
+
+// Whoever drops the last reference frees a block: a thread without a context.
+static void *free_some(void *unused) {
+    for (int i = 0; i < 20 && count; i++) {
+        live -= blocks[--count].bytes;
+        torch_free(blocks[count].at);
+    }
+    return unused;
+}
+
+// A child of fork has no pages, and waits for no lock.
+static void fork_once(void) {
+    int status;
+    CUdeviceptr at = torch_allocate(1 << 20, 0);
+    pid_t child = fork();
+    if (child == 0) {
+        torch_free(at);
+        _exit(0);
+    }
+    if (waitpid(child, &status, 0) != child || status != 0) fail("the child failed");
+    torch_free(at);
+}
+
+// Memory by its handle, and by an attribute that the driver keeps with the handle.
+static void name_memory(void) {
+    unsigned on = 1;
+    CUdeviceptr handle, at = torch_allocate(24 << 20, 0);
+    if (!at) return;
+    fill(at, 24 << 20, 11, streams[0]);
+    OK(cuPointerSetAttribute(&on, 6, at));
+    OK(cuMemRetainAllocationHandle(&handle, (void *)at));
+    if (handle >> 48) fail("a token was retained");
+    OK(cuMemRelease(handle));
+    check(at, 24 << 20, 11, streams[1]);
+    torch_free(at);
 }
 
 int main(int number, char **words) {
@@ -146,8 +188,12 @@ int main(int number, char **words) {
     for (int i = 0; i < STREAMS; i++) OK(cuStreamCreate(&streams[i], 1));
     churn(steps, most);
     if (number > 4) {
+        pthread_t thread;
         own_memory();
-        graph(most / 2);
+        name_memory();
+        fork_once();
+        if (pthread_create(&thread, NULL, free_some, NULL) || pthread_join(thread, NULL)) return 98;
+        graph(most);
         share();
         churn(steps, most);
     }
