@@ -21,11 +21,16 @@ impl Location {
     pub const fn host_node(number: i32) -> Self {
         Self { kind: 3, number }
     }
+
+    /// The device's index, if it is a device.
+    pub const fn device_number(self) -> Option<i32> {
+        if self.kind == 1 { Some(self.number) } else { None }
+    }
 }
 
 /// A `CUmemAllocationProp`: what `cuMemCreate` creates.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocationProperties {
     kind: i32,
     handle_types: i32,
@@ -38,6 +43,31 @@ impl AllocationProperties {
     /// Memory that does not migrate, for this process.
     pub const fn pinned(location: Location) -> Self {
         Self { kind: PINNED, handle_types: 0, location, metadata: 0, flags: [0; 8] }
+    }
+
+    /// The properties that a program passed to `cuMemCreate`, with every flag that it set.
+    pub fn from_bytes(bytes: &[u8; 32]) -> Self {
+        let (first, rest) = bytes.split_at(16);
+        let word = |index: usize| {
+            let mut four = [0; 4];
+            four.copy_from_slice(&first[index * 4..index * 4 + 4]);
+            i32::from_ne_bytes(four)
+        };
+        let (mut metadata, mut flags) = ([0; 8], [0; 8]);
+        metadata.copy_from_slice(&rest[..8]);
+        flags.copy_from_slice(&rest[8..]);
+        Self {
+            kind: word(0),
+            handle_types: word(1),
+            location: Location { kind: word(2), number: word(3) },
+            metadata: u64::from_ne_bytes(metadata),
+            flags,
+        }
+    }
+
+    /// Where the memory is.
+    pub const fn location(&self) -> Location {
+        self.location
     }
 }
 

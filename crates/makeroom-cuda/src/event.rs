@@ -1,5 +1,6 @@
 //! Events: markers on streams.
 
+use crate::context::Context;
 use crate::driver::Driver;
 use crate::error::Result;
 use crate::stream::{Stream, done};
@@ -39,6 +40,13 @@ impl Event {
     pub fn record(&self, stream: &Stream) -> Result<()> {
         // SAFETY: both are live.
         unsafe { self.driver.event_record(self.handle, stream.handle()) }
+    }
+
+    /// Records it after the current work of a context, on all of its streams. Fails while one of them is being captured,
+    /// and invalidates that capture.
+    pub fn record_context(&self, context: &Context) -> Result<()> {
+        // SAFETY: both are live.
+        unsafe { self.driver.context_record(context.handle(), self.handle) }
     }
 
     /// Whether the stream has passed it; an event that was never recorded counts as passed.

@@ -46,6 +46,14 @@ macro_rules! functions {
                 }
             }
 
+            /// Whether the driver has the function with this exported name.
+            pub fn has(&self, symbol: &str) -> bool {
+                match symbol {
+                    $(stringify!($symbol) => self.$name.is_some(),)*
+                    _ => false,
+                }
+            }
+
             $(
                 $(#[$description])*
                 ///
@@ -160,6 +168,8 @@ functions! {
     event_destroy = cuEventDestroy_v2(event: u64);
     /// Records an event on a stream.
     event_record = cuEventRecord(event: u64, stream: u64);
+    /// Records an event after all work of a context, on any of its streams. Drivers before CUDA 12.5 do not have it.
+    context_record = cuCtxRecordEvent(context: u64, event: u64);
     /// Whether an event has completed.
     event_query = cuEventQuery(event: u64);
     /// Waits for an event.

@@ -3,6 +3,8 @@
 //! A handle is mapped and unmapped as a whole. Unmapping does not wait for the GPU: the caller must know that the GPU
 //! is done with the memory, or the GPU faults.
 
+use std::mem::ManuallyDrop;
+
 use makeroom_core::{Address, Bytes};
 
 use crate::abi::{AccessDescription, AllocationProperties, Location};
@@ -54,10 +56,18 @@ pub struct PhysicalMemory {
 impl PhysicalMemory {
     /// Creates memory at a location. The size must be a multiple of the granularity.
     pub fn create(driver: &'static Driver, location: Location, bytes: Bytes) -> Result<Self> {
-        let wanted = AllocationProperties::pinned(location);
+        Self::create_with(driver, &AllocationProperties::pinned(location), bytes)
+    }
+
+    /// Creates memory with given properties. The size must be a multiple of the granularity.
+    pub fn create_with(
+        driver: &'static Driver,
+        properties: &AllocationProperties,
+        bytes: Bytes,
+    ) -> Result<Self> {
         let mut handle = 0;
         // SAFETY: the out-parameter is valid, and the properties outlive the call.
-        unsafe { driver.create(&raw mut handle, bytes.get() as usize, &raw const wanted, 0) }
+        unsafe { driver.create(&raw mut handle, bytes.get() as usize, properties, 0) }
             .map_err(|error| driver.explain(error, bytes))?;
         Ok(Self { driver, handle, bytes })
     }
@@ -112,6 +122,15 @@ impl AddressRange {
         unsafe { driver.reserve(&raw mut address, size, alignment, 0, 0) }
             .map_err(|error| driver.explain(error, bytes))?;
         Ok(Self { driver, address: Address(address), bytes })
+    }
+
+    /// A range that other code reserved, and frees.
+    ///
+    /// # Safety
+    ///
+    /// The addresses stay reserved while the result is used, and memory that is mapped there is not unmapped by others.
+    pub unsafe fn borrow(driver: &'static Driver, address: Address, bytes: Bytes) -> ManuallyDrop<Self> {
+        ManuallyDrop::new(Self { driver, address, bytes })
     }
 
     /// The first address.

@@ -6,8 +6,9 @@ mod common;
 use common::gpu;
 use makeroom_core::Bytes;
 use makeroom_cuda::{
-    Access, AddressRange, CaptureMode, CaptureModeGuard, CaptureStatus, Code, DeviceMemory, Error, Event,
-    EventKind, Location, PhysicalMemory, PinnedKind, PinnedMemory, PoolAttribute, Stream, StreamKind,
+    Access, AddressRange, AllocationProperties, CaptureMode, CaptureModeGuard, CaptureStatus, Code,
+    DeviceMemory, Error, Event, EventKind, Location, PhysicalMemory, PinnedKind, PinnedMemory, PoolAttribute,
+    Stream, StreamKind,
 };
 
 #[test]
@@ -137,4 +138,49 @@ fn pinned_memory_is_zeroed_and_travels() {
     pinned[17] = 1;
     let read = std::thread::spawn(move || pinned[17]).join().unwrap();
     assert_eq!(read, 1);
+}
+
+/// The event covers the work of streams that do not wait for each other, and no work that follows.
+#[test]
+fn an_event_of_a_context_comes_after_the_work_of_all_its_streams() {
+    let gpu = gpu("behaviour");
+    let context = gpu.driver.device(0).unwrap().retain_primary().unwrap();
+    let streams = [0; 2].map(|_| Stream::create(gpu.driver, StreamKind::NonBlocking).unwrap());
+    gpu.keep_busy(streams[0].handle(), 1_000_000);
+    gpu.keep_busy(streams[1].handle(), 2_000_000);
+    let event = Event::create(gpu.driver, EventKind::NoTiming).unwrap();
+    event.record_context(&context).unwrap();
+    gpu.keep_busy(streams[0].handle(), 9_000_000);
+    gpu.advance(1_500_000);
+    assert!(!event.is_done().unwrap());
+    gpu.advance(1_500_000);
+    assert!(event.is_done().unwrap() && !streams[0].is_done().unwrap());
+    streams[1].begin_capture(CaptureMode::Relaxed).unwrap();
+    let error = event.record_context(&context).unwrap_err();
+    assert_eq!(error.code(), Some(Code::STREAM_CAPTURE_UNSUPPORTED));
+    assert_eq!(streams[1].capture().unwrap(), CaptureStatus::Invalidated);
+    assert!(streams[1].discard_capture().is_err());
+    let other = gpu.driver.device(1).unwrap().create_context().unwrap();
+    assert!(event.record_context(&other).is_err(), "the event belongs to another context");
+    // SAFETY: nothing was created in it, and the tests hold another reference to the first.
+    unsafe { other.end().and(context.end()) }.unwrap();
+}
+
+#[test]
+fn memory_has_the_properties_that_the_program_wants() {
+    let gpu = gpu("behaviour");
+    let mut bytes = [0_u8; 32];
+    bytes[..4].copy_from_slice(&1_i32.to_ne_bytes());
+    bytes[4..8].copy_from_slice(&1_i32.to_ne_bytes());
+    bytes[8..12].copy_from_slice(&1_i32.to_ne_bytes());
+    bytes[12..16].copy_from_slice(&1_i32.to_ne_bytes());
+    let properties = AllocationProperties::from_bytes(&bytes);
+    assert_eq!(properties.location().device_number(), Some(1));
+    assert_eq!(AllocationProperties::from_bytes(&[0; 32]).location().device_number(), None);
+    PhysicalMemory::create_with(gpu.driver, &properties, Bytes::mib(2)).unwrap().release().unwrap();
+    // A fabric handle, which the software GPU does not support.
+    bytes[4..8].copy_from_slice(&8_i32.to_ne_bytes());
+    let properties = AllocationProperties::from_bytes(&bytes);
+    let error = PhysicalMemory::create_with(gpu.driver, &properties, Bytes::mib(2)).unwrap_err();
+    assert_eq!(error.code(), Some(Code::NOT_SUPPORTED));
 }

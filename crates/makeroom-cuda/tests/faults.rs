@@ -59,6 +59,16 @@ fn streams_and_events(driver: &'static Driver) -> Result<()> {
     end.record(&stream)?;
     stream.wait(&end)?;
     end.synchronize()?;
+    let primary = driver.device(0)?.retain_primary()?;
+    let recorded = primary.enter().and_then(|_entered| {
+        let event = Event::create(driver, EventKind::NoTiming)?;
+        event.record_context(&primary)?;
+        event.synchronize()?;
+        event.destroy()
+    });
+    // SAFETY: nothing created in it is used anymore, and the tests hold another reference.
+    unsafe { primary.end() }?;
+    recorded?;
     stream.synchronize()?;
     assert!(end.is_done()? && stream.is_done()?);
     assert!(end.milliseconds_since(&start)? >= 0.0);
@@ -213,6 +223,7 @@ fn an_old_driver_lacks_functions_and_says_so() {
     let gpu = gpu("faults");
     let missing = ["cuMemCreate", "cuMemAllocAsync"];
     let driver = gpu.resolve(|name: &CStr| !missing.contains(&name.to_str().unwrap()));
+    assert!(driver.has("cuMemAlloc_v2") && !driver.has("cuMemCreate") && !driver.has("cuNothing"));
     let error = PhysicalMemory::create(driver, Location::device(0), Bytes::mib(2)).unwrap_err();
     assert_eq!(error, Error::Missing { function: "cuMemCreate" });
     assert_eq!(error.to_string(), "the CUDA driver does not have cuMemCreate");

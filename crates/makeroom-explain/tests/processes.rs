@@ -104,7 +104,7 @@ fn a_limit_below_what_the_run_held_is_not_used() {
     for room in [Room::Limit(Bytes::gib(2)), Room::Card(Bytes::gib(3))] {
         let explanation = asked(room);
         assert!(
-            explanation.notes[0].starts_with("the run held up to 7.00 GiB, so "),
+            explanation.notes[0].starts_with("the run held up to 7.00 GiB, more than "),
             "{:?}",
             explanation.notes
         );

@@ -26,11 +26,12 @@ struct Checked {
     passed: u64,
     /// The mark up to which the GPU may use the memory at an address.
     in_use_until: HashMap<u64, u64>,
-    /// Handles that were under a block.
-    used_handles: HashSet<u64>,
+    /// The blocks that wrote to each 2 MiB of a handle.
+    contents: HashMap<(u64, u64), HashSet<u64>>,
     /// The call that fails; counts down.
     fails_after: Option<u64>,
     may_wait: bool,
+    waits: Vec<Timeout>,
     moves: u64,
     /// Addresses whose memory must not move.
     kept: HashSet<u64>,
@@ -57,10 +58,10 @@ impl Checked {
         Handle(self.last_handle)
     }
 
-    /// The handle under an address.
-    fn under(&self, address: u64) -> Option<Piece> {
+    /// The handle that is mapped over an address, and where its mapping begins.
+    fn mapping(&self, address: u64) -> Option<(u64, Piece)> {
         let (&start, &piece) = self.mapped.range(..=address).next_back()?;
-        (address - start < piece.size).then_some(piece)
+        (address - start < piece.size).then_some((start, piece))
     }
 }
 
@@ -104,7 +105,7 @@ impl PageBacking for Checked {
             "mapped over another"
         );
         self.mapped.insert(address, piece);
-        self.moves += u64::from(self.used_handles.contains(&piece.handle.0));
+        self.moves += u64::from(self.contents.contains_key(&(piece.handle.0, 0)));
         Ok(())
     }
 
@@ -114,6 +115,19 @@ impl PageBacking for Checked {
         assert!(until <= self.passed, "unmapped while the GPU may use it");
         assert!(!self.kept.contains(&address), "unmapped although it is pinned");
         assert_eq!(self.mapped.remove(&address), Some(piece));
+        Ok(())
+    }
+
+    fn replace(&mut self, address: u64, whole: Piece, parts: &[(u64, Piece)]) -> Result<(), Refused> {
+        self.call()?;
+        for (at, part) in parts {
+            assert_eq!(self.mapped.remove(at), Some(*part));
+            for offset in (0..part.size).step_by(2 * MIB as usize) {
+                let written = self.contents.get(&(part.handle.0, offset)).cloned().unwrap_or_default();
+                self.contents.insert((whole.handle.0, at - address + offset), written);
+            }
+        }
+        self.mapped.insert(address, whole);
         Ok(())
     }
 
@@ -128,6 +142,7 @@ impl PageBacking for Checked {
 
     fn wait(&mut self, mark: Mark, timeout: Timeout) -> Result<(), Refused> {
         assert_ne!(timeout, Timeout::DoNotWait);
+        self.waits.push(timeout);
         self.call()?;
         if !self.may_wait {
             return Err(Refused);
@@ -145,13 +160,11 @@ struct Program {
     is_mapped: Vec<bool>,
     /// Sizes of blocks by address.
     blocks: BTreeMap<u64, u64>,
-    /// The handle under each 2 MiB of a block that has memory: a block keeps it, and with it its contents.
-    under: BTreeMap<u64, Vec<u64>>,
+    /// What each block wrote to its memory, if it has some.
+    written: BTreeMap<u64, u64>,
     allocated: u64,
     /// Blocks that lost memory to a failed call; their contents are not checked.
     unbacked: u64,
-    /// Host memory that the pages may use; the device has twice as much.
-    quota: u64,
 }
 
 impl Program {
@@ -165,10 +178,9 @@ impl Program {
             slot,
             is_mapped: vec![false; SLOTS as usize],
             blocks: BTreeMap::new(),
-            under: BTreeMap::new(),
+            written: BTreeMap::new(),
             allocated: 0,
             unbacked: 0,
-            quota,
         }
     }
 
@@ -196,17 +208,22 @@ impl Program {
             assert!(unbacked.bytes > 0);
             self.unbacked += 1;
         } else {
-            let handles = self.handles_under(address, size);
-            self.device.used_handles.extend(&handles);
-            self.under.insert(address, handles);
+            for cell in self.cells(address, size) {
+                self.device.contents.entry(cell).or_default().insert(self.allocated);
+            }
+            self.written.insert(address, self.allocated);
         }
     }
 
-    fn handles_under(&self, address: u64, size: u64) -> Vec<u64> {
-        let rest =
-            (address / (2 * MIB) + 1..).map(|number| number * 2 * MIB).take_while(|&at| at < address + size);
-        let parts = std::iter::once(address).chain(rest);
-        parts.map(|at| self.device.under(at).expect("a block has memory").handle.0).collect()
+    /// The memory under each 2 MiB of a block: a handle, and the offset in it.
+    fn cells(&self, address: u64, size: u64) -> Vec<(u64, u64)> {
+        let first = address / (2 * MIB) * (2 * MIB);
+        let parts = (first..address + size).step_by(2 * MIB as usize);
+        let cell = |at: u64| {
+            let (start, piece) = self.device.mapping(at).expect("a block has memory");
+            (piece.handle.0, at - start)
+        };
+        parts.map(cell).collect()
     }
 
     fn free(&mut self, number: usize) {
@@ -214,7 +231,7 @@ impl Program {
             return;
         };
         self.blocks.remove(&address);
-        self.under.remove(&address);
+        self.written.remove(&address);
         self.pages.give(&mut self.device, address, size);
         // The GPU may use everything under the block until the work submitted so far is done.
         let marks = self.device.marks;
@@ -264,13 +281,10 @@ impl Program {
         assert!(stats.idle <= stats.physical + stats.on_host && stats.peak_physical >= stats.physical);
         let mapped = self.is_mapped.iter().filter(|&&is_mapped| is_mapped).count() as u64;
         assert_eq!(stats.mapped, mapped * self.slot);
-        assert!(stats.on_host <= self.quota);
-        for (&address, handles) in &self.under {
-            assert_eq!(
-                &self.handles_under(address, self.blocks[&address]),
-                handles,
-                "a block lost its contents"
-            );
+        for (&address, written) in &self.written {
+            for cell in self.cells(address, self.blocks[&address]) {
+                assert!(self.device.contents[&cell].contains(written), "a block lost its contents");
+            }
         }
     }
 }
@@ -434,12 +448,88 @@ fn a_full_device_uses_idle_pages_and_then_host_memory() {
     program.free(0);
     program.allocate(20 * MIB);
     assert_eq!(program.pages.stats().on_host, 20 * MIB);
-    // Beyond the quota, host memory is not used although the machine has more.
-    let mut program = Program::new(20 * MIB, 20 * MIB, 20 * MIB, None);
+}
+
+/// Another process takes memory that the commit rule counted on: host memory serves what is mapped, and nothing more is mapped.
+#[test]
+fn a_debt_on_the_host_stops_growth() {
+    let mut program = Program::new(20 * MIB, 60 * MIB, 20 * MIB, None);
+    for index in 0..4 {
+        program.map(index);
+    }
+    program.device.capacity = 20 * MIB;
     for _ in 0..3 {
-        program.pages.map(&mut program.device, BASE + program.allocated * 20 * MIB, 20 * MIB);
-        program.is_mapped[program.allocated as usize] = true;
         program.allocate(20 * MIB);
     }
-    assert_eq!((program.pages.stats().on_host, program.unbacked), (20 * MIB, 1));
+    assert_eq!((program.pages.stats().on_host, program.unbacked), (40 * MIB, 0));
+    assert!(!program.pages.may_map(20 * MIB, 1 << 40), "the debt is more than the quota");
+    program.free(2);
+    program.device.passed = program.device.marks;
+    program.unmap(2);
+    assert!(program.pages.may_map(20 * MIB, 1 << 40));
+}
+
+/// A slot whose memory could not be released is released with its range.
+#[test]
+fn a_range_that_is_given_back_keeps_no_memory() {
+    let mut program = Program::new(20 * MIB, 1 << 40, 0, None);
+    program.map(0);
+    program.allocate(20 * MIB);
+    program.free(0);
+    program.device.may_wait = false;
+    program.unmap(0);
+    assert_eq!((program.pages.stats().mapped, program.pages.stats().physical), (0, 20 * MIB));
+    assert!(!program.pages.unreserve(&mut program.device, BASE), "the GPU may still use it");
+    program.device.passed = program.device.marks;
+    assert!(program.pages.unreserve(&mut program.device, BASE));
+    assert_eq!((program.pages.stats().physical, program.pages.contains(BASE)), (0, false));
+}
+
+/// A GPU that does not come to an end delays a block of many pages once, not once per page.
+#[test]
+fn a_wait_that_timed_out_is_not_repeated_for_the_same_block() {
+    let mut program = Program::new(20 * MIB, 200 * MIB, 0, None);
+    for index in 0..10 {
+        program.map(index);
+    }
+    program.allocate(80 * MIB);
+    program.allocate(20 * MIB);
+    program.free(0);
+    program.device.may_wait = false;
+    // All of it is new memory, although the policy prefers idle pages.
+    program.blocks.insert(BASE, 80 * MIB);
+    program.allocate(100 * MIB);
+    program.blocks.remove(&BASE);
+    assert_eq!((program.unbacked, &program.device.waits[..]), (0, &[Timeout::WaitBriefly][..]));
+}
+
+/// Memory that others know by its handle is one handle with the same contents.
+#[test]
+fn a_slot_becomes_one_handle() {
+    let mut program = Program::new(20 * MIB, 1 << 40, 0, None);
+    program.map(0);
+    program.map(1);
+    program.allocate(6 * MIB);
+    program.allocate(20 * MIB);
+    let before = program.device.handles.len();
+    assert!(before > 2, "{before} handles");
+    let handle = program.pages.make_whole(&mut program.device, BASE + 7 * MIB).unwrap();
+    assert_eq!(program.device.mapped[&BASE], Piece { handle, size: 20 * MIB });
+    assert_eq!(program.pages.make_whole(&mut program.device, BASE), Some(handle), "once");
+    program.check();
+    program.keep(BASE, 20 * MIB);
+    program.free(0);
+    program.free(0);
+    program.allocate(39 * MIB);
+    program.check();
+    program.free(0);
+    program.unmap(0);
+    program.unmap(1);
+    assert_eq!((program.device.handles.len(), program.pages.stats().physical), (0, 0));
+    // It fails if the device does not come to an end.
+    program.map(0);
+    program.allocate(6 * MIB);
+    program.device.may_wait = false;
+    assert_eq!(program.pages.make_whole(&mut program.device, BASE), None);
+    program.check();
 }

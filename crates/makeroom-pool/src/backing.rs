@@ -17,7 +17,7 @@ use crate::fences::Fences;
 
 /// How long to wait for the GPU if new memory could be allocated instead. Beyond this, the one-time cost of new
 /// memory is lower.
-const BRIEFLY: Duration = Duration::from_millis(100);
+pub(crate) const BRIEFLY: Duration = Duration::from_millis(100);
 
 /// Observes the memory that a pool takes from the device, piece by piece. Called with the pool's lock held: it must
 /// not use the pool.
@@ -28,6 +28,16 @@ pub trait Watcher: Send + Sync + fmt::Debug {
     /// Whether this many bytes may be taken; the driver is called afterwards.
     fn may_take(&self, _bytes: u64) -> bool {
         true
+    }
+
+    /// Bytes that may still be taken, if there is a limit.
+    fn available(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// Runs work that would invalidate a capture of a CUDA graph, unless one is open. No capture begins during the work.
+    fn unless_capturing(&self, work: &mut dyn FnMut()) {
+        work();
     }
 
     /// Whether memory may be unmapped. A captured graph, for example, uses addresses long after their blocks were

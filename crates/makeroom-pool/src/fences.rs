@@ -21,7 +21,7 @@ const EAGER: u32 = 2000;
 const NAP: Duration = Duration::from_micros(50);
 
 /// Waits for an event until a deadline. Returns whether it completed.
-fn wait_until(event: &Event, end: Instant) -> Result<bool> {
+pub(crate) fn wait_until(event: &Event, end: Instant) -> Result<bool> {
     for asked in 0_u32.. {
         if event.is_done()? {
             return Ok(true);

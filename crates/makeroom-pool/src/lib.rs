@@ -24,6 +24,7 @@
 //! fences.rs      fences: the GPU's progress          stream.rs  buffer.rs  slice.rs   typed, owned memory
 //! fork.rs       protection in forked children       site.rs  drop_site.rs  error.rs   call sites and errors
 //! host/         host memory that the device reaches  torch_snapshot/   a pool as PyTorch's memory snapshot
+//! pages/        pages under PyTorch's own allocator
 //! with_cudarc.rs   cudarc's streams and views on the pool's memory (feature `cudarc`)
 //! arenas.rs  contention.rs  recent_use.rs  blocks.rs   many threads   chunked/   data larger than the device, in pieces
 //! ```
@@ -43,6 +44,7 @@ mod fork;
 mod host;
 mod inner;
 pub mod layers;
+mod pages;
 mod pool;
 mod recent_use;
 mod site;
@@ -58,6 +60,7 @@ pub use buffer::DeviceBuffer;
 pub use chunked::{Chunk, ChunkedMap, ChunkedUpload, Chunks};
 pub use error::{OutOfMemory, PieceCause, PieceError, PoolError, Result, WrongAddress};
 pub use host::{InFlight, PinnedBuffer, PinnedPool};
+pub use pages::{Pages, PagesOptions, PagesStats, Taken, is_token};
 pub use pool::{Options, Pool};
 pub use site::Site;
 pub use slice::{DeviceSlice, DeviceSliceMut};

@@ -53,6 +53,8 @@ pub(crate) struct Config {
     pub(crate) is_measuring: bool,
     /// Whether makeroom's pool serves the program's memory.
     pub(crate) pool: bool,
+    /// Whether PyTorch's expandable segments have memory only where its tensors are.
+    pub(crate) pages: bool,
     /// Host memory that may replace device memory, in bytes.
     pub(crate) spill: Option<u64>,
     /// Whether `run` wants status messages to display.
@@ -114,7 +116,8 @@ impl Config {
             },
             limit: number(c"MAKEROOM_LIMIT"),
             is_measuring: text(c"MAKEROOM_MEASURE").is_some_and(|value| value == b"on"),
-            pool: text(c"MAKEROOM_POOL").as_deref() == Some(b"on"),
+            pool: matches!(text(c"MAKEROOM_POOL").as_deref(), Some(b"on" | b"paging")),
+            pages: text(c"MAKEROOM_POOL").as_deref() == Some(b"paging"),
             spill: number(c"MAKEROOM_SPILL"),
             is_watched: text(c"MAKEROOM_STATUS").is_some_and(|value| value == b"on"),
             leaves_arguments_out: text(c"MAKEROOM_COMMAND_LINE").is_some_and(|value| value == b"off"),
@@ -190,6 +193,15 @@ mod tests {
         for value in ["all", "", "last=0", "last=", "last=x", "none"] {
             assert_eq!(keep(value), Keep::All, "{value}");
         }
+    }
+
+    #[test]
+    fn pages_come_with_the_pool() {
+        let of = |value: &str| {
+            let config = read(&[(c"MAKEROOM_POOL", value)]);
+            (config.pool, config.pages)
+        };
+        assert_eq!([of("on"), of("paging"), of("off")], [(true, false), (true, true), (false, false)]);
     }
 
     #[test]

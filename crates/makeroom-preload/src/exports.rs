@@ -6,7 +6,7 @@
 use std::ffi::c_int;
 use std::panic::catch_unwind;
 
-use crate::{cost, pool, state, writer};
+use crate::{cost, pages, pool, state, writer};
 
 /// Flushes the recording and returns 0. Returns 1 if nothing is recorded: before the first use of CUDA, in a forked
 /// child that has not used it, or after the disk was full.
@@ -32,6 +32,17 @@ unsafe extern "C" fn makeroom_recorder_cost(figures: *mut [u64; 3]) -> c_int {
 unsafe extern "C" fn makeroom_pool_cost(figures: *mut [u64; 2]) -> c_int {
     let Some(now) = cost::of_pool_so_far().filter(|_| pool::is_on() && !figures.is_null()) else { return -1 };
     // SAFETY: the caller passes space for two words, as documented.
+    unsafe { figures.write(now) };
+    0
+}
+
+/// Writes the figures of a device's pages: peak of live bytes, peak of physical bytes, physical bytes, bytes in host
+/// memory, bytes of mapped slots, moves, waits, nanoseconds in driver calls. Returns 0, or -1 if the device has no pages.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn makeroom_pages_figures(device: c_int, figures: *mut [u64; 8]) -> c_int {
+    let found = catch_unwind(|| pages::figures(device)).ok().flatten();
+    let Some(now) = found.filter(|_| !figures.is_null()) else { return -1 };
+    // SAFETY: the caller passes space for eight words, as documented.
     unsafe { figures.write(now) };
     0
 }

@@ -42,7 +42,7 @@
 //! | `MAKEROOM_STACKS` | `full` (native and Python), `native`, `none` | `full` |
 //! | `MAKEROOM_LIMIT` | bytes of each device's memory that this process can see and allocate | the card's |
 //! | `MAKEROOM_MEASURE` | `on` measures the hooks' own time, without the hooked calls; the recording ends with a note of it, and a program can read it with `makeroom_recorder_cost` and `makeroom_pool_cost` | |
-//! | `MAKEROOM_POOL` | `on`: makeroom's pool serves the program's device memory | off |
+//! | `MAKEROOM_POOL` | `on`: makeroom's pool serves the program's device memory; `paging`: and PyTorch's expandable segments have physical memory only where tensors are (`pages`) | off |
 //! | `MAKEROOM_SPILL` | bytes of host memory that the pool may use in place of device memory | none |
 //! | `MAKEROOM_STATUS` | `on` sends `status PID DEVICE PINNED TENSORS ALLOCATIONS FILE` to the socket when these figures change, at most ten times a second | |
 //! | `MAKEROOM_COMMAND_LINE` | `off` leaves the command line out of the recording; otherwise secrets in it are masked | |
@@ -88,6 +88,7 @@ mod limit;
 mod lookup;
 mod notices;
 mod own_table;
+mod pages;
 mod pool;
 mod python;
 mod record;

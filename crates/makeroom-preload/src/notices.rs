@@ -73,6 +73,14 @@ notices! {
     CannotShareSegments = 13 Error "PyTorch shares a tensor with another process. With expandable segments, that needs pidfd_getfd, which this system restricts: if it fails, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False";
     /// The program lowered its descriptor limit.
     NoDescriptors = 14 Warning "the program cannot open more files, so the files of its libraries could not be read: function names are missing";
+    /// The driver cannot prove that pages are not in use, or has no virtual memory.
+    PagesUnavailable = 15 Error "paging does not work with this GPU or its driver (CUDA 12.5 is needed): PyTorch's memory is not paged";
+    /// Another process broke the commit rule.
+    PagesOnHost = 16 Warning "the GPU is full, because other memory was allocated on it: some PyTorch tensors are in host memory, which is slow, until they are freed";
+    /// Neither the device nor the host has memory for a tensor that PyTorch has allocated.
+    PagesMissing = 17 Error "neither the GPU nor the host has memory for a PyTorch tensor: using the tensor will be an illegal memory access. Leave more GPU memory free, or run without paging";
+    /// Memory that is made of several handles cannot be shared by one.
+    PagesNotShared = 18 Error "the program shares a PyTorch tensor with another process or library, which does not work for memory that is paged: run it without paging";
 }
 
 static RAISED: AtomicU32 = AtomicU32::new(0);

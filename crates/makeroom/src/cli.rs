@@ -106,8 +106,9 @@ pub(crate) struct Run {
     /// Avoid fragmentation
     ///
     /// Turns on expandable segments in PyTorch; other programs use makeroom's pool.
-    #[arg(long)]
-    pub(crate) pool: bool,
+    #[arg(long, value_name = "KIND", value_enum, num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "expandable", hide_possible_values = true)]
+    pub(crate) pool: Option<PoolKind>,
 
     /// Spill up to SIZE to host memory when the GPU is full
     #[arg(long, value_name = "SIZE", requires = "pool")]
@@ -265,6 +266,15 @@ pub(crate) struct Demo {
 }
 
 /// A kind of GPU.
+/// What `--pool` does for PyTorch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum PoolKind {
+    /// Turns on PyTorch's expandable segments
+    Expandable,
+    /// Also maps physical memory only where tensors are (experimental)
+    Paging,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Gpu {
     /// The first GPU of this machine

@@ -25,6 +25,12 @@ pub trait PageBacking {
     /// Unmaps a handle. The policy guarantees that the GPU has finished using it.
     fn unmap(&mut self, address: u64, piece: Piece) -> Result<(), Refused>;
 
+    /// Maps `whole` in place of the handles mapped in its range of addresses, with their contents. All work on the device
+    /// has finished. The parts are not released.
+    fn replace(&mut self, _address: u64, _whole: Piece, _parts: &[(u64, Piece)]) -> Result<(), Refused> {
+        Err(Refused)
+    }
+
     /// A mark after all work submitted so far. Does not wait.
     fn mark(&mut self) -> Mark;
 

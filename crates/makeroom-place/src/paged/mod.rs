@@ -7,6 +7,7 @@
 //! ```text
 //! policy.rs    blocks come and go: which pages get memory, and from where
 //! slots.rs     ranges, slots and pages, by address        idle.rs   pages without a block, oldest first
+//! whole.rs     slots that become one handle
 //! backing.rs   what the policy needs from a device        report.rs statistics
 //! ```
 //!
@@ -30,6 +31,7 @@ mod idle;
 mod policy;
 mod report;
 mod slots;
+mod whole;
 
 pub use backing::{Mark, PageBacking};
 pub use policy::{Paged, Settings};

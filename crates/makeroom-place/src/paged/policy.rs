@@ -14,7 +14,8 @@ const ALLOWANCE: u64 = 1 << 8;
 /// Limits of the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Bytes of host memory that may take the place of device memory.
+    /// Bytes of host memory that the commit rule counts on. If another process takes device memory that the rule counted on,
+    /// blocks get host memory beyond this, and no more slots are mapped until they are freed.
     pub host_quota: u64,
 }
 
@@ -22,12 +23,14 @@ pub struct Settings {
 #[derive(Clone, Debug, Default)]
 pub struct Paged {
     settings: Settings,
-    ranges: Ranges,
-    pages: Pages,
+    pub(super) ranges: Ranges,
+    pub(super) pages: Pages,
     idle: Idle,
-    stats: Stats,
+    pub(super) stats: Stats,
     /// Pages of the current block that have no memory yet.
     missing: Vec<PageId>,
+    /// The longest wait that timed out during the current call. No other is that long: a block has many pages.
+    pub(super) timed_out: Option<Timeout>,
 }
 
 impl Paged {
@@ -46,14 +49,39 @@ impl Paged {
         self.ranges.add(address, size);
     }
 
-    /// The allocator gave a range back. Returns whether it was known and empty.
-    pub fn unreserve(&mut self, address: u64) -> bool {
+    /// The allocator gives a range back. Memory of slots that could not be released before is released now. Returns
+    /// whether the range was known and is empty.
+    pub fn unreserve(&mut self, backing: &mut impl PageBacking, address: u64) -> bool {
+        self.timed_out = None;
+        for (slot, first, count) in self.ranges.returned(address) {
+            for id in first..first + count {
+                self.release(backing, id, Timeout::Wait);
+            }
+            self.ranges.unmap(&mut self.pages, slot);
+        }
         self.ranges.remove(address)
     }
 
     /// Whether an address is in a range.
     pub fn contains(&self, address: u64) -> bool {
         self.ranges.find(address).is_some()
+    }
+
+    /// Start and size of the mapped slot that contains an address.
+    pub fn slot(&self, address: u64) -> Option<(u64, u64)> {
+        let (first, count) = self.ranges.slot(address)?;
+        let page = self.pages.get(first);
+        Some((page.address, page.size * u64::from(count)))
+    }
+
+    /// Calls `visit` with the address and size of each page that overlaps a range of addresses and has memory.
+    pub fn each_backed(&mut self, address: u64, size: u64, mut visit: impl FnMut(u64, u64)) {
+        self.ranges.each_page(&mut self.pages, address, size, |pages, id| {
+            let page = pages.get(id);
+            if page.handle.is_some() {
+                visit(page.address, page.size);
+            }
+        });
     }
 
     /// The commit rule: whether the allocator may map `size` more bytes while the device can give `free`.
@@ -78,6 +106,7 @@ impl Paged {
     /// The allocator unmapped a slot: its memory returns to the device. Returns whether the slot was mapped.
     pub fn unmap(&mut self, backing: &mut impl PageBacking, address: u64) -> bool {
         let Some((first, count)) = self.ranges.slot(address) else { return false };
+        self.timed_out = None;
         let mark = backing.mark();
         for id in first..first + count {
             let page = self.pages.get_mut(id);
@@ -114,6 +143,7 @@ impl Paged {
             }
         });
         let mut unbacked = 0;
+        self.timed_out = None;
         for id in missing.drain(..) {
             if !self.back(backing, id) {
                 unbacked += self.pages.get(id).size;
@@ -155,7 +185,8 @@ impl Paged {
         self.keep(backing, ids);
     }
 
-    fn keep(&mut self, backing: &mut impl PageBacking, pages: impl IntoIterator<Item = PageId>) {
+    pub(super) fn keep(&mut self, backing: &mut impl PageBacking, pages: impl IntoIterator<Item = PageId>) {
+        self.timed_out = None;
         for id in pages {
             self.not_idle(id);
             self.pages.get_mut(id).is_pinned = true;
@@ -197,9 +228,6 @@ impl Paged {
 
     fn back_with_host(&mut self, backing: &mut impl PageBacking, id: PageId) -> bool {
         let size = self.pages.get(id).size;
-        if self.stats.on_host + size > self.settings.host_quota {
-            return false;
-        }
         let Ok(handle) = backing.create_on_host(size) else { return false };
         self.stats.created += 1;
         self.stats.on_host += size;
@@ -269,7 +297,7 @@ impl Paged {
         }
     }
 
-    fn forget(&mut self, backing: &mut impl PageBacking, piece: Piece, is_on_host: bool) {
+    pub(super) fn forget(&mut self, backing: &mut impl PageBacking, piece: Piece, is_on_host: bool) {
         // A handle that cannot be released is lost either way; the device reports it as in use.
         let _ = backing.release(piece);
         self.stats.released += 1;
@@ -281,18 +309,24 @@ impl Paged {
     }
 
     /// Whether all work before a mark has finished, after waiting for it if necessary.
-    fn finish(&mut self, backing: &mut impl PageBacking, mark: Mark, timeout: Timeout) -> bool {
+    pub(super) fn finish(&mut self, backing: &mut impl PageBacking, mark: Mark, timeout: Timeout) -> bool {
         if backing.passed() >= mark {
             return true;
         }
-        if timeout == Timeout::DoNotWait {
+        let wont_help =
+            matches!((self.timed_out, timeout), (Some(Timeout::Wait), _) | (Some(_), Timeout::WaitBriefly));
+        if timeout == Timeout::DoNotWait || wont_help {
             return false;
         }
         self.stats.waits += 1;
-        backing.wait(mark, timeout).is_ok()
+        let has_passed = backing.wait(mark, timeout).is_ok();
+        if !has_passed {
+            self.timed_out = Some(timeout);
+        }
+        has_passed
     }
 
-    fn not_idle(&mut self, id: PageId) {
+    pub(super) fn not_idle(&mut self, id: PageId) {
         if self.pages.get(id).is_idle {
             self.idle.remove(&mut self.pages, id);
             self.stats.idle -= self.pages.get(id).size;

@@ -150,6 +150,13 @@ impl Ranges {
         is_empty
     }
 
+    /// The slots of a range that the allocator gave up and that still have memory: address, first page, pages.
+    pub(super) fn returned(&self, address: u64) -> Vec<(u64, PageId, u32)> {
+        let Some(range) = self.list.iter().find(|range| range.address == address) else { return Vec::new() };
+        let slots = range.slots.iter().enumerate().filter(|(_, slot)| slot.is_returned);
+        slots.map(|(index, slot)| (address + index as u64 * range.slot, slot.first, slot.count)).collect()
+    }
+
     /// Divides a slot into pages. `None` if it is not in a range, not aligned like the others, or mapped already.
     pub(super) fn map(
         &mut self,
@@ -180,6 +187,19 @@ impl Ranges {
         let first = pages.add(address, page, count);
         *slot = Slot { first, count, is_returned: false };
         Some((position, first, count))
+    }
+
+    /// A mapped slot becomes one page, which has no memory yet.
+    pub(super) fn merge(&mut self, pages: &mut Pages, address: u64) -> Option<PageId> {
+        let position = self.find(address)?;
+        let range = &mut self.list[position];
+        let index = range.index(address);
+        let (start, size) = (range.address + index as u64 * range.slot, range.slot);
+        let slot = range.slots.get_mut(index)?;
+        pages.remove(slot.first, slot.count);
+        let first = pages.add(start, size, 1);
+        *slot = Slot { first, count: 1, is_returned: false };
+        Some(first)
     }
 
     /// The pages of a slot.

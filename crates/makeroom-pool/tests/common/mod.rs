@@ -4,6 +4,7 @@
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses part of it, and a test may panic")]
 
 pub(crate) mod aside;
+pub(crate) mod segments;
 
 use std::ffi::{CStr, c_void};
 use std::ops::Deref;

@@ -71,6 +71,8 @@ functions! {
     cuMemGetAddressRange_v2,
     cuPointerGetAttribute,
     cuPointerGetAttributes,
+    cuPointerSetAttribute,
+    cuMemGetHandleForAddressRange,
     cuStreamSynchronize,
     cuStreamSynchronize_ptsz,
     cuStreamQuery,

@@ -11,6 +11,9 @@
 //! - `then |done| WORK`: runs after the call; `always`: also when nothing is recorded anymore;
 //! - `followed BY`: notifies the pool after the driver has succeeded;
 //! - `corrected BY`: the pool corrects the driver's results for its own memory;
+//! - `captures`: the call begins a capture;
+//! - `paged SERVE, …`: a call of PyTorch's segments comes to the pages first; if they serve it, nothing is recorded,
+//!   because only their own memory is real;
 //! - `first WORK`: runs before the call, in addition to the rest of the row;
 //! - `released STREAM, EVENT`: `gave` for stream-ordered frees, which are not complete when they return;
 //! - `waits AWAITED`: earlier frees may be complete after it; `marks EVENT on STREAM`: or after a wait for the event;
@@ -150,6 +153,25 @@ macro_rules! body {
         let result = body!(@served $real ($($argument),*) $serve, Moment::Before(clock::monotonic_ns()), |$done| $event);
         freeing.end($stream);
         result
+    }};
+    ($real:ident ($($argument:ident),*) captures) => {{
+        let beginning = capture::begins();
+        let result = body!($real ($($argument),*) always |done| capture::began(done));
+        drop(beginning);
+        result
+    }};
+    ($real:ident $arguments:tt paged $serve:expr, $($what:tt)*) => {{
+        let call = Call::new();
+        let mut served = None;
+        if call.enter() == Role::Outermost {
+            // SAFETY: the pages use the call's parameters as the driver would.
+            served = pages::serve(|| unsafe { $serve });
+        }
+        drop(call);
+        match served {
+            Some(result) => result,
+            None => body!($real $arguments $($what)*),
+        }
     }};
     ($real:ident ($($argument:ident),*) waits $awaited:expr) => {{
         let wait = Wait::begin($awaited);

@@ -7,6 +7,7 @@ mod code;
 mod grammar;
 mod loader;
 mod mark;
+mod reports;
 mod resolve;
 mod table;
 mod waits;

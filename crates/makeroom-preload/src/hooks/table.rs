@@ -22,7 +22,7 @@ use crate::event::{Moment, record};
 use crate::fields::field;
 use crate::limit::contexts::{self, Making};
 use crate::record::event::{RawEvent, Word as _};
-use crate::{clock, limit, pool, sample, startup, state};
+use crate::{clock, limit, pages, pool, sample, startup, state};
 
 fn event(kind: Kind) -> RawEvent {
     RawEvent::new(kind)
@@ -150,18 +150,29 @@ hooks! {
     }
     cuIpcGetMemHandle(handle: *mut IpcHandle, pointer: DevicePointer) { served pool::exported(pointer) }
     cuMemExportToShareableHandle(place: *mut c_void, handle: u64, kind: i32, flags: u64) {
-        served pool::exports(kind)
+        paged pages::export(place, handle, kind, flags), served pool::exports(kind)
     }
     cuMemGetAddressRange_v2(start: *mut DevicePointer, bytes: *mut usize, pointer: DevicePointer) {
-        served pool::address_range(start, bytes, pointer)
+        paged pages::address_range(start, bytes, pointer), served pool::address_range(start, bytes, pointer)
     }
     cuPointerGetAttribute(value: *mut c_void, attribute: i32, pointer: DevicePointer) {
-        served pool::range_attribute(value, attribute, pointer)
+        paged pages::range_attribute(value, attribute, pointer), served pool::range_attribute(value, attribute, pointer)
     }
     cuPointerGetAttributes(
         count: u32, attributes: *const i32, values: *const *mut c_void, pointer: DevicePointer
     ) {
-        corrected pool::range_attributes(count, attributes, values, pointer)
+        corrected pages::range_attributes(count, attributes, values, pointer)
+            .or_else(|| pool::range_attributes(count, attributes, values, pointer))
+    }
+
+    // Calls after which other code knows physical memory by more than its address.
+    cuPointerSetAttribute(value: *const c_void, attribute: i32, pointer: DevicePointer) {
+        first if attribute == SYNC_MEMOPS { pages::pin(pointer, 1) }
+    }
+    cuMemGetHandleForAddressRange(
+        handle: *mut c_void, pointer: DevicePointer, bytes: usize, kind: i32, flags: u64
+    ) {
+        first pages::pin(pointer, bytes)
     }
 
     // Waits for streams. In `_ptsz` variants stream 0 is the per-thread default stream.
@@ -194,28 +205,32 @@ hooks! {
     cuMemAddressReserve(
         pointer: *mut DevicePointer, bytes: usize, alignment: usize, wanted: DevicePointer, flags: u64
     ) {
-        took |done| event(Kind::AddressReserve).at(done.out(pointer)).size(bytes)
+        took |done| pages::reserved(
+            event(Kind::AddressReserve).at(done.out(pointer)).size(bytes), done.out(pointer), bytes as u64, done,
+        )
     }
     cuMemAddressFree(pointer: DevicePointer, bytes: usize) {
-        gave |_done| event(Kind::AddressRelease).at(pointer).size(bytes)
+        first pages::frees_range(pointer), gave |_done| event(Kind::AddressRelease).at(pointer).size(bytes)
     }
     cuMemCreate(handle: *mut u64, bytes: usize, properties: *const c_void, flags: u64) {
-        limited limit::reserve_physical(bytes, properties), took |done| event(Kind::PhysicalCreate)
+        paged pages::create(handle, bytes, properties, flags), limited limit::reserve_physical(bytes, properties), took |done| event(Kind::PhysicalCreate)
             .at(done.out(handle))
             .size(bytes)
             .on_device(done.location(properties, CREATE_LOCATION).1)
             .extra(u32::from(!done.location(properties, CREATE_LOCATION).0))
     }
     cuMemRetainAllocationHandle(handle: *mut u64, pointer: *mut c_void) {
-        took |done| event(Kind::PhysicalRetain).at(done.out(handle)).extra(pointer)
+        paged pages::retain(pointer as u64), took |done| event(Kind::PhysicalRetain).at(done.out(handle)).extra(pointer)
     }
-    cuMemRelease(handle: u64) { gave |_done| event(Kind::PhysicalRelease).at(handle) }
+    cuMemRelease(handle: u64) { paged pages::release(handle), gave |_done| event(Kind::PhysicalRelease).at(handle) }
     cuMemMap(pointer: DevicePointer, bytes: usize, offset: usize, handle: u64, flags: u64) {
-        took |_done| event(Kind::Map).at(pointer).size(bytes).extra(handle)
+        paged pages::map(pointer, bytes, offset, handle), took |_done| event(Kind::Map).at(pointer).size(bytes).extra(handle)
     }
-    cuMemUnmap(pointer: DevicePointer, bytes: usize) { gave |_done| event(Kind::Unmap).at(pointer).size(bytes) }
+    cuMemUnmap(pointer: DevicePointer, bytes: usize) {
+        paged pages::unmap(pointer, bytes), gave |_done| event(Kind::Unmap).at(pointer).size(bytes)
+    }
     cuMemSetAccess(pointer: DevicePointer, bytes: usize, access: *const c_void, count: usize) {
-        took |done| event(Kind::SetAccess)
+        paged pages::set_access(pointer, bytes, access, count), took |done| event(Kind::SetAccess)
             .at(pointer).size(bytes).extra(field::<u32>(done.given(access), ACCESS_FLAGS))
     }
     cuMemImportFromShareableHandle(handle: *mut u64, exported: *mut c_void, kind: i32) {
@@ -235,10 +250,10 @@ hooks! {
     cuMulticastBindMem(
         handle: u64, offset: usize, memory: u64, memory_offset: usize, bytes: usize, flags: u64
     ) {
-        took |_done| event(Kind::MulticastBind).at(handle).size(bytes).extra(memory)
+        paged pages::bind(handle, offset, memory, memory_offset, bytes, flags), took |_done| event(Kind::MulticastBind).at(handle).size(bytes).extra(memory)
     }
     cuMulticastBindAddr(handle: u64, offset: usize, pointer: DevicePointer, bytes: usize, flags: u64) {
-        took |_done| event(Kind::MulticastBind).at(handle).size(bytes).extra(pointer)
+        first pages::pin(pointer, bytes), took |_done| event(Kind::MulticastBind).at(handle).size(bytes).extra(pointer)
     }
     cuMulticastUnbind(handle: u64, device: Device, offset: usize, bytes: usize) {
         gave |_done| event(Kind::MulticastUnbind).at(handle).size(bytes).on_device(device)
@@ -342,19 +357,19 @@ hooks! {
     cuGraphLaunch_ptsz(graph: Handle, stream: Handle) {
         launched |_done| event(Kind::LaunchFailed).at(graph).on(per_thread(stream))
     }
-    cuStreamBeginCapture(stream: Handle) { always |done| capture::began(done) }
-    cuStreamBeginCapture_ptsz(stream: Handle) { always |done| capture::began(done) }
-    cuStreamBeginCapture_v2(stream: Handle, mode: i32) { always |done| capture::began(done) }
-    cuStreamBeginCapture_v2_ptsz(stream: Handle, mode: i32) { always |done| capture::began(done) }
+    cuStreamBeginCapture(stream: Handle) { captures }
+    cuStreamBeginCapture_ptsz(stream: Handle) { captures }
+    cuStreamBeginCapture_v2(stream: Handle, mode: i32) { captures }
+    cuStreamBeginCapture_v2_ptsz(stream: Handle, mode: i32) { captures }
     cuStreamBeginCaptureToGraph(
         stream: Handle, graph: Handle, after: *const Handle, edges: *const c_void, count: usize, mode: i32
     ) {
-        always |done| capture::began(done)
+        captures
     }
     cuStreamBeginCaptureToGraph_ptsz(
         stream: Handle, graph: Handle, after: *const Handle, edges: *const c_void, count: usize, mode: i32
     ) {
-        always |done| capture::began(done)
+        captures
     }
     cuStreamEndCapture(stream: Handle, graph: *mut Handle) { always |done| capture::ended(done) }
     cuStreamEndCapture_ptsz(stream: Handle, graph: *mut Handle) { always |done| capture::ended(done) }
@@ -404,8 +419,8 @@ hooks! {
     cuDevicePrimaryCtxRelease_v2(device: Device) {
         gave |done| pool::released(event(Kind::PrimaryRelease).on_device(device), device, done)
     }
-    cuDevicePrimaryCtxReset(device: Device) { served pool::abandon(device), gave |_done| event(Kind::PrimaryReset).on_device(device) }
-    cuDevicePrimaryCtxReset_v2(device: Device) { served pool::abandon(device), gave |_done| event(Kind::PrimaryReset).on_device(device) }
+    cuDevicePrimaryCtxReset(device: Device) { first pages::abandon(device), served pool::abandon(device), gave |_done| event(Kind::PrimaryReset).on_device(device) }
+    cuDevicePrimaryCtxReset_v2(device: Device) { first pages::abandon(device), served pool::abandon(device), gave |_done| event(Kind::PrimaryReset).on_device(device) }
     cuCtxSetLimit(limit: i32, value: usize) { took |_done| event(Kind::LimitSet).extra(limit).size(value) }
 
     // Code: modules and libraries.
@@ -513,6 +528,8 @@ const EXTERNAL_SIZE: usize = 24;
 const BUFFER_SIZE: usize = 8;
 /// `CUmulticastObjectProp`: **numDevices**, **size**.
 const MULTICAST_SIZE: usize = 8;
+/// `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS`: the driver keeps a note of it with the allocation.
+const SYNC_MEMOPS: i32 = 6;
 /// Value of `extra` for a pool imported from another process.
 const IS_IMPORTED: u32 = 1;
 /// `CUDA_LAUNCH_PARAMS`: **function**, grid, block, **sharedMemBytes**.

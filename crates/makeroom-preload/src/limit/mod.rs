@@ -165,6 +165,12 @@ fn book_limited(event: &RawEvent) {
     }
 }
 
+/// Memory left under the limit of a device, if there is a limit.
+pub(crate) fn available(device: Device) -> u64 {
+    let device = u8::try_from(device).unwrap_or(0);
+    config().limit.map_or(u64::MAX, |limit| left(device, limit))
+}
+
 /// Memory left under a device's limit.
 fn left(device: u8, limit: u64) -> u64 {
     limit.saturating_sub(taken(device).map_or(0, |taken| taken.load(Ordering::Relaxed)))

@@ -5,6 +5,8 @@
 //! library that switches them off around its own tensors. Such a caller has a frame of its library on the stack; if
 //! none of these libraries is loaded, no stack is walked.
 
+use std::cell::Cell;
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::lookup;
@@ -38,15 +40,35 @@ pub(super) fn is_torch() -> bool {
     is_called_by(&RANGES[..COPIES])
 }
 
+/// Whether PyTorch's allocator itself makes the call: the first frame outside this library is its own. Other libraries
+/// call through pointers that PyTorch's allocator looked up, so the frames further out do not decide.
+pub(crate) fn is_direct_torch() -> bool {
+    refresh();
+    let ranges = &RANGES[..COPIES];
+    let is_torch = Cell::new(false);
+    let is_outside = |address: usize| {
+        let is_outside = !lookup::is_in_this_library(address as *mut c_void);
+        if is_outside {
+            is_torch.set(is_inside(ranges, address));
+        }
+        is_outside
+    };
+    is_loaded(ranges) && stacks::any_caller(MOST_FRAMES, is_outside) && is_torch.get()
+}
+
 fn is_called_by(ranges: &[Range]) -> bool {
     refresh();
-    let is_any = ranges.iter().any(|range| range.end.load(Ordering::Acquire) != 0);
-    let is_inside = |address: usize| {
-        ranges.iter().any(|range| {
-            address < range.end.load(Ordering::Acquire) && address >= range.start.load(Ordering::Relaxed)
-        })
-    };
-    is_any && stacks::any_caller(MOST_FRAMES, is_inside)
+    is_loaded(ranges) && stacks::any_caller(MOST_FRAMES, |address| is_inside(ranges, address))
+}
+
+fn is_loaded(ranges: &[Range]) -> bool {
+    ranges.iter().any(|range| range.end.load(Ordering::Acquire) != 0)
+}
+
+fn is_inside(ranges: &[Range], address: usize) -> bool {
+    ranges.iter().any(|range| {
+        address < range.end.load(Ordering::Acquire) && address >= range.start.load(Ordering::Relaxed)
+    })
 }
 
 /// Searches for the libraries again if any library was loaded since. They are never unloaded, so their ranges stay

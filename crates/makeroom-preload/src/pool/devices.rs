@@ -211,7 +211,7 @@ pub(super) fn of_default_pool(handle: u64) -> Option<i32> {
 }
 
 /// The driver's own functions, without hooks, for the pool.
-fn driver() -> Option<&'static Driver> {
+pub(crate) fn driver() -> Option<&'static Driver> {
     static DRIVER: OnceLock<Option<Driver>> = OnceLock::new();
     let driver = DRIVER.get_or_init(|| {
         let library = lookup::loaded(c"libcuda.so.1")?;

@@ -27,14 +27,15 @@ mod watch;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub(crate) use callers::is_direct_torch;
 pub(crate) use calls::{allocate_everywhere, allocate_on_stream, free, free_on, retire_stream};
-pub(crate) use devices::{abandon, cached, exported, gives_back};
+pub(crate) use devices::{abandon, cached, driver, exported, gives_back};
 pub(crate) use holds::{released, retained};
 pub(crate) use peers::{enabled as peer_enabled, opened as pool_opened};
 pub(crate) use pools::{allocate_from, attribute, created, destroyed, set_attribute, trim};
 pub(crate) use range::{address_range, range_attribute, range_attributes};
 pub(crate) use sharing::exports;
-pub(crate) use watch::holds;
+pub(crate) use watch::{Watch, holds};
 
 use crate::config::config;
 use crate::driver::types::{CuResult, SUCCESS};
@@ -81,7 +82,7 @@ fn taking_back(address: u64, call: impl FnOnce() -> Option<CuResult>) -> Option<
 }
 
 /// Whether a bug has disabled the pool.
-fn is_broken() -> bool {
+pub(crate) fn is_broken() -> bool {
     IS_BROKEN.load(Ordering::Relaxed)
 }
 

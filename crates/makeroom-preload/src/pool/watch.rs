@@ -9,6 +9,7 @@ use makeroom_pool::{Piece, Watcher};
 use makeroom_trace::room::EventKind;
 
 use crate::clock;
+use crate::driver::capture;
 use crate::driver::types::SUCCESS;
 use crate::event::{Moment, record};
 use crate::limit::{self, Reservation};
@@ -57,7 +58,7 @@ const OWN_HANDLES: u64 = 0x6d << 48;
 
 /// Watches the pool of one device, or the host pool that it spills to.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     device: i32,
     is_host: bool,
     /// The reservation under the limit, while the driver is called.
@@ -65,7 +66,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(device: i32, is_host: bool) -> Self {
+    pub(crate) fn new(device: i32, is_host: bool) -> Self {
         Self { device, is_host, allowed: Mutex::new(None) }
     }
 
@@ -78,7 +79,7 @@ impl Watch {
     }
 
     fn handle(&self, piece: Piece) -> u64 {
-        // The pool's handles have 39 bits: the arena's number, and the index in it.
+        // The pool's handles have 39 bits: the arena's number, and the index in it. Those of pages have one bit more.
         let place = (self.device as u64) << 41 | u64::from(self.is_host) << 40;
         OWN_HANDLES | place | piece.handle.0 & ((1 << 40) - 1)
     }
@@ -102,6 +103,14 @@ impl Watcher for Watch {
         let reservation = limit::reserve(bytes, Some(self.device));
         *self.allowed() = reservation;
         reservation.is_some()
+    }
+
+    fn available(&self) -> u64 {
+        limit::available(self.device)
+    }
+
+    fn unless_capturing(&self, work: &mut dyn FnMut()) {
+        capture::unless_open(work);
     }
 
     fn was_refused(&self, _bytes: u64) {

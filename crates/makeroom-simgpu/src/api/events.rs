@@ -2,7 +2,8 @@
 
 use crate::abi::Out;
 use crate::call::{Call, driver_functions};
-use crate::machine::{EventFlags, EventId, Operation};
+use crate::driver::Session;
+use crate::machine::{ContextId, EventFlags, EventId, Operation};
 use crate::status::{Result, Status};
 
 fn record(call: Call<'_>, event: u64, stream: u64) -> Result<()> {
@@ -30,6 +31,10 @@ driver_functions! {
 
     fn cuEventRecordWithFlags / cuEventRecordWithFlags_ptsz(event: u64, stream: u64, flags: u32) |call| {
         if flags > 1 { call.in_context().and(Err(Status::INVALID_VALUE)) } else { record(call, event, stream) }
+    }
+
+    fn cuCtxRecordEvent(context: u64, event: u64) |_| {
+        Session::open()?.machine.record_context_event(EventId(event), ContextId(context))
     }
 
     fn cuEventQuery(event: u64) |call| {

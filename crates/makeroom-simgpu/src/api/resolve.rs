@@ -147,6 +147,7 @@ table! {
     cuCtxPopCurrent 4000 cuCtxPopCurrent_v2;
     cuCtxPushCurrent 2000 cuCtxPushCurrent;
     cuCtxPushCurrent 4000 cuCtxPushCurrent_v2;
+    cuCtxRecordEvent 12050 cuCtxRecordEvent;
     cuCtxSetCacheConfig 3020 cuCtxSetCacheConfig;
     cuCtxSetCurrent 4000 cuCtxSetCurrent;
     cuCtxSetFlags 12010 cuCtxSetFlags;

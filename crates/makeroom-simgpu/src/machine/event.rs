@@ -76,6 +76,22 @@ impl Machine {
         Ok(())
     }
 
+    /// `cuCtxRecordEvent`: the event comes after the work of all streams of its context. Invalidates the captures of these
+    /// streams, and fails if there are any.
+    pub fn record_context_event(&mut self, event: EventId, context: ContextId) -> Result<()> {
+        self.context(context)?;
+        if self.event_ref(event)?.context != context {
+            return Err(Status::INVALID_HANDLE);
+        }
+        self.refuse_captured_context(context)?;
+        let own = || self.streams.iter().filter(|(_, stream)| stream.context == context);
+        let at = own().map(|(_, stream)| stream.busy_until).max().unwrap_or(0);
+        let seen = own().map(|(id, stream)| (*id, stream.position)).collect();
+        let record = Record { at, seen, capture: None };
+        self.events.get_mut(&event).ok_or(Status::INVALID_HANDLE)?.record = Some(record);
+        Ok(())
+    }
+
     /// Returns an error for an event that was recorded in a capture, and invalidates the capture.
     pub fn refuse_captured_event(&mut self, event: EventId) -> Result<()> {
         let Some(capture) = self.event_ref(event)?.record.as_ref().and_then(|record| record.capture) else {

@@ -35,7 +35,7 @@ class Groups(Answer):
 
     @property
     def moment(self) -> Literal["failure", "peak"]:
-        """The moment: the first failed allocation, else the peak."""
+        """The moment: the first failed allocation that the run did not recover from, else the peak."""
         moment: Literal["failure", "peak"] = self._json["moment"]
         return moment
 

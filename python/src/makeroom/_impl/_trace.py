@@ -127,7 +127,7 @@ class Trace:
     why = explain
 
     def by(self, by: By, *, device: int | None = None) -> Groups:
-        """Return live memory in groups, at the first failed allocation, else at the peak, as `makeroom why --by` does.
+        """Return live memory in groups, at the failure, else at the peak, as `makeroom why --by` does.
 
         Args:
             by: `kind` (parameters, gradients, optimizer state, activations, …), `line`, `module` (source file), `stage`

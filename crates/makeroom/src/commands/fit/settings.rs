@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use makeroom_core::Trace;
 use makeroom_sim::AllocatorSpec;
 
+use crate::cli::PoolKind;
 use crate::commands::run::pool::{self, TORCH, TORCH_NEW};
 use crate::failure::Failure;
 
@@ -39,7 +40,8 @@ pub(crate) fn for_allocator(
             settings.variables.extend([TORCH, TORCH_NEW].map(|variable| (variable, backend.clone())));
         }
         "makeroom" => {
-            let switches = pool::switches(command, None, |name| std::env::var(name).ok());
+            let switches =
+                pool::switches(command, PoolKind::Expandable, None, |name| std::env::var(name).ok());
             settings.variables = switches.variables;
             settings.notes = switches.notes;
         }

@@ -149,7 +149,9 @@ impl Recorder {
                 }
                 Ok(Some(Self { run, library, destination, listener }))
             }
-            Err(error) if arguments.limit.is_some() || arguments.pool => Err(Failure::Library(error)),
+            Err(error) if arguments.limit.is_some() || arguments.pool.is_some() => {
+                Err(Failure::Library(error))
+            }
             Err(error) => {
                 output::remark(&unprepared_text(program, &error.to_string()));
                 Ok(None)
@@ -217,10 +219,8 @@ fn write_summary(path: &Path, recordings: &[Ended]) -> Result<(), Failure> {
 
 /// The environment variables that the pool needs, if `--pool` is given.
 fn switches(arguments: &Run) -> pool::Switches {
-    if !arguments.pool {
-        return pool::Switches::default();
-    }
-    pool::switches(&arguments.command, arguments.spill, |name| std::env::var(name).ok())
+    let Some(kind) = arguments.pool else { return pool::Switches::default() };
+    pool::switches(&arguments.command, kind, arguments.spill, |name| std::env::var(name).ok())
 }
 
 /// The recorder's environment variables; its own documentation lists them.

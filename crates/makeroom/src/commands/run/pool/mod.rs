@@ -3,7 +3,7 @@
 //! PyTorch keeps its native allocator and gets expandable segments, one of its own settings, merged into the user's
 //! settings. JAX and TensorFlow are switched to the driver's stream-ordered calls, which makeroom's pool serves; it
 //! serves CuPy, Numba and plain CUDA programs without any setting. PyTorch uses the stream-ordered calls only with
-//! `--spill`. A line before the program starts reports each decision that the user may not expect.
+//! `--spill`; with `--pool=paging`, its segments can use host memory themselves. A line before the program starts reports each decision that the user may not expect.
 
 mod machine;
 mod settings;
@@ -15,6 +15,8 @@ use machine::Machine;
 use makeroom_core::Bytes;
 use settings::Expandable;
 use version::Version;
+
+use crate::cli::PoolKind;
 
 /// Environment variables for the program, and notes for the user before it starts.
 #[derive(Debug, Default)]
@@ -41,23 +43,28 @@ const FIRST_WITH_ALL_NAMES: Version = Version { major: 2, minor: 10 };
 /// Determines the environment in which a program uses the pool.
 pub(crate) fn switches(
     command: &[OsString],
+    kind: PoolKind,
     spill: Option<Bytes>,
     environment: impl Fn(&str) -> Option<String>,
 ) -> Switches {
     let machine = Machine::here(command, &environment);
-    switches_on(machine, command, spill, environment)
+    switches_on(machine, command, kind, spill, environment)
 }
 
 fn switches_on(
     machine: Machine,
     command: &[OsString],
+    kind: PoolKind,
     spill: Option<Bytes>,
     environment: impl Fn(&str) -> Option<String>,
 ) -> Switches {
     let mut switches = Switches::default();
-    switches.set("MAKEROOM_POOL", "on");
+    switches.set("MAKEROOM_POOL", if kind == PoolKind::Paging { "paging" } else { "on" });
     if let Some(spill) = spill {
         switches.set("MAKEROOM_SPILL", spill.get().to_string());
+    }
+    // Pages spill under PyTorch's own allocator.
+    if spill.is_some() && kind == PoolKind::Expandable {
         switches.spill_torch(machine, &environment);
     } else {
         switches.expand_torch(machine, command, &environment);
@@ -188,7 +195,7 @@ mod tests {
         let environment = |name: &str| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };
-        switches_on(machine, &["python".into(), "train.py".into()], None, environment)
+        switches_on(machine, &["python".into(), "train.py".into()], PoolKind::Expandable, None, environment)
     }
 
     fn value(switches: &Switches, name: &str) -> Option<String> {
@@ -299,7 +306,8 @@ mod tests {
             (name == TORCH_NEW).then(|| "pinned_num_register_threads:4,max_split_size_mb:64".to_owned())
         };
         let command = ["python".into(), "train.py".into()];
-        let switches = switches_on(machine(None), &command, Some(Bytes::gib(2)), theirs);
+        let switches =
+            switches_on(machine(None), &command, PoolKind::Expandable, Some(Bytes::gib(2)), theirs);
         assert_eq!(value(&switches, "MAKEROOM_SPILL").as_deref(), Some("2147483648"));
         let merged = "backend:cudaMallocAsync,pinned_num_register_threads:4";
         assert_eq!(value(&switches, TORCH).as_deref(), Some(merged));
@@ -310,7 +318,21 @@ mod tests {
         }
         assert!(dropped.contains("max_split_size_mb:64"), "{dropped}");
         let compiled = Machine { may_import_torch: false, ..machine(None) };
-        let switches = switches_on(compiled, &["./solver".into()], Some(Bytes::gib(2)), |_| None);
+        let switches =
+            switches_on(compiled, &["./solver".into()], PoolKind::Expandable, Some(Bytes::gib(2)), |_| None);
         assert!(switches.notes.is_empty(), "{:?}", switches.notes);
+    }
+
+    /// Pages spill without the stream-ordered backend, so PyTorch keeps all of its features.
+    #[test]
+    fn paging_keeps_pytorchs_allocator_even_when_it_spills() {
+        for spill in [None, Some(Bytes::gib(2))] {
+            let command = ["python".into(), "train.py".into()];
+            let switches = switches_on(machine(Some(NEW)), &command, PoolKind::Paging, spill, |_| None);
+            assert_eq!(value(&switches, "MAKEROOM_POOL").as_deref(), Some("paging"));
+            assert_eq!(value(&switches, "MAKEROOM_SPILL").is_some(), spill.is_some());
+            assert_eq!(value(&switches, TORCH).as_deref(), Some("expandable_segments:True"));
+            assert!(switches.notes.is_empty(), "{:?}", switches.notes);
+        }
     }
 }

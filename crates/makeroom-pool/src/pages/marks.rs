@@ -1,0 +1,180 @@
+//! Marks: the progress of a whole device, tracked with events that cover every stream of its primary context.
+//!
+//! A report of a freed block does not name the streams that used the block, so only an event of the context proves that
+//! the GPU is done with it. Events are batched: a mark is a number, and an event covers all marks before it. Recording
+//! an event while a stream of the context is captured would invalidate the capture, so none is recorded then.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use makeroom_cuda::{CaptureModeGuard, Context, Driver, Event, EventKind, Result};
+use makeroom_place::paged::Mark;
+
+use crate::backing::Watcher;
+use crate::fences::wait_until;
+
+/// Events are recorded at most this often, unless a wait needs one.
+const INTERVAL: Duration = Duration::from_millis(10);
+/// Events in flight. A GPU that stopped must not use up memory; later marks are covered by a later event.
+const MOST_EVENTS: usize = 64;
+
+/// The events in flight, oldest first.
+///
+/// `passed < waiting[0] < waiting[1] < … = covered ≤ last`, or `passed = covered` if there are none
+#[derive(Debug)]
+pub(super) struct Marks {
+    driver: &'static Driver,
+    context: Arc<Context>,
+    watcher: Option<Arc<dyn Watcher>>,
+    waiting: VecDeque<(Mark, Event)>,
+    spare: Vec<Event>,
+    last: Mark,
+    covered: Mark,
+    passed: Mark,
+    /// When an event was last recorded, or could not be.
+    tried: Option<Instant>,
+    /// The context is gone: nothing passes anymore.
+    is_over: bool,
+}
+
+impl Marks {
+    pub(super) fn new(
+        driver: &'static Driver,
+        context: Arc<Context>,
+        watcher: Option<Arc<dyn Watcher>>,
+    ) -> Self {
+        Self {
+            driver,
+            context,
+            watcher,
+            waiting: VecDeque::new(),
+            spare: Vec::new(),
+            last: Mark(0),
+            covered: Mark(0),
+            passed: Mark(0),
+            tried: None,
+            is_over: false,
+        }
+    }
+
+    /// A mark after all work submitted so far.
+    pub(super) fn mark(&mut self) -> Mark {
+        self.last = Mark(self.last.0 + 1);
+        self.record_if_due();
+        self.last
+    }
+
+    /// The latest mark that the GPU has passed.
+    pub(super) fn passed(&mut self) -> Mark {
+        self.record_if_due();
+        if !self.waiting.is_empty() {
+            // If the driver fails, the events stay, and nothing counts as passed.
+            let _ = self.poll();
+        }
+        self.passed
+    }
+
+    /// Waits until the GPU has passed a mark. Returns whether it has, before the timeout. Does not wait during a capture.
+    pub(super) fn wait(&mut self, mark: Mark, longest: Duration) -> bool {
+        let end = Instant::now() + longest;
+        if self.is_capturing() {
+            return false;
+        }
+        if self.covered < mark && !(self.last >= mark && self.record()) {
+            return false;
+        }
+        self.wait_until(mark, end).is_ok() && self.passed >= mark
+    }
+
+    /// The context ends, and its events with it.
+    pub(super) fn end(&mut self) {
+        self.is_over = true;
+        let waiting = self.waiting.drain(..).map(|(_, event)| event);
+        // The driver destroys them with the context.
+        waiting.chain(self.spare.drain(..)).for_each(std::mem::forget);
+    }
+
+    fn is_capturing(&self) -> bool {
+        let mut is_capturing = self.watcher.is_some();
+        if let Some(watcher) = &self.watcher {
+            watcher.unless_capturing(&mut || is_capturing = false);
+        }
+        is_capturing
+    }
+
+    fn record_if_due(&mut self) {
+        let is_due = || self.tried.is_none_or(|tried| tried.elapsed() >= INTERVAL);
+        if self.covered < self.last && self.waiting.len() < MOST_EVENTS && is_due() {
+            self.record();
+        }
+    }
+
+    /// Records an event that covers all marks so far. Returns whether it did.
+    fn record(&mut self) -> bool {
+        self.tried = Some(Instant::now());
+        if self.is_over {
+            return false;
+        }
+        let Ok(event) = self.recorded() else { return false };
+        let Some(event) = event else { return false };
+        self.waiting.push_back((self.last, event));
+        self.covered = self.last;
+        true
+    }
+
+    fn recorded(&mut self) -> Result<Option<Event>> {
+        let _entered = self.context.enter()?;
+        let _relaxed = CaptureModeGuard::relaxed(self.driver)?;
+        let event = match self.spare.pop() {
+            Some(event) => event,
+            None => Event::create(self.driver, EventKind::NoTiming)?,
+        };
+        let mut is_recorded = false;
+        let mut record = || is_recorded = event.record_context(&self.context).is_ok();
+        match &self.watcher {
+            Some(watcher) => watcher.unless_capturing(&mut record),
+            None => record(),
+        }
+        if is_recorded {
+            return Ok(Some(event));
+        }
+        self.spare.push(event);
+        Ok(None)
+    }
+
+    /// Takes note of the events that the GPU has passed.
+    fn poll(&mut self) -> Result<()> {
+        let context = Arc::clone(&self.context);
+        let _entered = context.enter()?;
+        let _relaxed = CaptureModeGuard::relaxed(self.driver)?;
+        while let Some((_, event)) = self.waiting.front() {
+            if !event.is_done()? {
+                break;
+            }
+            self.pass_oldest();
+        }
+        Ok(())
+    }
+
+    fn wait_until(&mut self, mark: Mark, end: Instant) -> Result<()> {
+        let context = Arc::clone(&self.context);
+        let _entered = context.enter()?;
+        let _relaxed = CaptureModeGuard::relaxed(self.driver)?;
+        while self.passed < mark {
+            let Some((_, event)) = self.waiting.front() else { break };
+            if !wait_until(event, end)? {
+                break;
+            }
+            self.pass_oldest();
+        }
+        Ok(())
+    }
+
+    fn pass_oldest(&mut self) {
+        if let Some((mark, event)) = self.waiting.pop_front() {
+            self.passed = mark;
+            self.spare.push(event);
+        }
+    }
+}

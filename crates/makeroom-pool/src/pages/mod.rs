@@ -1,0 +1,323 @@
+//! Pages under PyTorch's own allocator: its expandable segments become virtual, and physical memory is mapped only where
+//! its blocks are.
+//!
+//! The policy is `makeroom_place::paged`, which the simulator runs too. This gives it memory, time and a lock:
+//!
+//! ```text
+//! mod.rs      the calls of PyTorch's segments, by device      memory.rs   the policy's requests as driver calls
+//! tokens.rs   the handles that PyTorch gets                   marks.rs    the progress of the whole device
+//! ```
+//!
+//! PyTorch gets a token from `cuMemCreate`, and maps it; that changes only the policy's tables and cannot fail. Growth is
+//! refused in [`Pages::create`] alone, because PyTorch handles that: it releases its cache, retries, and raises its own
+//! error. One lock per device guards everything. It is held during bounded waits for the GPU, as PyTorch's own lock of
+//! the device is, which every caller holds; no other lock is taken under it.
+
+mod marks;
+mod memory;
+mod tokens;
+
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+use makeroom_core::Bytes;
+use makeroom_cuda::{
+    Access, AllocationProperties, Attribute, CaptureModeGuard, Code, Driver, Error, Location, PhysicalMemory,
+};
+use makeroom_place::paged::{Paged, Settings, Stats};
+use makeroom_place::pool::PAGE;
+
+use crate::backing::Watcher;
+use crate::error::Result;
+use crate::fork::Lock;
+use memory::{HostMemory, PageMemory, Parts};
+use tokens::Tokens;
+pub use tokens::is_token;
+
+/// Free memory of the device that is not promised to PyTorch: the driver cannot hand out all that it reports.
+const RESERVE: u64 = 16 << 20;
+/// Records an event for all streams of a context; drivers have it since CUDA 12.5.
+const CONTEXT_EVENT: &str = "cuCtxRecordEvent";
+/// Host memory beyond the quota, for blocks whose device memory another process took.
+const EMERGENCY: u64 = 1 << 30;
+
+/// Options for [`Pages::new`].
+#[derive(Clone, Debug)]
+pub struct PagesOptions {
+    /// Bytes of host memory that may take the place of device memory.
+    pub host_quota: u64,
+    /// The longest wait for the GPU.
+    pub longest_wait: Duration,
+    /// Observes device memory.
+    pub watcher: Option<Arc<dyn Watcher>>,
+    /// Observes host memory.
+    pub host_watcher: Option<Arc<dyn Watcher>>,
+}
+
+impl Default for PagesOptions {
+    fn default() -> Self {
+        Self { host_quota: 0, longest_wait: Duration::from_secs(10), watcher: None, host_watcher: None }
+    }
+}
+
+/// The figures of one device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PagesStats {
+    /// Those of the policy.
+    pub pages: Stats,
+    /// Time spent in driver calls, including waits.
+    pub spent: Duration,
+}
+
+/// The result of backing a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "a block without memory is an illegal access when it is used"]
+pub struct Taken {
+    /// Bytes in pages without memory.
+    pub unbacked: u64,
+    /// Bytes in host memory beyond the quota, because another process took the device's.
+    pub debt: u64,
+}
+
+/// The pages of one device.
+#[derive(Debug)]
+pub struct Pages {
+    driver: &'static Driver,
+    device: i32,
+    host_quota: u64,
+    inner: Lock<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    policy: Paged,
+    memory: PageMemory,
+    tokens: Tokens,
+    /// The properties of the memory, once the driver has accepted them.
+    properties: Option<AllocationProperties>,
+}
+
+impl Pages {
+    /// Pages on a device, in its primary context.
+    pub fn new(driver: &'static Driver, device: i32, options: PagesOptions) -> Result<Self> {
+        let card = driver.device(device)?;
+        let number = u8::try_from(device).unwrap_or(u8::MAX);
+        if card.attribute(Attribute::VirtualMemory)? == 0 {
+            return Err(Error::Missing { function: "cuMemAddressReserve" }.into());
+        }
+        // Without it, only a wait for the whole device could prove that a page is not in use.
+        if !driver.has(CONTEXT_EVENT) {
+            return Err(Error::Missing { function: CONTEXT_EVENT }.into());
+        }
+        let context = Arc::new(card.retain_primary()?);
+        let can = |attribute| card.attribute(attribute).unwrap_or(0);
+        let has_host = can(Attribute::HostNodeVirtualMemory) != 0;
+        let host = has_host.then(|| HostMemory {
+            node: can(Attribute::HostNode).max(0),
+            most: options.host_quota.saturating_add(EMERGENCY),
+        });
+        let host_quota = if has_host { options.host_quota } else { 0 };
+        let PagesOptions { longest_wait, watcher, host_watcher, .. } = options;
+        let parts = Parts { driver, device, context, host, longest_wait, watcher, host_watcher };
+        let inner = Inner {
+            policy: Paged::new(Settings { host_quota }),
+            memory: PageMemory::new(parts),
+            tokens: Tokens::new(number),
+            properties: None,
+        };
+        Ok(Self { driver, device, host_quota, inner: Lock::new(inner) })
+    }
+
+    /// Fails in a forked child: then the driver gets the call.
+    fn lock(&self) -> Option<MutexGuard<'_, Inner>> {
+        self.inner.lock().ok()
+    }
+
+    /// `cuMemCreate`: a token, or the error that the program gets. `None` if the driver should serve the call.
+    ///
+    /// The first call with new properties goes to the driver, and its error is returned as it is: PyTorch tries kinds of
+    /// handles until one is supported. Memory with other properties than the first that succeeded is not paged.
+    pub fn create(
+        &self,
+        bytes: u64,
+        properties: &AllocationProperties,
+    ) -> Option<std::result::Result<u64, Code>> {
+        let is_whole = bytes > 0 && bytes.is_multiple_of(PAGE);
+        if !is_whole || properties.location().device_number() != Some(self.device) {
+            return None;
+        }
+        let mut inner = self.lock()?;
+        match inner.properties {
+            Some(known) if known == *properties => {}
+            Some(_) => return None,
+            None => {
+                if let Err(error) = self.try_out(bytes, properties) {
+                    return Some(Err(error.code().unwrap_or(Code::NOT_SUPPORTED)));
+                }
+                inner.properties = Some(*properties);
+                inner.memory.set_properties(*properties);
+            }
+        }
+        let free = inner.memory.free().unwrap_or(0).saturating_sub(RESERVE);
+        if !inner.policy.may_map(bytes.saturating_add(inner.tokens.unmapped), free) {
+            return Some(Err(Code::OUT_OF_MEMORY));
+        }
+        Some(Ok(inner.tokens.create(bytes)))
+    }
+
+    fn try_out(&self, bytes: u64, properties: &AllocationProperties) -> std::result::Result<(), Error> {
+        let _relaxed = CaptureModeGuard::relaxed(self.driver)?;
+        PhysicalMemory::create_with(self.driver, properties, Bytes::new(bytes)).map(drop)
+    }
+
+    /// `cuMemMap` of a token in a range that PyTorch reserved.
+    pub fn map(
+        &self,
+        token: u64,
+        address: u64,
+        bytes: u64,
+        range: (u64, u64),
+    ) -> Option<std::result::Result<(), Code>> {
+        let mut inner = self.lock()?;
+        let Inner { policy, memory, tokens, .. } = &mut *inner;
+        let is_valid = tokens.get(token).is_some_and(|slot| slot.bytes == bytes && slot.address.is_none());
+        if !is_valid {
+            return Some(Err(Code::INVALID_VALUE));
+        }
+        if !policy.contains(address) {
+            policy.reserve(range.0, range.1);
+            memory.reserve(range.0, range.1);
+        }
+        if !policy.map(memory, address, bytes) {
+            return Some(Err(Code::INVALID_VALUE));
+        }
+        tokens.map(token, address);
+        Some(Ok(()))
+    }
+
+    /// `cuMemSetAccess`. `None` if nothing at the address is paged.
+    pub fn set_access(
+        &self,
+        address: u64,
+        bytes: u64,
+        who: &[(Location, Access)],
+    ) -> Option<std::result::Result<(), Code>> {
+        let mut inner = self.lock()?;
+        let Inner { policy, memory, .. } = &mut *inner;
+        policy.slot(address)?;
+        let mut result = who.iter().try_for_each(|&(who, access)| memory.grant(address, who, access));
+        let mut backed = Vec::new();
+        policy.each_backed(address, bytes, |address, bytes| backed.push((address, bytes)));
+        for (address, bytes) in backed {
+            result = result
+                .and(memory.apply_access(address, bytes).or_else(|_| memory.apply_access(address, bytes)));
+        }
+        Some(result.map_err(|error| error.code().unwrap_or(Code::INVALID_VALUE)))
+    }
+
+    /// `cuMemUnmap` of whole slots. `None` if nothing at the address is paged.
+    pub fn unmap(&self, address: u64, bytes: u64) -> Option<std::result::Result<(), Code>> {
+        let mut inner = self.lock()?;
+        let Inner { policy, memory, tokens, .. } = &mut *inner;
+        policy.slot(address)?;
+        let mut at = address;
+        while at < address.saturating_add(bytes) {
+            let Some((start, size)) = policy.slot(at) else { return Some(Err(Code::INVALID_VALUE)) };
+            if start != at {
+                return Some(Err(Code::INVALID_VALUE));
+            }
+            policy.unmap(memory, start);
+            tokens.unmap(start);
+            at = start + size;
+        }
+        Some(Ok(()))
+    }
+
+    /// `cuMemRelease` of a token.
+    pub fn release(&self, token: u64) -> Option<std::result::Result<(), Code>> {
+        let is_known = self.lock()?.tokens.release(token);
+        Some(if is_known { Ok(()) } else { Err(Code::INVALID_VALUE) })
+    }
+
+    /// PyTorch is about to free a range of addresses.
+    pub fn free_range(&self, address: u64) {
+        let Some(mut inner) = self.lock() else { return };
+        let Inner { policy, memory, .. } = &mut *inner;
+        if policy.unreserve(memory, address) {
+            memory.unreserve(address);
+        }
+    }
+
+    /// A block was placed. `None` if it is not in a range of PyTorch's segments.
+    pub fn take(&self, address: u64, bytes: u64) -> Option<Taken> {
+        let mut inner = self.lock()?;
+        let Inner { policy, memory, .. } = &mut *inner;
+        if !policy.contains(address) {
+            return None;
+        }
+        let unbacked = policy.take(memory, address, bytes).err().map_or(0, |unbacked| unbacked.bytes);
+        let debt = policy.stats().on_host.saturating_sub(self.host_quota);
+        Some(Taken { unbacked, debt })
+    }
+
+    /// A block was freed.
+    pub fn give(&self, address: u64, bytes: u64) {
+        let Some(mut inner) = self.lock() else { return };
+        let Inner { policy, memory, .. } = &mut *inner;
+        if policy.contains(address) {
+            policy.give(memory, address, bytes);
+        }
+    }
+
+    /// All memory of the range that contains an address stays where it is: a captured graph may use any of it.
+    pub fn exempt(&self, address: u64) {
+        let Some(mut inner) = self.lock() else { return };
+        let Inner { policy, memory, .. } = &mut *inner;
+        policy.exempt(memory, address);
+    }
+
+    /// The memory under addresses stays where it is, because other code knows it by more than its address.
+    pub fn pin(&self, address: u64, bytes: u64) {
+        let Some(mut inner) = self.lock() else { return };
+        let Inner { policy, memory, .. } = &mut *inner;
+        if policy.contains(address) {
+            policy.pin(memory, address, bytes);
+        }
+    }
+
+    /// The driver's handle of a token's memory, which becomes one handle of the slot's size and stays where it is. `None`
+    /// if that is not possible: the token is not mapped, a capture is open, or memory is short.
+    pub fn whole(&self, token: u64) -> Option<u64> {
+        let address = self.lock()?.tokens.get(token)?.address?;
+        self.whole_at(address)
+    }
+
+    /// The same for the slot that contains an address.
+    pub fn whole_at(&self, address: u64) -> Option<u64> {
+        let mut inner = self.lock()?;
+        let Inner { policy, memory, .. } = &mut *inner;
+        let handle = policy.make_whole(memory, address)?;
+        memory.driver_handle(handle)
+    }
+
+    /// Start and size of the slot that contains an address.
+    pub fn slot(&self, address: u64) -> Option<(u64, u64)> {
+        self.lock()?.policy.slot(address)
+    }
+
+    /// The device's primary context is about to end: nothing moves from now on.
+    pub fn abandon(&self) {
+        if let Some(mut inner) = self.lock() {
+            inner.memory.end_time();
+        }
+    }
+
+    /// The figures.
+    pub fn stats(&self) -> PagesStats {
+        let figures = |inner: MutexGuard<'_, Inner>| PagesStats {
+            pages: inner.policy.stats(),
+            spent: inner.memory.spent(),
+        };
+        self.lock().map(figures).unwrap_or_default()
+    }
+}
