@@ -105,7 +105,8 @@ pub(crate) struct Run {
 
     /// Avoid fragmentation
     ///
-    /// Turns on expandable segments in PyTorch; other programs use makeroom's pool.
+    /// Turns on expandable segments in PyTorch; other programs use makeroom's pool. With --pool=paging (experimental), these
+    /// segments have physical memory only where tensors are. --pool alone means --pool=expandable.
     #[arg(long, value_name = "KIND", value_enum, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "expandable", hide_possible_values = true)]
     pub(crate) pool: Option<PoolKind>,

@@ -142,7 +142,7 @@ static void own_memory(void) {
     OK(cuMemRelease(handle));
 }
 
-// Whoever drops the last reference frees a block: a thread without a context.
+// The thread that drops the last reference frees a block, and may have no context.
 static void *free_some(void *unused) {
     for (int i = 0; i < 20 && count; i++) {
         live -= blocks[--count].bytes;
