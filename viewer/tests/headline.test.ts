@@ -91,7 +91,9 @@ describe("who holds the memory", () => {
       leaking: [site("a.py:3 f", 1)],
       measured_by: "the steps of the program",
     };
-    expect(growthText({ growth } as unknown as Why)).toBe("Live memory grew from 1 GiB to 3 GiB over 17 steps, mostly a.py:3 f");
+    expect(growthText({ growth } as unknown as Why)).toBe(
+      "Live memory grew from 1 GiB to 3 GiB over 17 steps, mostly a.py:3 f",
+    );
     const cut = { ...growth, parts: 24, measured_by: "cutting the recording" };
     expect(growthText({ growth: cut } as unknown as Why)).toContain("over 17 of 24 intervals");
     expect(growthText({ growth: null } as Why)).toBeNull();
