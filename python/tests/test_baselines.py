@@ -103,7 +103,7 @@ def content(path: Path) -> dict[str, Any]:
 
 def test_a_baseline_is_written_and_compared(software_gpu, command, tmp_path):
     text = run(software_gpu, command, tmp_path, STEP, MORE="20").stdout
-    assert "step.json does not exist" in text and "hint: pytest --gpu-memory=write" in text
+    assert "step.json does not exist" in text and "hint: to write the baselines: pytest --gpu-memory=write" in text
     assert "gpu_memory: allow was given without baseline" in text and "gpu_memory: `much` is not a size" in text
     text = run(software_gpu, command, tmp_path, STEP, "--gpu-memory=write", MORE="20").stdout
     assert "PASSED test_it.py::test_step" in text
@@ -178,4 +178,4 @@ def test_a_damaged_baseline_is_named(software_gpu, command, tmp_path):
     for damaged in ("", "{}", '{"format": "makeroom baseline 1"}', "[1]", unhashable):
         (tmp_path / "step.json").write_text(damaged)
         text = run(software_gpu, command, tmp_path, STEP, MORE="20").stdout
-        assert "FAILED test_it.py::test_step" in text and "hint: pytest --gpu-memory=write" in text, text
+        assert "FAILED test_it.py::test_step" in text and "hint: to write the baselines: pytest --gpu-memory=write" in text, text

@@ -235,7 +235,7 @@ def test_the_peak_decides_after_the_failed_computation_has_freed_its_buffers(dev
     device.live = 100 * gib
     full = failed(device, 105 * gib, 104 * gib, 4 * gib, largest=4 * gib, peak=104 * gib)
     assert (full.cause, full.certainty) == ("live_data_fills_device", "likely")
-    assert "held up to 104.00 GiB; 4.00 GiB more does not fit. 100.00 GiB is still in use" in full.summary
+    assert "was in use, so 4.00 GiB more did not fit. 100.00 GiB is still in use" in full.summary
     # Free blocks of now are not those that the request met.
     assert [(line.what, line.bytes) for line in full.ledger.lines] == [("live tensors", 100 * gib)]
     # Much was freed since: the peak may be older than the failure.
