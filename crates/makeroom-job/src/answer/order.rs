@@ -12,14 +12,13 @@
 
 use std::collections::BTreeMap;
 
-use super::groups::median;
 use super::select::Process;
 use crate::report::RankFate;
 
 /// The silence of a recording that does not show one: recorders wrote once a second.
 const UNKNOWN_SILENCE_US: u64 = 1_000_000;
 /// The shortest silence that is assumed: a busy machine runs the recorder late.
-const LEAST_SILENCE_US: u64 = 60_000;
+const LEAST_SILENCE_US: u64 = 100_000;
 /// Ends that are closer than this, in microseconds, are the same.
 const SAME_US: u64 = 15_000;
 /// Fewer processes than this do not show when all of them were killed.
@@ -117,8 +116,9 @@ fn first_of_host(mut ends: Vec<(Moment, usize)>) -> Option<(usize, bool)> {
     if is_sure {
         return Some((index, true));
     }
-    // Processes that are killed together are at most their errors apart from the middle.
-    let middle = median(others.iter().map(|(moment, _)| moment.at).collect());
-    let is_outside = middle - first.at > first.error.saturating_add(first.error / 2);
-    (others.len() >= BULK && is_outside && lead >= SAME_US).then_some((index, false))
+    // Processes that are killed together spread evenly over one silence: a gap before the others means something only if it
+    // is most of a silence, and larger than the gaps among them.
+    let last = others.last().map_or(second.at, |(moment, _)| moment.at);
+    let is_apart = lead >= first.error.saturating_add(first.error / 2) && lead > last - second.at;
+    (others.len() >= BULK && is_apart && lead >= SAME_US).then_some((index, false))
 }
