@@ -243,11 +243,13 @@ impl Program {
         }
     }
 
-    /// The memory in a range must not move from now on.
+    /// The memory in a range must not move from now on, except in slots that were given up.
     fn keep(&mut self, address: u64, size: u64) {
         let before = self.device.mapped.range(..address + size);
-        let inside = before.filter(|&(&start, piece)| start + piece.size > address);
-        self.device.kept.extend(inside.map(|(&start, _)| start));
+        let is_inside = |start: u64, piece: &Piece| start + piece.size > address && self.is_usable(start, 1);
+        let inside: Vec<u64> =
+            before.filter(|&(&start, piece)| is_inside(start, piece)).map(|(&start, _)| start).collect();
+        self.device.kept.extend(inside);
     }
 
     fn map(&mut self, index: u64) {
@@ -360,6 +362,27 @@ proptest! {
         let mut program = Program::new(slot, capacity * MIB, host, fails_after);
         run(&mut program, &operations);
     }
+}
+
+#[test]
+fn memory_of_a_slot_that_was_given_up_is_used_for_the_slots_of_an_exempt_range() {
+    let mut program = Program::new(2 * MIB, 8 * MIB, 0, None);
+    program.map(0);
+    program.allocate(MIB);
+    program.free(0);
+    // The work of the block has not finished, so the memory stays where it is.
+    program.device.may_wait = false;
+    program.unmap(0);
+    assert_eq!(program.pages.stats().physical, 2 * MIB);
+    program.pages.exempt(&mut program.device, BASE);
+    program.device.may_wait = true;
+    for index in 1..5 {
+        program.map(index);
+        program.keep(BASE, SLOTS * program.slot);
+        program.check();
+    }
+    let stats = program.pages.stats();
+    assert_eq!((stats.physical, stats.moved, stats.idle), (8 * MIB, 1, 0));
 }
 
 /// Blocks of two sizes, alternately freed, so that free space is scattered.

@@ -256,9 +256,10 @@ impl Ranges {
         }
     }
 
-    /// The pages of all mapped slots of a range.
+    /// The pages of all mapped slots of a range. A slot that the allocator gave up is not one of them.
     pub(super) fn all_pages(&self, position: usize) -> Vec<PageId> {
-        let slots = self.list[position].slots.iter().filter(|slot| slot.first != NO_PAGE);
+        let is_mapped = |slot: &&Slot| slot.first != NO_PAGE && !slot.is_returned;
+        let slots = self.list[position].slots.iter().filter(is_mapped);
         slots.flat_map(|slot| slot.first..slot.first + slot.count).collect()
     }
 }
