@@ -4,8 +4,8 @@
     makeroom run -o FOLDER/SCENARIO.room -- kinds.py SCENARIO FOLDER [CHANGE] --room
 
 Moments are named by the number of events that the snapshot's trace has at that time. Bytes are those of the blocks that
-hold the tensors, so views and shared storages count once. Activations are what autograd saved for the backward pass and
-is no parameter. With --room, only the truth is written, and an allocation in `mark` marks each moment.
+hold the tensors, so views and shared storages count once. Activations are what autograd saved for the backward pass,
+parameters excluded. With --room, only the truth is written, and an allocation in `mark` marks each moment.
 """
 import json
 import os

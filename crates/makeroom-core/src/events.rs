@@ -185,7 +185,7 @@ impl Events {
         })
     }
 
-    /// The address of an event; 0 if there is no such event.
+    /// The address of an event, or 0 if the event does not exist.
     pub fn address(&self, index: usize) -> u64 {
         self.addresses.get(index).copied().unwrap_or(0)
     }

@@ -194,7 +194,7 @@ fn a_long_run_that_gives_everything_back_does_not_grow() {
     for is_varied in [false, true] {
         assert_eq!(grows(Run { keeps_every: 0, is_varied, steps: 20_000, ..LONG }), None);
     }
-    // What is kept once in a while during the first steps is no leak.
+    // Memory that the first steps keep now and then is not a leak.
     assert_eq!(grows(Run { keeps_every: 90_000, ..LONG }), None);
 }
 

@@ -269,7 +269,7 @@ fn a_leak_is_growth_per_step() {
         "{}",
         stderr(&gate)
     );
-    // A baseline remembers it: the same leak is no news.
+    // A baseline remembers it: the same leak is not reported again.
     let scratch = Scratch::new("leak");
     let baseline = scratch.file("memory.json");
     let written = makeroom(&["gate", &trace("adamw-features"), "--against", &baseline, "--write"]);

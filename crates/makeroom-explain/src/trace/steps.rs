@@ -175,7 +175,7 @@ pub(super) fn rise(history: &History) -> Option<Rise> {
     // What a program does after it was refused memory is another story.
     let end = history.failures.first().copied().unwrap_or(usize::MAX);
     let floors = &history.floors[..history.floors.partition_point(|floor| floor.index < end)];
-    // Optimizers and caches fill up during the first steps; that is no leak.
+    // Optimizers and caches fill up during the first steps; that is not a leak.
     let settled = floors.get(floors.len() / 4..)?;
     if settled.len() < LEAST_STEPS || !keeps_growing(settled) {
         return None;

@@ -194,7 +194,7 @@ impl ErrorFinder {
         self.error.is_none() && !self.is_consequence
     }
 
-    /// Restores the last error after which the program seemed to continue, if there is no other.
+    /// Restores the last error after which the program seemed to continue, unless another one was found.
     pub(super) fn restore(&mut self) {
         self.error = self.error.take().or_else(|| self.dropped.take());
     }

@@ -1,7 +1,7 @@
 //! The memory of pages: the requests of the policy as driver calls.
 //!
 //! Addresses belong to PyTorch, which reserved them; the physical memory under them is created here, with the properties
-//! that PyTorch asked for, and mapped for the devices that PyTorch gave access.
+//! that PyTorch asked for, and mapped for the devices to which PyTorch gave access.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
