@@ -143,6 +143,7 @@ impl Start {
             }
         }
         self.blocks.sort_unstable_by_key(|block| block.address);
+        self.blocks.shrink_to_fit();
     }
 
     /// Finds the first allocation behind each older block while that block exists.

@@ -1,5 +1,6 @@
 //! Embeds a shared library that cargo builds as a dependency: `library!(makeroom_preload)` is the content of
-//! `libmakeroom_preload.so`, and `path!(makeroom_preload)` is its path, for tests.
+//! `libmakeroom_preload.so`, compressed with zlib, and `path!(makeroom_preload)` is its path, for tests. Compression takes
+//! away more than half of the size.
 //!
 //! A binary crate lists the library in its `[dependencies]` and never names it in its code. Cargo then builds the library
 //! once, in the same build and with the same options (`--locked`, `--offline`, `--target`, the profile), and rustc links
@@ -16,19 +17,28 @@
 
 mod command_line;
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
 
 use proc_macro::{Literal, TokenStream, TokenTree};
 
 use command_line::CommandLine;
 
-/// The content of a dependency's shared library, by the name of its crate, as a `&'static [u8]`.
+/// The content of a dependency's shared library, by the name of its crate, as a `&'static [u8]` in the zlib format. It is
+/// empty if this command builds no libraries.
 #[proc_macro]
 pub fn library(name: TokenStream) -> TokenStream {
-    match path_of(&name) {
-        Ok(Some(path)) => call("include_bytes", &path),
-        Ok(None) => literal(Literal::byte_string(b"")),
-        Err(message) => call("compile_error", &message),
+    let content = path_of(&name).and_then(|path| match path {
+        Some(path) => compressed(Path::new(&path)).map_err(|error| format!("{path}: {error}")),
+        None => Ok(Vec::new()),
+    });
+    match content {
+        Ok(content) => literal(Literal::byte_string(&content)),
+        Err(message) => error(&message),
     }
 }
 
@@ -37,8 +47,15 @@ pub fn library(name: TokenStream) -> TokenStream {
 pub fn path(name: TokenStream) -> TokenStream {
     match path_of(&name) {
         Ok(path) => literal(Literal::string(&path.unwrap_or_default())),
-        Err(message) => call("compile_error", &message),
+        Err(message) => error(&message),
     }
+}
+
+/// Cargo compiles whoever embeds a library again when the library has changed, because it is a dependency.
+fn compressed(path: &Path) -> io::Result<Vec<u8>> {
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(&fs::read(path)?)?;
+    encoder.finish()
 }
 
 fn path_of(name: &TokenStream) -> Result<Option<String>, String> {
@@ -61,7 +78,7 @@ fn find(line: &CommandLine, name: &str) -> Result<Option<PathBuf>, String> {
         return Err(format!("{name} may not be built yet: only a binary crate can embed it"));
     }
     let path = file.parent().unwrap_or(Path::new("")).join(format!("lib{name}.so"));
-    // Cargo may pass a path relative to where the compiler runs; `include_bytes!` would resolve it from the source file.
+    // Cargo may pass a path relative to where the compiler runs; tests run elsewhere.
     let path = std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     if !path.exists() {
         return Err(format!("cargo did not build {}: is cdylib a crate type of {name}?", path.display()));
@@ -69,10 +86,9 @@ fn find(line: &CommandLine, name: &str) -> Result<Option<PathBuf>, String> {
     Ok(Some(path))
 }
 
-/// `::core::NAME!("text")`
-fn call(name: &str, text: &str) -> TokenStream {
-    let text = Literal::string(text);
-    format!("::core::{name}!({text})").parse().unwrap_or_default()
+fn error(message: &str) -> TokenStream {
+    let message = Literal::string(message);
+    format!("::core::compile_error!({message})").parse().unwrap_or_default()
 }
 
 fn literal(value: Literal) -> TokenStream {

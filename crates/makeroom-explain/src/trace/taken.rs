@@ -6,7 +6,7 @@
 //!
 //! Blocks inside of segments are a framework's own business: the driver does not know them.
 
-use makeroom_core::{Action, Bytes, DeviceTrace, Event, FastMap, Ranges, Start};
+use makeroom_core::{Action, Bytes, DeviceTrace, Event, FastMap, OlderBlock, Ranges, Start};
 
 use super::state::{LiveBlock, State};
 
@@ -26,6 +26,10 @@ impl Taken {
             taken.segments.insert(segment.address.0, segment.size.get());
             taken.bytes += segment.size;
         }
+        let is_outside = |block: &&OlderBlock| !taken.segments.contains(block.address.0);
+        // A table that grows keeps the old one until the entries have moved, and there may be millions of blocks.
+        let count = start.blocks.iter().filter(is_outside).count();
+        taken.outside.reserve(count);
         for block in &start.blocks {
             taken.take(block.address.0, block.requested);
         }

@@ -11,10 +11,11 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use flate2::read::ZlibDecoder;
 use rustix::fs::StatVfsMountFlags;
 
 use super::folders;
@@ -23,6 +24,7 @@ use crate::commands::new_file;
 /// The ending of the link's name.
 const PASSES_CHECK: &str = "-before-libasan.so";
 
+/// Compressed.
 #[cfg(target_os = "linux")]
 mod embedded {
     pub(super) static RECORDER: &[u8] = makeroom_embed::library!(makeroom_preload);
@@ -59,10 +61,11 @@ pub(crate) fn place_software_gpu() -> io::Result<PathBuf> {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "the software GPU works only on Linux"));
     }
     let name = format!("software-gpu-{:016x}", hash(DRIVER) ^ hash(MANAGEMENT).rotate_left(1));
+    let (driver, management) = (expanded(DRIVER)?, expanded(MANAGEMENT)?);
     folders::first(|folder| {
         executable(folder)?;
         let place = folder.join(&name);
-        makeroom_simcard::install::write(&place, DRIVER, MANAGEMENT)?;
+        makeroom_simcard::install::write(&place, &driver, &management)?;
         Ok(place)
     })
 }
@@ -72,20 +75,26 @@ pub(crate) fn place_in(folder: &Path) -> io::Result<PathBuf> {
     executable(folder)?;
     let name = format!("libmakeroom_preload-{:016x}", hash(RECORDER));
     let file = format!("{name}.so");
-    place_file(&folder.join(&file))?;
+    place_file(&folder.join(&file), &expanded(RECORDER)?)?;
     let link = folder.join(name + PASSES_CHECK);
     place_link(&link, OsStr::new(&file))?;
     Ok(link)
 }
 
-fn place_file(path: &Path) -> io::Result<()> {
-    if fs::read(path).is_ok_and(|content| content == RECORDER) {
+fn expanded(library: &[u8]) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    ZlibDecoder::new(library).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+fn place_file(path: &Path, recorder: &[u8]) -> io::Result<()> {
+    if fs::read(path).is_ok_and(|content| content == recorder) {
         return Ok(());
     }
     // Readable for all: `makeroom env` places it for jobs that may run as another user. Elsewhere, the directory is
     // private. Write and rename, so that no process sees a partial file.
     let (draft, mut file) = new_file::beside(path, 0o755)?;
-    let written = file.write_all(RECORDER).and_then(|()| fs::rename(&draft, path));
+    let written = file.write_all(recorder).and_then(|()| fs::rename(&draft, path));
     if written.is_err() {
         // A leftover file is in the user's private temporary directory.
         let _ = fs::remove_file(&draft);
