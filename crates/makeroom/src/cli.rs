@@ -57,6 +57,9 @@ pub(crate) enum Command {
     Export(Export),
     Serve(Serve),
     Demo(Demo),
+    Mcp(Mcp),
+    // Used once, when it is installed: the first screen has no row for it.
+    #[command(hide = true)]
     Completions(Completions),
     #[command(hide = true)]
     Man(Man),
@@ -414,6 +417,17 @@ pub(crate) struct Why {
 
     #[command(flatten)]
     pub(crate) options: RecordingOptions,
+}
+
+/// Serve makeroom's answers to an assistant, over MCP
+///
+/// Starts makeroom-mcp, which is installed separately: cargo install --path crates/makeroom-mcp
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Mcp {
+    /// Directories whose files may be read, and other arguments of makeroom-mcp
+    #[arg(value_name = "DIR", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<OsString>,
 }
 
 /// Print a shell completion script

@@ -199,6 +199,20 @@ pub(crate) enum Failure {
         /// The error from the system.
         error: std::io::Error,
     },
+    /// A program that implements a command is not installed.
+    #[error("{name} is not installed")]
+    NoCompanion {
+        /// Its name.
+        name: &'static str,
+    },
+    /// It is installed and could not be started.
+    #[error("{name} could not be started: {error}")]
+    Companion {
+        /// Its name.
+        name: &'static str,
+        /// The system's reason.
+        error: std::io::Error,
+    },
     /// A failure with a hint for the command that failed.
     #[error("{failure}")]
     Hinted {
@@ -346,6 +360,7 @@ impl Failure {
             Self::NotOneJob { first, .. } => Some(format!(
                 "explain one of them: makeroom why {first}; ranks are recognized by their launcher's variables, or by names such as rank0.log"
             )),
+            Self::NoCompanion { name } => Some(format!("install it: cargo install --path crates/{name}")),
             Self::NoInput => Some("for example: python train.py 2>&1 | makeroom why".to_owned()),
             Self::NoBuffers => Some("for example: makeroom plan buffers.csv".to_owned()),
             Self::TwoOutputs => Some("the JSON contains the offsets: omit -o -".to_owned()),
@@ -434,7 +449,7 @@ impl Failure {
                     .to_owned(),
             ),
             // There is nothing to suggest after an interrupt, or for a value that JSON cannot represent.
-            Self::Interrupted | Self::Json(_) | Self::OfAnotherRun { .. } => None,
+            Self::Interrupted | Self::Json(_) | Self::OfAnotherRun { .. } | Self::Companion { .. } => None,
         }
     }
 }

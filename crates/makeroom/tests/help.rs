@@ -84,6 +84,10 @@ fn every_command_is_in_the_completions_and_has_a_man_page() {
             bash.contains(&format!("makeroom__subcmd__{command}"))
                 || bash.contains(&format!("makeroom__{command}"))
         );
+        if command == "completions" {
+            // Not on the first screen, and without a page: its help says all.
+            continue;
+        }
         let page = std::fs::read_to_string(pages.join(format!("makeroom-{command}.1"))).unwrap();
         assert!(page.contains(".SH OPTIONS") || page.contains(".SH SYNOPSIS"), "{page}");
     }

@@ -1,6 +1,7 @@
 //! One file per command. A command reads its input, calls the library, and prints.
 
 mod accept;
+mod companion;
 mod demo;
 mod diff;
 mod doctor;
@@ -49,6 +50,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Doctor(arguments) => return doctor::run(&arguments),
         Command::Serve(arguments) => return serve::run(&arguments),
         Command::Plan(arguments) => return plan::run(&arguments),
+        Command::Mcp(arguments) => return companion::start("makeroom-mcp", &arguments.arguments),
         Command::Completions(arguments) => install::completions(&arguments),
         Command::Env(arguments) => env::run(&arguments),
         Command::Man(arguments) => install::man(&arguments),

@@ -1,0 +1,88 @@
+//! The tools over the protocol.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rmcp::ServerHandler;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool as ToolDescription, ToolAnnotations,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::{Map, Value, json};
+
+use crate::call;
+use crate::folders::Folders;
+use crate::tools::{TOOLS, Tool};
+
+const INSTRUCTIONS: &str = "makeroom finds out why CUDA ran out of memory and what to change. Start with the tool `why` on an error message, a log or a snapshot, or with `job` on a directory of ranks. Fixes are sorted, most effective first; tell the user the certainty of the cause.";
+
+/// The server of one assistant.
+#[derive(Debug)]
+pub(crate) struct Server {
+    folders: Folders,
+    command: PathBuf,
+}
+
+impl Server {
+    pub(crate) fn new(folders: Folders, command: PathBuf) -> Self {
+        Self { folders, command }
+    }
+
+    /// The answer to a call, or what is wrong with it, in words that help an assistant to correct the call.
+    async fn answer(&self, tool: &Tool, given: &Map<String, Value>) -> Result<Value, String> {
+        let mut line = tool.line(&self.folders, given).map_err(|mistake| mistake.to_string())?;
+        if tool.is_page {
+            let page = new_page().map_err(|error| format!("the page cannot be written: {error}"))?;
+            line.arguments.insert(1, format!("--output={}", page.display()).into());
+            call::run(&self.command, &line).await.map_err(|failure| failure.to_string())?;
+            return Ok(json!({ "page": format!("file://{}", page.display()) }));
+        }
+        let output = call::run(&self.command, &line).await.map_err(|failure| failure.to_string())?;
+        serde_json::from_str(&output).map_err(|error| format!("makeroom printed no JSON: {error}"))
+    }
+}
+
+/// A file name for a page, in a new directory that only the user can read.
+fn new_page() -> std::io::Result<PathBuf> {
+    Ok(tempfile::Builder::new().prefix("makeroom-mcp-").tempdir()?.keep().join("run.html"))
+}
+
+fn described(tool: &Tool) -> ToolDescription {
+    let annotations = ToolAnnotations::with_title(tool.title).read_only(true).open_world(false);
+    ToolDescription::new(tool.name, tool.description, Arc::new(tool.schema())).with_annotations(annotations)
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("makeroom", env!("CARGO_PKG_VERSION")))
+            .with_instructions(format!("{INSTRUCTIONS} Files must be in: {}.", self.folders))
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, rmcp::ErrorData> {
+        Ok(ListToolsResult::with_all_items(TOOLS.iter().map(described).collect()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, rmcp::ErrorData> {
+        let Some(tool) = TOOLS.iter().find(|tool| tool.name == request.name) else {
+            let names: Vec<&str> = TOOLS.iter().map(|tool| tool.name).collect();
+            let message = format!("there is no tool {}; use {}", request.name, names.join(", "));
+            return Err(rmcp::ErrorData::invalid_params(message, None));
+        };
+        let given = request.arguments.unwrap_or_default();
+        Ok(match self.answer(tool, &given).await {
+            Ok(answer) => CallToolResult::structured(answer),
+            Err(message) => CallToolResult::error(vec![ContentBlock::text(message)]),
+        }
+        .into())
+    }
+}

@@ -1,0 +1,28 @@
+//! Commands that are programs of their own, as with git and cargo: `makeroom mcp` starts `makeroom-mcp`.
+//!
+//! They have dependencies that most users do not need, so they are installed separately. A companion gets the path of this
+//! command, so that its answers come from the same version.
+
+use std::env;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use crate::failure::Failure;
+
+/// Replaces this process with a companion. Returns only if it cannot be started.
+pub(crate) fn start(name: &'static str, arguments: &[OsString]) -> Result<ExitCode, Failure> {
+    let own = env::current_exe().ok();
+    let beside = own.as_ref().map(|own| own.with_file_name(name)).filter(|path| path.exists());
+    let mut command = Command::new(beside.unwrap_or_else(|| PathBuf::from(name)));
+    if let Some(own) = own {
+        command.arg("--command").arg(own);
+    }
+    let error = command.args(arguments).exec();
+    Err(match error.kind() {
+        io::ErrorKind::NotFound => Failure::NoCompanion { name },
+        _ => Failure::Companion { name, error },
+    })
+}
