@@ -67,11 +67,11 @@ impl Paged {
     fn settle<T, B: Waiting + PageBacking>(
         &mut self,
         backing: &mut B,
-        mut step: impl FnMut(&mut Self, &mut B, &Attempt) -> Result<T, Pause>,
+        mut step: impl FnMut(&mut Self, &mut B, Attempt) -> Result<T, Pause>,
     ) -> T {
         let mut attempt = Attempt::default();
         loop {
-            match step(self, backing, &attempt) {
+            match step(self, backing, attempt) {
                 Ok(done) => return done,
                 Err(Pause { mark, timeout }) => {
                     if backing.wait(mark, timeout).is_err() {

@@ -30,7 +30,7 @@ impl Attempt {
         }
     }
 
-    pub(super) fn may_wait(&self, timeout: Timeout) -> bool {
+    pub(super) fn may_wait(self, timeout: Timeout) -> bool {
         match timeout {
             Timeout::DoNotWait => false,
             Timeout::WaitBriefly => self.timed_out.is_none(),

@@ -53,7 +53,7 @@ impl Paged {
     pub fn release_range(
         &mut self,
         backing: &mut impl PageBacking,
-        attempt: &Attempt,
+        attempt: Attempt,
         address: u64,
     ) -> Result<bool, Pause> {
         for slot in self.ranges.returned(address) {
@@ -123,7 +123,7 @@ impl Paged {
     pub fn release_slot(
         &mut self,
         backing: &mut impl PageBacking,
-        attempt: &Attempt,
+        attempt: Attempt,
         address: u64,
     ) -> Result<(), Pause> {
         let Some((first, count)) = self.ranges.returned_slot(address) else { return Ok(()) };
@@ -156,7 +156,7 @@ impl Paged {
     pub fn back_pages(
         &mut self,
         backing: &mut impl PageBacking,
-        attempt: &Attempt,
+        attempt: Attempt,
         address: u64,
         size: u64,
     ) -> Result<u64, Pause> {

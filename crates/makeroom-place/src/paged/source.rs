@@ -14,7 +14,7 @@ impl Paged {
     pub(super) fn back(
         &mut self,
         backing: &mut impl PageBacking,
-        attempt: &Attempt,
+        attempt: Attempt,
         id: PageId,
     ) -> Result<bool, Pause> {
         let size = self.pages.get(id).size;
@@ -50,7 +50,7 @@ impl Paged {
     fn back_with_moved(
         &mut self,
         backing: &mut impl PageBacking,
-        attempt: &Attempt,
+        attempt: Attempt,
         id: PageId,
         is_on_host: bool,
         timeout: Timeout,
@@ -69,7 +69,7 @@ impl Paged {
     fn back_with_idle(
         &mut self,
         backing: &mut impl PageBacking,
-        attempt: &Attempt,
+        attempt: Attempt,
         id: PageId,
         timeout: Timeout,
     ) -> Result<bool, Pause> {
@@ -114,7 +114,7 @@ impl Paged {
     pub(super) fn release(
         &mut self,
         backing: &mut impl PageBacking,
-        attempt: &Attempt,
+        attempt: Attempt,
         id: PageId,
         timeout: Timeout,
     ) -> Result<bool, Pause> {
@@ -142,7 +142,7 @@ impl Paged {
     pub(super) fn finish(
         &mut self,
         backing: &mut impl PageBacking,
-        attempt: &Attempt,
+        attempt: Attempt,
         mark: Mark,
         timeout: Timeout,
     ) -> Result<bool, Pause> {

@@ -29,7 +29,7 @@ impl Paged {
     pub fn make_whole(
         &mut self,
         backing: &mut impl PageBacking,
-        attempt: &Attempt,
+        attempt: Attempt,
         address: u64,
         state: &mut Whole,
     ) -> Result<Option<Handle>, Pause> {
@@ -63,7 +63,7 @@ impl Paged {
     fn keep_one(
         &mut self,
         backing: &mut impl PageBacking,
-        attempt: &Attempt,
+        attempt: Attempt,
         id: PageId,
     ) -> Result<Option<Handle>, Pause> {
         self.not_idle(id);

@@ -24,12 +24,12 @@ impl Pages {
     pub(super) fn settle<'pages, T>(
         &'pages self,
         mut inner: MutexGuard<'pages, Inner>,
-        mut step: impl FnMut(&mut Inner, &Attempt) -> Result<T, Pause>,
+        mut step: impl FnMut(&mut Inner, Attempt) -> Result<T, Pause>,
     ) -> Option<T> {
         let mut attempt = Attempt::default();
         let mut deadline = None;
         loop {
-            let pause = match step(&mut inner, &attempt) {
+            let pause = match step(&mut inner, attempt) {
                 Ok(done) => return Some(done),
                 Err(pause) => pause,
             };
