@@ -18,7 +18,7 @@ WORKLOADS = ["gpt", "unet", "vit", "compiled", "mempool", "graphs", "history", "
 QUICK = ["gpt", "unet", "mempool", "graphs"]
 TIMED = {"gpt": 18, "unet": 24}
 EXPANDABLE = "expandable_segments:True"
-GIB = 1 << 30
+MIB, GIB = 1 << 20, 1 << 30
 
 
 class Outcome:
@@ -119,7 +119,8 @@ def test_limit(runs, show, name):
     def completes(limit, mode="expandable"):
         return Outcome(runs, f"limit_{name}", mode, program, ["--limit", str(limit)], 60).status == 0
 
-    low, smallest = bisect(completes, live, live + live // 4 + GIB, LIMITS)
+    # What the run held without a limit is enough for another.
+    low, smallest = bisect(completes, live, max(free.peak, live) + 64 * MIB, LIMITS)
     at_limit = Outcome(runs, f"limit_{name}", "paging", program, ["--limit", str(smallest)], 60)
     show(f"live {live / 1e9:.2f} GB; expandable segments complete with {smallest / 1e9:.3f} GB and not with {low / 1e9:.3f}; "
          f"paging at that limit: {'completes' if at_limit.status == 0 else at_limit.problem}",

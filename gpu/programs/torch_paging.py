@@ -21,7 +21,6 @@ from gpt import Training
 from torch_workloads import UNet, deterministic, on_gpu
 
 MIB = 1 << 20
-GIB = 1 << 30
 
 
 def training(name):
