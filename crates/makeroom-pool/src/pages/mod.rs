@@ -187,7 +187,8 @@ impl Pages {
                 inner.memory.set_properties(*properties);
             }
         }
-        let free = inner.memory.free().unwrap_or(0).saturating_sub(RESERVE);
+        let memory = &inner.memory;
+        let free = memory.free().or_else(|_| memory.free()).unwrap_or(0).saturating_sub(RESERVE);
         if !inner.policy.may_map(bytes.saturating_add(inner.tokens.unmapped), free) {
             return Some(Err(Code::OUT_OF_MEMORY));
         }
