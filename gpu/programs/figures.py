@@ -7,6 +7,7 @@ import ctypes
 import json
 import os
 import threading
+import time
 
 _moments = {}
 
@@ -57,10 +58,13 @@ def nvml():
 def peak(moment, every=0.01):
     """Samples NVML while a block runs, and notes the most that all listed processes together held, and the device's own figure.
     The card is ours alone, so children count and nobody else does."""
-    most = {"processes": 0, "used": 0, "samples": 0}
+    most = {"processes": 0, "used": 0, "samples": 0, "pages": []}
     is_over = threading.Event()
 
     def sample():
+        inside = pages()
+        if inside:
+            most["pages"].append([time.monotonic(), inside["inside_ns"]])
         seen = nvml()
         if seen is None:
             return
@@ -84,6 +88,19 @@ def peak(moment, every=0.01):
         is_over.set()
         thread.join()
         note(moment, before=before and before["used"], **most)
+
+
+PAGES = ("peak_live", "peak_physical", "physical", "on_host", "mapped", "moved", "waits", "inside_ns")
+
+
+def pages():
+    """The figures of PyTorch's paged memory on the first device; None if nothing is paged."""
+    found = (ctypes.c_uint64 * len(PAGES))()
+    try:
+        answer = ctypes.CDLL(None).makeroom_pages_figures(0, found)
+    except AttributeError:
+        return None
+    return dict(zip(PAGES, found)) if answer == 0 else None
 
 
 def torch_counts():

@@ -48,8 +48,8 @@ pub use ids::{Address, DeviceIndex, PoolId, StreamId};
 pub use lifetimes::{Lifetime, lifetimes};
 pub use process::{
     AskedMeanwhile, CallCount, CodeRecord, CompactedHistory, ContextRecord, DeviceIdentity, DeviceSample,
-    DriverKeeps, FailedLaunch, HeapLimit, HostSample, PendingFrees, PinnedBlock, PinnedMemory, PoolUse,
-    ProcessEnd, ProcessIdentity, ProcessRecord, RefusedContext, Remark, StreamFrees,
+    DriverKeeps, FailedLaunch, HeapLimit, HostSample, PageFigure, PagesUse, PendingFrees, PinnedBlock,
+    PinnedMemory, PoolUse, ProcessEnd, ProcessIdentity, ProcessRecord, RefusedContext, Remark, StreamFrees,
 };
 pub use ranges::Ranges;
 pub use shell::shell_word;

@@ -59,6 +59,8 @@ pub struct ProcessRecord {
     /// Devices on which makeroom's own pool served memory (`--pool`). Its mappings are segments of the trace, in
     /// addition to those of a framework with its own allocator.
     pub pools: Vec<PoolUse>,
+    /// Devices on which PyTorch's segments were paged (`--pool=paging`). Their mappings count as the pool's.
+    pub pages: Vec<PagesUse>,
     /// Requests that failed in the driver and succeeded when they were retried.
     pub refused_then_served: u64,
     /// Failed requests for device memory as the recorder counts them while the program runs: with those that were
@@ -235,6 +237,91 @@ pub struct PoolUse {
     pub spilled_peak: Bytes,
     /// Number of blocks there.
     pub spilled_blocks: u64,
+}
+
+/// PyTorch's paged memory on a device (`--pool=paging`): physical memory, which the device's events count, and the virtual
+/// memory above it, which PyTorch counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PagesUse {
+    /// The device.
+    pub device: DeviceIndex,
+    /// Peak bytes in blocks.
+    pub peak_live: u64,
+    /// Peak bytes of device memory under them.
+    pub peak_physical: u64,
+    /// Peak bytes of host memory under them.
+    pub peak_on_host: u64,
+    /// Peak bytes that PyTorch had mapped: `memory_reserved()`, most of which may have had no memory.
+    pub peak_mapped: u64,
+    /// Pages whose memory moved to another page.
+    pub moved: u64,
+    /// Waits for the GPU.
+    pub waits: u64,
+    /// Nanoseconds inside: driver calls, waits, and the handling of PyTorch's reports.
+    pub inside_ns: u64,
+    /// PyTorch's reports of blocks that were allocated or freed.
+    pub reports: u64,
+}
+
+/// A figure of [`PagesUse`], by its number in a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageFigure {
+    /// See [`PagesUse::peak_live`].
+    PeakLive = 1,
+    /// See [`PagesUse::peak_physical`].
+    PeakPhysical = 2,
+    /// See [`PagesUse::peak_on_host`].
+    PeakOnHost = 3,
+    /// See [`PagesUse::peak_mapped`].
+    PeakMapped = 4,
+    /// See [`PagesUse::moved`].
+    Moved = 5,
+    /// See [`PagesUse::waits`].
+    Waits = 6,
+    /// See [`PagesUse::inside_ns`].
+    InsideNs = 7,
+    /// See [`PagesUse::reports`].
+    Reports = 8,
+}
+
+impl PageFigure {
+    /// All figures, by number.
+    pub const ALL: [Self; 8] = [
+        Self::PeakLive,
+        Self::PeakPhysical,
+        Self::PeakOnHost,
+        Self::PeakMapped,
+        Self::Moved,
+        Self::Waits,
+        Self::InsideNs,
+        Self::Reports,
+    ];
+
+    /// The figure with a number.
+    pub fn from_number(number: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|figure| *figure as u64 == number)
+    }
+}
+
+impl PagesUse {
+    /// One of the figures.
+    pub fn figure_mut(&mut self, figure: PageFigure) -> &mut u64 {
+        match figure {
+            PageFigure::PeakLive => &mut self.peak_live,
+            PageFigure::PeakPhysical => &mut self.peak_physical,
+            PageFigure::PeakOnHost => &mut self.peak_on_host,
+            PageFigure::PeakMapped => &mut self.peak_mapped,
+            PageFigure::Moved => &mut self.moved,
+            PageFigure::Waits => &mut self.waits,
+            PageFigure::InsideNs => &mut self.inside_ns,
+            PageFigure::Reports => &mut self.reports,
+        }
+    }
+
+    /// All figures, with their numbers in a recording.
+    pub fn figures(mut self) -> [(u64, u64); 8] {
+        PageFigure::ALL.map(|figure| (figure as u64, *self.figure_mut(figure)))
+    }
 }
 
 /// A context that could not be created for lack of memory.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use makeroom_place::paged::{Mark, PageBacking, Paged, Settings};
+use makeroom_place::paged::{Mark, PageBacking, Paged, Settings, Waiting};
 use makeroom_place::pool::{Handle, Piece, Refused, Timeout};
 use proptest::prelude::*;
 
@@ -118,14 +118,27 @@ impl PageBacking for Checked {
         Ok(())
     }
 
-    fn replace(&mut self, address: u64, whole: Piece, parts: &[(u64, Piece)]) -> Result<(), Refused> {
+    fn begin_copy(&mut self, address: u64, whole: Piece, parts: &[(u64, Piece)]) -> Result<(), Refused> {
         self.call()?;
         for (at, part) in parts {
-            assert_eq!(self.mapped.remove(at), Some(*part));
+            assert_eq!(self.mapped.get(at), Some(part));
             for offset in (0..part.size).step_by(2 * MIB as usize) {
                 let written = self.contents.get(&(part.handle.0, offset)).cloned().unwrap_or_default();
                 self.contents.insert((whole.handle.0, at - address + offset), written);
             }
+        }
+        Ok(())
+    }
+
+    fn end_copy(&mut self, _whole: Piece, is_finished: bool) -> Result<(), Refused> {
+        self.call()?;
+        if is_finished { Ok(()) } else { Err(Refused) }
+    }
+
+    fn replace(&mut self, address: u64, whole: Piece, parts: &[(u64, Piece)]) -> Result<(), Refused> {
+        self.call()?;
+        for (at, part) in parts {
+            assert_eq!(self.mapped.remove(at), Some(*part));
         }
         self.mapped.insert(address, whole);
         Ok(())
@@ -139,7 +152,9 @@ impl PageBacking for Checked {
     fn passed(&mut self) -> Mark {
         Mark(self.passed)
     }
+}
 
+impl Waiting for Checked {
     fn wait(&mut self, mark: Mark, timeout: Timeout) -> Result<(), Refused> {
         assert_ne!(timeout, Timeout::DoNotWait);
         self.waits.push(timeout);
@@ -243,13 +258,13 @@ impl Program {
         }
     }
 
-    /// The memory in a range must not move from now on, except in slots that were given up.
+    /// The memory of mapped slots in a range must not move from now on.
     fn keep(&mut self, address: u64, size: u64) {
         let before = self.device.mapped.range(..address + size);
-        let is_inside = |start: u64, piece: &Piece| start + piece.size > address && self.is_usable(start, 1);
-        let inside: Vec<u64> =
-            before.filter(|&(&start, piece)| is_inside(start, piece)).map(|(&start, _)| start).collect();
-        self.device.kept.extend(inside);
+        let inside = before.filter(|&(&start, piece)| {
+            start + piece.size > address && self.is_mapped[((start - BASE) / self.slot) as usize]
+        });
+        self.device.kept.extend(inside.map(|(&start, _)| start));
     }
 
     fn map(&mut self, index: u64) {
@@ -536,9 +551,9 @@ fn a_slot_becomes_one_handle() {
     program.allocate(20 * MIB);
     let before = program.device.handles.len();
     assert!(before > 2, "{before} handles");
-    let handle = program.pages.make_whole(&mut program.device, BASE + 7 * MIB).unwrap();
+    let handle = program.pages.make_whole_now(&mut program.device, BASE + 7 * MIB).unwrap();
     assert_eq!(program.device.mapped[&BASE], Piece { handle, size: 20 * MIB });
-    assert_eq!(program.pages.make_whole(&mut program.device, BASE), Some(handle), "once");
+    assert_eq!(program.pages.make_whole_now(&mut program.device, BASE), Some(handle), "once");
     program.check();
     program.keep(BASE, 20 * MIB);
     program.free(0);
@@ -553,6 +568,6 @@ fn a_slot_becomes_one_handle() {
     program.map(0);
     program.allocate(6 * MIB);
     program.device.may_wait = false;
-    assert_eq!(program.pages.make_whole(&mut program.device, BASE), None);
+    assert_eq!(program.pages.make_whole_now(&mut program.device, BASE), None);
     program.check();
 }

@@ -109,6 +109,42 @@ fn nothing_moves_while_a_stream_is_stuck_and_waits_end() {
     torch.end();
 }
 
+/// PyTorch's frees, queries of addresses and the figures come from any thread, also while another waits for the GPU.
+#[test]
+fn other_threads_do_not_wait_for_one_that_waits_for_the_gpu() {
+    let gpu = gpu("pages");
+    let longest_wait = Duration::from_secs(2);
+    let mut torch = Torch::new(&gpu, SLOT, PagesOptions { longest_wait, ..PagesOptions::default() }).unwrap();
+    let [shared, other] = [(); 2].map(|()| torch.allocate(SLOT).unwrap());
+    torch.work(1, FOR_EVER);
+    let waits = torch.pages.stats().pages.waits;
+    let pages = &torch.pages;
+    std::thread::scope(|scope| {
+        let begun = Instant::now();
+        // A slot becomes one handle only when the device is idle.
+        let sharing = scope.spawn(move || pages.whole_at(shared));
+        while pages.stats().pages.waits == waits {
+            assert!(begun.elapsed() < longest_wait, "nothing waits");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let asked = Instant::now();
+        for _ in 0..20 {
+            assert_eq!(pages.slot(other), Some((other, SLOT)));
+            pages.give(other, SLOT);
+            assert_eq!(pages.take(other, SLOT).map(|taken| taken.unbacked), Some(0));
+        }
+        assert!(asked.elapsed() < longest_wait / 2, "{:?}", asked.elapsed());
+        assert!(!sharing.is_finished(), "the GPU is not done");
+        assert_eq!(sharing.join().unwrap(), None);
+        assert!(begun.elapsed() >= longest_wait, "it did not wait");
+    });
+    torch.check();
+    gpu.advance(FOR_EVER);
+    assert!(torch.pages.whole_at(shared).is_some(), "the GPU is done");
+    torch.verify(shared);
+    torch.end();
+}
+
 #[test]
 fn a_capture_stays_valid_and_its_range_keeps_its_memory() {
     let gpu = gpu("pages");

@@ -81,6 +81,10 @@ notices! {
     PagesMissing = 17 Error "neither the GPU nor the host has memory for a PyTorch tensor: using the tensor will be an illegal memory access. Leave more GPU memory free, or run without paging";
     /// Memory that is made of several handles cannot be shared by one.
     PagesNotShared = 18 Error "the program shares a PyTorch tensor with another process or library, which does not work for memory that is paged: run it without paging";
+    /// `--spill`: the device is full.
+    PagesSpilled = 19 Warning "the GPU is full: some PyTorch tensors are in host memory, as --spill allows, and kernels read them over the bus";
+    /// An access to memory that PyTorch had freed is harmless without paging, and an illegal access with it.
+    PagesIllegalAccess = 20 Warning "an illegal memory access occurred while PyTorch's memory was paged. Code that uses a tensor after it was freed fails with paging and can go unnoticed without it: to compare, run with --pool=expandable";
 }
 
 static RAISED: AtomicU32 = AtomicU32::new(0);

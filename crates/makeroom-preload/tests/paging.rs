@@ -85,6 +85,10 @@ fn contents_are_right_and_pages_move() {
         let [recording] = &recordings[..] else { panic!("{} recordings", recordings.len()) };
         recording.assert_complete();
         assert_eq!(peak(recording), physical, "a recording counts physical bytes");
+        let [pages] = recording.pages[..] else { panic!("{:?}", recording.pages) };
+        assert_eq!((pages.peak_live, pages.peak_physical, pages.peak_on_host), (live, physical, 0));
+        assert!(pages.peak_mapped >= live && pages.moved >= figure(&stdout, "moved"), "{pages:?}");
+        assert!(pages.reports > 200 && pages.inside_ns > 0, "{pages:?}");
     }
 }
 
@@ -117,6 +121,43 @@ fn growth_that_fails_is_retried_after_a_trim() {
     assert_eq!(stderr, "", "blocks went to the host");
     assert!(figure(&stdout, "physical") <= 300 << 20, "{stdout}");
     assert!(figure(&stdout, "moved") > 0, "{stdout}");
+}
+
+/// Live memory exceeds the card by 20 %: the rest is in host memory, within the quota, with the right contents.
+#[test]
+fn memory_beyond_the_card_is_in_host_memory() {
+    const CARD: u64 = 1 << 30;
+    let machine = format!("memory={CARD},context=0,module=0");
+    let beyond = |spill: u64| {
+        program(8, 200, 1229)
+            .argument("fill")
+            .variable("MAKEROOM_SIMGPU", &machine)
+            .variable("MAKEROOM_SPILL", &spill.to_string())
+    };
+    let program = beyond(384 << 20);
+    let (stdout, stderr) = run(&program);
+    let (live, physical, host) =
+        (figure(&stdout, "live"), figure(&stdout, "physical"), figure(&stdout, "host"));
+    assert!(live > CARD + CARD / 6 && physical <= CARD, "{stdout}");
+    assert!(host > CARD / 8 && host <= 384 << 20, "{stdout}");
+    assert_eq!(stderr.matches("in host memory, as --spill allows").count(), 1, "{stderr}");
+    let [recording] = &program.recordings()[..] else { panic!("one recording") };
+    let pages = recording.pages[0];
+    assert_eq!((pages.peak_live, pages.peak_physical), (live, physical), "{pages:?}");
+    assert!(pages.peak_on_host >= host, "{pages:?}");
+    let without = beyond(0).recorded();
+    assert!(text(&without.stdout).contains("not enough memory"), "{}", text(&without.stdout));
+}
+
+/// A kernel that uses freed memory fails only with paging, so the notice names the way back.
+#[test]
+fn an_illegal_access_names_the_way_back() {
+    let machine = "memory=2GiB,context=0,module=0,fail=cuStreamSynchronize:40:700";
+    let output = program(9, 100, 512).variable("MAKEROOM_SIMGPU", machine).recorded();
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("run with --pool=expandable"), "{}", text(&output.stderr));
+    let other = program(9, 100, 512).variable("MAKEROOM_SIMGPU", machine).variable("MAKEROOM_POOL", "on");
+    assert!(!text(&other.recorded().stderr).contains("expandable"));
 }
 
 #[test]

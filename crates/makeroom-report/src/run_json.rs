@@ -77,6 +77,17 @@ pub(crate) fn run(run: &RunSummary) -> Value {
             "expandable_reserved_bytes": torch.expandable_reserved.map(Bytes::get),
             "without_other_settings_bytes": torch.plain_reserved.map(Bytes::get),
         })).collect::<Vec<_>>(),
+        "pages": run.pages.iter().map(|pages| json!({
+            "device": pages.device.0,
+            "peak_live_bytes": pages.peak_live,
+            "peak_physical_bytes": pages.peak_physical,
+            "peak_host_bytes": pages.peak_on_host,
+            "peak_mapped_bytes": pages.peak_mapped,
+            "moves": pages.moved,
+            "waits": pages.waits,
+            "inside_ns": pages.inside_ns,
+            "reports": pages.reports,
+        })).collect::<Vec<_>>(),
         "pools": run.pools.iter().map(|pool| json!({
             "device": pool.device.0,
             "peak_live_bytes": pool.peak_live.get(),

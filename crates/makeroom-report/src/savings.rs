@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use makeroom_core::{Bytes, DeviceIndex};
+use makeroom_core::{Bytes, DeviceIndex, PagesUse};
 use makeroom_explain::{ExpandableSummary, PoolSummary, RunSummary};
 
 use crate::run::count;
@@ -34,7 +34,8 @@ pub(crate) fn lines(run: &RunSummary) -> Vec<String> {
         }
     });
     let pools = run.pools.iter().filter(|pool| is_worth_a_line(pool, run));
-    torch.flatten().chain(pools.map(|pool| pooled(pool, has_several))).collect()
+    let pages = run.pages.iter().map(|pages| paged(pages, run.recorded_us, has_several));
+    torch.flatten().chain(pages).chain(pools.map(|pool| pooled(pool, has_several))).collect()
 }
 
 /// The device in a sentence, if there are several.
@@ -119,9 +120,36 @@ fn is_gain(before: Bytes, after: Bytes) -> bool {
 
 /// With PyTorch's own allocator in use, the pool serves only a few libraries: reported if they use much.
 fn is_worth_a_line(pool: &PoolSummary, run: &RunSummary) -> bool {
+    // Pages count as the pool's, and have a line of their own.
+    if run.pages.iter().any(|pages| pages.device == pool.device) {
+        return false;
+    }
     let torch = run.expandable.iter().find(|torch| torch.device == pool.device);
     !pool.is_shared_with_torch
         || torch.is_none_or(|torch| pool.peak_reserved.get() >= torch.peak_reserved.get() / LEAST_SHARE)
+}
+
+/// PyTorch's memory under paging, and what paging cost.
+fn paged(pages: &PagesUse, recorded_us: u64, has_several: bool) -> String {
+    let device = on_device(pages.device, has_several);
+    let [live, physical, mapped, host] =
+        [pages.peak_live, pages.peak_physical, pages.peak_mapped, pages.peak_on_host].map(Bytes::new);
+    let mut text = format!("paging held {physical} at its peak{device} for {live} of live tensors");
+    if is_gain(mapped, physical + host) {
+        let _ = write!(text, "; PyTorch counts {mapped} as reserved, most of the difference without memory");
+    }
+    if !host.is_zero() {
+        let _ = write!(text, "; up to {host} was in host memory");
+    }
+    let seconds = pages.inside_ns as f64 / 1e9;
+    let share = pages.inside_ns as f64 / 10.0 / recorded_us.max(1) as f64;
+    let _ = write!(
+        text,
+        "; {} moved, {}, {seconds:.2} s inside ({share:.1} % of the run)",
+        count(pages.moved, "page"),
+        count(pages.waits, "wait"),
+    );
+    text
 }
 
 fn pooled(pool: &PoolSummary, has_several: bool) -> String {
@@ -249,6 +277,40 @@ mod tests {
             ]
         );
         assert!(super::lines(&run(off(7900))).is_empty());
+    }
+
+    /// Virtual memory that PyTorch counts as reserved is neither reserved nor fragmented.
+    #[test]
+    fn paging_has_physical_and_live_peaks_moves_waits_and_its_time() {
+        let pages = PagesUse {
+            peak_live: Bytes::mib(15_000).get(),
+            peak_physical: Bytes::mib(15_100).get(),
+            peak_mapped: Bytes::mib(17_000).get(),
+            moved: 700,
+            waits: 1,
+            inside_ns: 158_000_000,
+            ..PagesUse::default()
+        };
+        let run = RunSummary {
+            pages: vec![pages],
+            pools: vec![pool(15_100, None, false)],
+            recorded_us: 17_000_000,
+            ..RunSummary::default()
+        };
+        let held = "paging held 14.75 GiB at its peak for 14.65 GiB of live tensors";
+        let cost = "700 pages moved, 1 wait, 0.16 s inside (0.9 % of the run)";
+        assert_eq!(
+            lines(&run),
+            [format!(
+                "{held}; PyTorch counts 16.60 GiB as reserved, most of the difference without memory; {cost}"
+            )]
+        );
+        let spilled =
+            PagesUse { peak_mapped: Bytes::mib(17_000).get(), peak_on_host: Bytes::mib(1900).get(), ..pages };
+        assert_eq!(
+            lines(&RunSummary { pages: vec![spilled], ..run }),
+            [format!("{held}; up to 1.86 GiB was in host memory; {cost}")]
+        );
     }
 
     #[test]

@@ -225,6 +225,21 @@ fn seventh() -> Content {
     Content { version: 7, header: rooms::header(), frames }
 }
 
+/// Added in version 8: figures of paged memory.
+fn eighth() -> Content {
+    let pages = |device, figures: &[(u64, u64)]| Record::Pages { device, figures: figures.to_vec() };
+    let records = vec![
+        pages(
+            0,
+            &[(1, 3 << 30), (2, 3_300_000_000), (3, 0), (4, 4 << 30), (5, 700), (6, 16), (7, 158_000_000)],
+        ),
+        pages(u64::MAX, &[(0, 0), (8, 1), (u64::MAX, u64::MAX)]),
+        pages(1, &[]),
+    ];
+    let frames = vec![Part::Records { thread: ThreadNumber(0), records }];
+    Content { version: 8, header: rooms::header(), frames }
+}
+
 /// A file of a hypothetical later version.
 fn later() -> Content {
     let header = Header { rest: b"what version 9 has to say".to_vec(), ..rooms::header() };
@@ -265,6 +280,7 @@ fn golden_files_are_read_and_written_to_the_byte() {
     check_golden("fifth.room", &fifth(), 0);
     check_golden("sixth.room", &sixth(), 0);
     check_golden("seventh.room", &seventh(), 0);
+    check_golden("eighth.room", &eighth(), 0);
     check_golden("example.room", &example(), 0);
     check_golden("everything.room", &everything(), 0);
     check_golden("later.room", &later(), 0);

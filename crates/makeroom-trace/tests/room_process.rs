@@ -221,6 +221,22 @@ fn code_limits_launches_and_measurements() {
     assert_eq!(process.devices[0].uuid, "GPU-1");
 }
 
+/// The last record of a device counts; figures and devices that cannot be true are left out.
+#[test]
+fn figures_of_paged_memory_are_by_device() {
+    let trace = recorded(|encoder| {
+        encoder.pages(1, [(1, 7)]);
+        encoder.pages(0, [(1, 100), (2, 110), (4, 150)]);
+        encoder.pages(0, [(1, 200), (2, 210), (3, 5), (4, 250), (5, 6), (6, 7), (7, 8), (8, 9), (99, 1)]);
+        encoder.pages(u64::MAX, [(1, 1)]);
+    });
+    let [first, second] = trace.process.unwrap().pages[..] else { panic!("two devices") };
+    assert_eq!((first.device, second.device, second.peak_live), (DeviceIndex(0), DeviceIndex(1), 7));
+    let figures: Vec<u64> = first.figures().into_iter().map(|(_, value)| value).collect();
+    assert_eq!(figures, [200, 210, 5, 250, 6, 7, 8, 9]);
+    assert_eq!(second.peak_physical, 0);
+}
+
 #[test]
 fn remarks_losses_and_the_end_are_told() {
     let trace = recorded(|encoder| {

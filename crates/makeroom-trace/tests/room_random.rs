@@ -82,7 +82,9 @@ fn any_record() -> impl Strategy<Value = Record> {
         1 => (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(time_ns, events, failures)| {
             Record::Compacted(Compacted { time_ns, events, failures })
         }),
-        1 => (13..128_u8, text()).prop_map(|(kind, body)| Record::Unknown { kind, body }),
+        1 => (any::<u64>(), prop::collection::vec(any::<(u64, u64)>(), 0..9))
+            .prop_map(|(device, figures)| Record::Pages { device, figures }),
+        1 => (14..128_u8, text()).prop_map(|(kind, body)| Record::Unknown { kind, body }),
     ]
 }
 

@@ -20,7 +20,9 @@ mod pools;
 mod summarise;
 
 use makeroom_core::identity::JobIdentity;
-use makeroom_core::{AskedMeanwhile, Bytes, DeviceIndex, Holder, Library, PendingFrees, ProcessEnd};
+use makeroom_core::{
+    AskedMeanwhile, Bytes, DeviceIndex, Holder, Library, PagesUse, PendingFrees, ProcessEnd,
+};
 
 pub(crate) use judge::{judge, judge_failures, judge_missing};
 pub(crate) use summarise::summarise;
@@ -67,6 +69,8 @@ pub struct RunSummary {
     pub expandable: Vec<ExpandableSummary>,
     /// Use of makeroom's pool (`makeroom run --pool`), for each device that it served.
     pub pools: Vec<PoolSummary>,
+    /// PyTorch's paged memory (`makeroom run --pool=paging`), for each device.
+    pub pages: Vec<PagesUse>,
     /// Stream-ordered frees that were not known to be complete.
     pub pending: Vec<WaitingFrees>,
     /// Contexts that were never destroyed, by site. Primary contexts belong to the runtime and are not included.

@@ -41,6 +41,7 @@ pub(crate) fn summarise(trace: &Trace) -> Option<RunSummary> {
         ..RunSummary::default()
     };
     (summary.expandable, summary.pools) = super::pools::summarise(trace, process);
+    summary.pages.clone_from(&process.pages);
     for device in &trace.devices {
         add_device(&mut summary, process, device, places);
     }

@@ -25,8 +25,18 @@ pub trait PageBacking {
     /// Unmaps a handle. The policy guarantees that the GPU has finished using it.
     fn unmap(&mut self, address: u64, piece: Piece) -> Result<(), Refused>;
 
-    /// Maps `whole` in place of the handles mapped in its range of addresses, with their contents. All work on the device
-    /// has finished. The parts are not released.
+    /// Starts to copy the contents of mapped handles into `whole`, which is not mapped yet, at their distances from
+    /// `address`. Does not wait. All other work on the device has finished.
+    fn begin_copy(&mut self, _address: u64, _whole: Piece, _parts: &[(u64, Piece)]) -> Result<(), Refused> {
+        Err(Refused)
+    }
+
+    /// Ends a copy into `whole`. If its work has not finished, neither the handle nor its contents may be used again.
+    fn end_copy(&mut self, _whole: Piece, _is_finished: bool) -> Result<(), Refused> {
+        Err(Refused)
+    }
+
+    /// Maps `whole`, which has the contents of the parts, in their place. The parts are not released.
     fn replace(&mut self, _address: u64, _whole: Piece, _parts: &[(u64, Piece)]) -> Result<(), Refused> {
         Err(Refused)
     }
@@ -36,7 +46,10 @@ pub trait PageBacking {
 
     /// The latest mark up to which all work is known to have finished. Does not wait.
     fn passed(&mut self) -> Mark;
+}
 
+/// A device on which the caller may wait while it has the policy to itself, as in a simulation.
+pub trait Waiting: PageBacking {
     /// Waits until all work before a mark has finished. Fails if waiting is not allowed (during a capture) or after the
     /// timeout, which is never [`Timeout::DoNotWait`].
     fn wait(&mut self, mark: Mark, timeout: Timeout) -> Result<(), Refused>;

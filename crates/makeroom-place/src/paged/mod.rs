@@ -5,10 +5,11 @@
 //! space inside the segments then costs addresses, not memory.
 //!
 //! ```text
-//! policy.rs    blocks come and go: which pages get memory, and from where
-//! slots.rs     ranges, slots and pages, by address        idle.rs   pages without a block, oldest first
-//! whole.rs     slots that become one handle
-//! backing.rs   what the policy needs from a device        report.rs statistics
+//! policy.rs    slots and blocks come and go               source.rs   where a page gets its memory from
+//! slots.rs     ranges, slots and pages, by address        idle.rs     pages without a block, oldest first
+//! pause.rs     waits, which are not the policy's          blocking.rs operations that wait, for the simulator
+//! whole.rs     slots that become one handle               report.rs   statistics
+//! backing.rs   what the policy needs from a device
 //! ```
 //!
 //! A page without a block is idle. It keeps its memory, so that a block that returns to the same address costs nothing. A page
@@ -18,7 +19,7 @@
 //! 2. an idle page's handle, moved, once all work that was submitted before it became idle has finished; if none has, the
 //!    policy waits briefly for the oldest;
 //! 3. a new handle;
-//! 4. if the device is full: any idle page, with a longer wait, and then host memory.
+//! 4. if the device is full: any idle page, with a longer wait, and then host memory, idle or new.
 //!
 //! Invariants: a page with a block has memory, unless its backing failed; a handle is mapped under at most one page; the
 //! memory of pinned pages and of exempt ranges never moves; Σ sizes of the handles = `Stats::physical` + `Stats::on_host`.
@@ -27,12 +28,17 @@
 //! what the device can still give plus the quota of host memory. As long as it holds, every slot could be backed at once.
 
 mod backing;
+mod blocking;
 mod idle;
+mod pause;
 mod policy;
 mod report;
 mod slots;
+mod source;
 mod whole;
 
-pub use backing::{Mark, PageBacking};
+pub use backing::{Mark, PageBacking, Waiting};
+pub use pause::{Attempt, Pause};
 pub use policy::{Paged, Settings};
 pub use report::{Stats, Unbacked};
+pub use whole::Whole;

@@ -1,15 +1,16 @@
-//! Blocks come and go: which pages get memory, and from where.
+//! Slots and blocks come and go: which pages need memory.
+//!
+//! An operation changes the tables at once, and then gets or releases memory in a step that may be repeated after a wait.
 
-use super::backing::{Mark, PageBacking};
+use super::backing::PageBacking;
 use super::idle::Idle;
-use super::report::{Stats, Unbacked};
+use super::pause::{Attempt, Pause};
+use super::report::Stats;
 use super::slots::{PageId, Pages, Ranges};
-use crate::pool::{PAGE, Piece, Timeout};
+use crate::pool::{PAGE, Timeout};
 
 /// Pages are about this fraction of the live memory, so that partly used pages cost little of it.
 const PAGES_PER_LIVE: u64 = 1 << 7;
-/// Memory may exceed the peak of live memory by this fraction before pages move.
-const ALLOWANCE: u64 = 1 << 8;
 
 /// Limits of the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,12 +26,10 @@ pub struct Paged {
     settings: Settings,
     pub(super) ranges: Ranges,
     pub(super) pages: Pages,
-    idle: Idle,
+    pub(super) idle: Idle,
     pub(super) stats: Stats,
-    /// Pages of the current block that have no memory yet.
+    /// Pages of the current step that have no memory yet.
     missing: Vec<PageId>,
-    /// The longest wait that timed out during the current call. No other is that long: a block has many pages.
-    pub(super) timed_out: Option<Timeout>,
 }
 
 impl Paged {
@@ -49,17 +48,18 @@ impl Paged {
         self.ranges.add(address, size);
     }
 
-    /// The allocator gives a range back. Memory of slots that could not be released before is released now. Returns
-    /// whether the range was known and is empty.
-    pub fn unreserve(&mut self, backing: &mut impl PageBacking, address: u64) -> bool {
-        self.timed_out = None;
-        for (slot, first, count) in self.ranges.returned(address) {
-            for id in first..first + count {
-                self.release(backing, id, Timeout::Wait);
-            }
-            self.ranges.unmap(&mut self.pages, slot);
+    /// A step: the allocator gives a range back, and memory of slots that could not be released before is released now.
+    /// Returns whether the range was known and is empty.
+    pub fn release_range(
+        &mut self,
+        backing: &mut impl PageBacking,
+        attempt: Attempt,
+        address: u64,
+    ) -> Result<bool, Pause> {
+        for slot in self.ranges.returned(address) {
+            self.release_slot(backing, attempt, slot)?;
         }
-        self.ranges.remove(address)
+        Ok(self.ranges.remove(address))
     }
 
     /// Whether an address is in a range.
@@ -90,46 +90,55 @@ impl Paged {
         self.stats.mapped.saturating_add(size) <= held && self.stats.on_host <= self.settings.host_quota
     }
 
-    /// The allocator mapped a slot. It gets no memory yet, unless its range is exempt. Returns whether the slot is valid.
-    pub fn map(&mut self, backing: &mut impl PageBacking, address: u64, size: u64) -> bool {
+    /// The allocator mapped a slot. Returns whether its pages need memory now, because its range is exempt; `None` if the
+    /// slot is not valid.
+    pub fn map_slot(&mut self, address: u64, size: u64) -> Option<bool> {
         let page = self.page_size(size);
-        let Some((position, first, count)) = self.ranges.map(&mut self.pages, address, size, page) else {
-            return false;
-        };
+        let position = self.ranges.map(&mut self.pages, address, size, page)?;
         self.stats.mapped += size;
-        if self.ranges.get_mut(position).is_exempt {
-            self.keep(backing, first..first + count);
+        self.stats.peak_mapped = self.stats.peak_mapped.max(self.stats.mapped);
+        let is_exempt = self.ranges.get_mut(position).is_exempt;
+        if is_exempt {
+            self.pin_pages(address, size);
         }
-        true
+        Some(is_exempt)
     }
 
-    /// The allocator unmapped a slot: its memory returns to the device. Returns whether the slot was mapped.
-    pub fn unmap(&mut self, backing: &mut impl PageBacking, address: u64) -> bool {
+    /// The allocator unmapped a slot: its pages become idle. Returns whether the slot was mapped.
+    pub fn give_up_slot(&mut self, backing: &mut impl PageBacking, address: u64) -> bool {
         let Some((first, count)) = self.ranges.slot(address) else { return false };
-        self.timed_out = None;
         let mark = backing.mark();
         for id in first..first + count {
             let page = self.pages.get_mut(id);
-            // Blocks and pins in a slot that is given up have no meaning any more.
-            (page.blocks, page.is_pinned) = (0, false);
-            let size = page.size;
-            self.stats.mapped -= size;
-            if page.handle.is_some() && !page.is_idle {
-                page.freed = mark;
-                self.stats.idle += size;
-                self.idle.push(&mut self.pages, id);
-            }
-            self.release(backing, id, Timeout::Wait);
+            // Blocks, pins and copies in a slot that is given up have no meaning any more.
+            (page.blocks, page.is_pinned, page.copies) = (0, false, 0);
+            self.stats.mapped -= page.size;
+            self.idle_if_unused(id, mark);
         }
-        self.ranges.unmap(&mut self.pages, address);
+        self.ranges.give_up(address);
         true
     }
 
-    /// A block was placed: its pages get memory.
-    pub fn take(&mut self, backing: &mut impl PageBacking, address: u64, size: u64) -> Result<(), Unbacked> {
+    /// A step: the memory of a slot that was given up returns to the device, unless the allocator has mapped it again.
+    pub fn release_slot(
+        &mut self,
+        backing: &mut impl PageBacking,
+        attempt: Attempt,
+        address: u64,
+    ) -> Result<(), Pause> {
+        let Some((first, count)) = self.ranges.returned_slot(address) else { return Ok(()) };
+        for id in first..first + count {
+            self.release(backing, attempt, id, Timeout::Wait)?;
+        }
+        self.ranges.forget(&mut self.pages, address);
+        Ok(())
+    }
+
+    /// A block was placed. Returns whether some of its pages need memory.
+    pub fn place_block(&mut self, address: u64, size: u64) -> bool {
         self.stats.live += size;
         self.stats.peak_live = self.stats.peak_live.max(self.stats.live);
-        let mut missing = std::mem::take(&mut self.missing);
+        let mut needs_memory = false;
         let (idle, stats) = (&mut self.idle, &mut self.stats);
         self.ranges.each_page(&mut self.pages, address, size, |pages, id| {
             if pages.get(id).is_idle {
@@ -138,19 +147,32 @@ impl Paged {
             }
             let page = pages.get_mut(id);
             page.blocks += 1;
-            if page.handle.is_none() {
+            needs_memory |= page.handle.is_none();
+        });
+        needs_memory
+    }
+
+    /// A step: pages without memory in a range of addresses get it. Returns the bytes of those that cannot have any.
+    pub fn back_pages(
+        &mut self,
+        backing: &mut impl PageBacking,
+        attempt: Attempt,
+        address: u64,
+        size: u64,
+    ) -> Result<u64, Pause> {
+        let mut missing = std::mem::take(&mut self.missing);
+        missing.clear();
+        self.ranges.each_page(&mut self.pages, address, size, |pages, id| {
+            if pages.get(id).handle.is_none() {
                 missing.push(id);
             }
         });
-        let mut unbacked = 0;
-        self.timed_out = None;
-        for id in missing.drain(..) {
-            if !self.back(backing, id) {
-                unbacked += self.pages.get(id).size;
-            }
-        }
+        let unbacked = missing.iter().try_fold(0, |unbacked, &id| {
+            let is_backed = self.back(backing, attempt, id)?;
+            Ok(unbacked + if is_backed { 0 } else { self.pages.get(id).size })
+        });
         self.missing = missing;
-        if unbacked == 0 { Ok(()) } else { Err(Unbacked { bytes: unbacked }) }
+        unbacked
     }
 
     /// A block was freed: pages without a block become idle.
@@ -161,7 +183,7 @@ impl Paged {
         self.ranges.each_page(&mut self.pages, address, size, |pages, id| {
             let page = pages.get_mut(id);
             page.blocks = page.blocks.saturating_sub(1);
-            if page.blocks == 0 && page.handle.is_some() && !page.is_pinned && !page.is_idle {
+            if page.is_unused() && !page.is_idle {
                 page.freed = *mark.get_or_insert_with(|| backing.mark());
                 stats.idle += page.size;
                 idle.push(pages, id);
@@ -169,31 +191,28 @@ impl Paged {
         });
     }
 
-    /// All pages of the range keep their memory from now on, and get it now: a CUDA graph may use any of it.
-    pub fn exempt(&mut self, backing: &mut impl PageBacking, address: u64) {
-        let Some(position) = self.ranges.find(address) else { return };
-        if !std::mem::replace(&mut self.ranges.get_mut(position).is_exempt, true) {
-            let pages = self.ranges.all_pages(position);
-            self.keep(backing, pages);
+    /// All pages of a range keep their memory from now on, because a CUDA graph may use any of it. Returns the addresses
+    /// and bytes that need memory now; `None` if the range was exempt before.
+    pub fn exempt_range(&mut self, address: u64) -> Option<(u64, u64)> {
+        let range = self.ranges.get_mut(self.ranges.find(address)?);
+        if std::mem::replace(&mut range.is_exempt, true) {
+            return None;
         }
+        let (start, size) = (range.address, range.size);
+        self.pin_pages(start, size);
+        Some((start, size))
     }
 
-    /// The memory under a block stays where it is from now on, as others know it by its handle.
-    pub fn pin(&mut self, backing: &mut impl PageBacking, address: u64, size: u64) {
-        let mut ids = Vec::new();
-        self.ranges.each_page(&mut self.pages, address, size, |_, id| ids.push(id));
-        self.keep(backing, ids);
-    }
-
-    pub(super) fn keep(&mut self, backing: &mut impl PageBacking, pages: impl IntoIterator<Item = PageId>) {
-        self.timed_out = None;
-        for id in pages {
-            self.not_idle(id);
-            self.pages.get_mut(id).is_pinned = true;
-            if self.pages.get(id).handle.is_none() {
-                self.back(backing, id);
+    /// The memory under addresses stays where it is from now on, as others know it by its handle.
+    pub fn pin_pages(&mut self, address: u64, size: u64) {
+        let (idle, stats) = (&mut self.idle, &mut self.stats);
+        self.ranges.each_page(&mut self.pages, address, size, |pages, id| {
+            if pages.get(id).is_idle {
+                idle.remove(pages, id);
+                stats.idle -= pages.get(id).size;
             }
-        }
+            pages.get_mut(id).is_pinned = true;
+        });
     }
 
     /// The size of the pages of a new slot: a divisor of its size, larger for larger jobs.
@@ -202,134 +221,5 @@ impl Paged {
         let divisors = (1..=slot / PAGE).map(|count| (slot / count, count));
         let mut fitting = divisors.filter(|&(page, count)| page * count == slot && page % PAGE == 0);
         fitting.find(|&(page, _)| page <= wanted).map_or(slot, |(page, _)| page)
-    }
-
-    /// Gives memory to a page. Returns whether it has some now.
-    fn back(&mut self, backing: &mut impl PageBacking, id: PageId) -> bool {
-        let size = self.pages.get(id).size;
-        let goal = self.stats.peak_live + self.stats.peak_live / ALLOWANCE;
-        let is_beyond = self.stats.physical + size > goal;
-        if is_beyond && self.back_with_idle(backing, id, Timeout::WaitBriefly) {
-            return true;
-        }
-        self.back_with_new(backing, id)
-            || self.back_with_idle(backing, id, Timeout::Wait)
-            || self.back_with_host(backing, id)
-    }
-
-    fn back_with_new(&mut self, backing: &mut impl PageBacking, id: PageId) -> bool {
-        let size = self.pages.get(id).size;
-        let Ok(handle) = backing.create(size) else { return false };
-        self.stats.created += 1;
-        self.stats.physical += size;
-        self.stats.peak_physical = self.stats.peak_physical.max(self.stats.physical);
-        self.place(backing, id, Piece { handle, size }, false)
-    }
-
-    fn back_with_host(&mut self, backing: &mut impl PageBacking, id: PageId) -> bool {
-        let size = self.pages.get(id).size;
-        let Ok(handle) = backing.create_on_host(size) else { return false };
-        self.stats.created += 1;
-        self.stats.on_host += size;
-        self.place(backing, id, Piece { handle, size }, true)
-    }
-
-    /// Uses memory of idle pages: one of the same size moves; otherwise idle pages are released until a new one fits.
-    fn back_with_idle(&mut self, backing: &mut impl PageBacking, id: PageId, timeout: Timeout) -> bool {
-        let size = self.pages.get(id).size;
-        if let Some(donor) = self.idle.oldest_of(size) {
-            if !self.finish(backing, self.pages.get(donor).freed, timeout) {
-                return false;
-            }
-            return match self.lift(backing, donor) {
-                Some((piece, is_on_host)) => {
-                    self.stats.moved += 1;
-                    self.place(backing, id, piece, is_on_host)
-                }
-                None => false,
-            };
-        }
-        let mut released = 0;
-        while released < size {
-            let Some(donor) = self.idle.oldest(&self.pages) else { break };
-            if !self.release(backing, donor, timeout) {
-                break;
-            }
-            released += self.pages.get(donor).size;
-        }
-        released > 0 && self.back_with_new(backing, id)
-    }
-
-    /// Maps a handle under a page; if that fails, the handle is released.
-    fn place(&mut self, backing: &mut impl PageBacking, id: PageId, piece: Piece, is_on_host: bool) -> bool {
-        if backing.map(self.pages.get(id).address, piece).is_err() {
-            self.forget(backing, piece, is_on_host);
-            return false;
-        }
-        let page = self.pages.get_mut(id);
-        page.handle = Some(piece.handle);
-        page.is_on_host = is_on_host;
-        true
-    }
-
-    /// Takes the memory away from an idle page whose work has finished.
-    fn lift(&mut self, backing: &mut impl PageBacking, id: PageId) -> Option<(Piece, bool)> {
-        let page = *self.pages.get(id);
-        let piece = Piece { handle: page.handle?, size: page.size };
-        backing.unmap(page.address, piece).ok()?;
-        self.not_idle(id);
-        self.pages.get_mut(id).handle = None;
-        Some((piece, page.is_on_host))
-    }
-
-    /// Returns the memory of an idle page to the device. Returns whether it did.
-    fn release(&mut self, backing: &mut impl PageBacking, id: PageId, timeout: Timeout) -> bool {
-        let page = *self.pages.get(id);
-        if page.handle.is_none() || !self.finish(backing, page.freed, timeout) {
-            return false;
-        }
-        match self.lift(backing, id) {
-            Some((piece, is_on_host)) => {
-                self.forget(backing, piece, is_on_host);
-                true
-            }
-            None => false,
-        }
-    }
-
-    pub(super) fn forget(&mut self, backing: &mut impl PageBacking, piece: Piece, is_on_host: bool) {
-        // A handle that cannot be released is lost either way; the device reports it as in use.
-        let _ = backing.release(piece);
-        self.stats.released += 1;
-        if is_on_host {
-            self.stats.on_host -= piece.size;
-        } else {
-            self.stats.physical -= piece.size;
-        }
-    }
-
-    /// Whether all work before a mark has finished, after waiting for it if necessary.
-    pub(super) fn finish(&mut self, backing: &mut impl PageBacking, mark: Mark, timeout: Timeout) -> bool {
-        if backing.passed() >= mark {
-            return true;
-        }
-        let wont_help =
-            matches!((self.timed_out, timeout), (Some(Timeout::Wait), _) | (Some(_), Timeout::WaitBriefly));
-        if timeout == Timeout::DoNotWait || wont_help {
-            return false;
-        }
-        self.stats.waits += 1;
-        let has_passed = backing.wait(mark, timeout).is_ok();
-        if !has_passed {
-            self.timed_out = Some(timeout);
-        }
-        has_passed
-    }
-
-    pub(super) fn not_idle(&mut self, id: PageId) {
-        if self.pages.get(id).is_idle {
-            self.idle.remove(&mut self.pages, id);
-            self.stats.idle -= self.pages.get(id).size;
-        }
     }
 }

@@ -13,8 +13,12 @@ pub struct Stats {
     pub peak_physical: u64,
     /// Bytes in handles of host memory.
     pub on_host: u64,
+    /// Their peak.
+    pub peak_on_host: u64,
     /// Bytes in mapped slots: what the allocator above believes to hold.
     pub mapped: u64,
+    /// Their peak.
+    pub peak_mapped: u64,
     /// Bytes in idle pages with memory.
     pub idle: u64,
     /// Handles created.

@@ -21,6 +21,8 @@ pub(super) struct Page {
     pub(super) freed: Mark,
     /// Its memory never moves.
     pub(super) is_pinned: bool,
+    /// Copies of its contents in progress: its memory does not move until they end.
+    pub(super) copies: u32,
     pub(super) is_idle: bool,
     /// Neighbors in the list of idle pages.
     pub(super) older: PageId,
@@ -66,6 +68,11 @@ impl Pages {
 }
 
 impl Page {
+    /// Whether its memory may move as soon as the GPU is done with it.
+    pub(super) fn is_unused(&self) -> bool {
+        self.blocks == 0 && self.handle.is_some() && !self.is_pinned && self.copies == 0
+    }
+
     fn new(address: u64, size: u64) -> Self {
         Self {
             address,
@@ -75,6 +82,7 @@ impl Page {
             blocks: 0,
             freed: Mark::default(),
             is_pinned: false,
+            copies: 0,
             is_idle: false,
             older: NO_PAGE,
             newer: NO_PAGE,
@@ -93,13 +101,19 @@ struct Slot {
     is_returned: bool,
 }
 
+impl Slot {
+    fn is_mapped(&self) -> bool {
+        self.first != NO_PAGE && !self.is_returned
+    }
+}
+
 const UNMAPPED: Slot = Slot { first: NO_PAGE, count: 0, is_returned: false };
 
 /// A reserved range of addresses.
 #[derive(Clone, Debug)]
 pub(super) struct Range {
     pub(super) address: u64,
-    size: u64,
+    pub(super) size: u64,
     /// The size of its slots; 0 until one is mapped.
     slot: u64,
     slots: Vec<Slot>,
@@ -150,21 +164,15 @@ impl Ranges {
         is_empty
     }
 
-    /// The slots of a range that the allocator gave up and that still have memory: address, first page, pages.
-    pub(super) fn returned(&self, address: u64) -> Vec<(u64, PageId, u32)> {
+    /// The addresses of the slots of a range that the allocator gave up and that still have memory.
+    pub(super) fn returned(&self, address: u64) -> Vec<u64> {
         let Some(range) = self.list.iter().find(|range| range.address == address) else { return Vec::new() };
         let slots = range.slots.iter().enumerate().filter(|(_, slot)| slot.is_returned);
-        slots.map(|(index, slot)| (address + index as u64 * range.slot, slot.first, slot.count)).collect()
+        slots.map(|(index, _)| address + index as u64 * range.slot).collect()
     }
 
-    /// Divides a slot into pages. `None` if it is not in a range, not aligned like the others, or mapped already.
-    pub(super) fn map(
-        &mut self,
-        pages: &mut Pages,
-        address: u64,
-        size: u64,
-        page: u64,
-    ) -> Option<(usize, PageId, u32)> {
+    /// Divides a slot into pages, and returns the position of its range. `None` if it is not in a range, not aligned like the others, or mapped already.
+    pub(super) fn map(&mut self, pages: &mut Pages, address: u64, size: u64, page: u64) -> Option<usize> {
         let position = self.find(address)?;
         let range = &mut self.list[position];
         let offset = address - range.address;
@@ -181,12 +189,12 @@ impl Ranges {
         let slot = &mut range.slots[index];
         if slot.first != NO_PAGE {
             let was_returned = std::mem::take(&mut slot.is_returned);
-            return was_returned.then_some((position, slot.first, slot.count));
+            return was_returned.then_some(position);
         }
         let count = u32::try_from(size / page).ok()?;
         let first = pages.add(address, page, count);
         *slot = Slot { first, count, is_returned: false };
-        Some((position, first, count))
+        Some(position)
     }
 
     /// A mapped slot becomes one page, which has no memory yet.
@@ -209,21 +217,37 @@ impl Ranges {
             return None;
         }
         let slot = range.slots.get(range.index(address))?;
-        (slot.first != NO_PAGE && !slot.is_returned).then_some((slot.first, slot.count))
+        slot.is_mapped().then_some((slot.first, slot.count))
     }
 
-    /// Forgets a slot and its pages, unless some still have memory.
-    pub(super) fn unmap(&mut self, pages: &mut Pages, address: u64) {
+    /// The pages of a slot that the allocator gave up and that still has memory.
+    pub(super) fn returned_slot(&self, address: u64) -> Option<(PageId, u32)> {
+        let range = &self.list[self.find(address)?];
+        if range.slot == 0 {
+            return None;
+        }
+        let slot = range.slots.get(range.index(address))?;
+        slot.is_returned.then_some((slot.first, slot.count))
+    }
+
+    /// The allocator gives up a slot. It is forgotten with [`Self::forget`].
+    pub(super) fn give_up(&mut self, address: u64) {
+        let Some(position) = self.find(address) else { return };
+        let range = &mut self.list[position];
+        let index = range.index(address);
+        range.slots[index].is_returned = true;
+    }
+
+    /// Forgets a slot that was given up, and its pages, unless some still have memory.
+    pub(super) fn forget(&mut self, pages: &mut Pages, address: u64) {
         let Some(position) = self.find(address) else { return };
         let range = &mut self.list[position];
         let index = range.index(address);
         let slot = &mut range.slots[index];
-        if (slot.first..slot.first + slot.count).any(|id| pages.get(id).handle.is_some()) {
-            slot.is_returned = true;
-            return;
+        if (slot.first..slot.first + slot.count).all(|id| pages.get(id).handle.is_none()) {
+            pages.remove(slot.first, slot.count);
+            *slot = UNMAPPED;
         }
-        pages.remove(slot.first, slot.count);
-        *slot = UNMAPPED;
     }
 
     /// Calls `visit` with each page that overlaps a block.
@@ -245,7 +269,7 @@ impl Ranges {
             let index = range.index(at);
             let slot_address = range.address + index as u64 * range.slot;
             let slot_end = slot_address + range.slot;
-            if let Some(slot) = range.slots.get(index).filter(|slot| slot.first != NO_PAGE) {
+            if let Some(slot) = range.slots.get(index).filter(|slot| slot.is_mapped()) {
                 let page = range.slot / u64::from(slot.count);
                 let (from, to) = (at - slot_address, end.min(slot_end) - 1 - slot_address);
                 for number in from / page..=to / page {
@@ -254,12 +278,5 @@ impl Ranges {
             }
             at = slot_end;
         }
-    }
-
-    /// The pages of all mapped slots of a range. A slot that the allocator gave up is not one of them.
-    pub(super) fn all_pages(&self, position: usize) -> Vec<PageId> {
-        let is_mapped = |slot: &&Slot| slot.first != NO_PAGE && !slot.is_returned;
-        let slots = self.list[position].slots.iter().filter(is_mapped);
-        slots.flat_map(|slot| slot.first..slot.first + slot.count).collect()
     }
 }

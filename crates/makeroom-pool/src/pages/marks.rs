@@ -12,7 +12,6 @@ use makeroom_cuda::{CaptureModeGuard, Context, Driver, Event, EventKind, Result}
 use makeroom_place::paged::Mark;
 
 use crate::backing::Watcher;
-use crate::fences::wait_until;
 
 /// Events are recorded at most this often, unless a wait needs one.
 const INTERVAL: Duration = Duration::from_millis(10);
@@ -75,16 +74,10 @@ impl Marks {
         self.passed
     }
 
-    /// Waits until the GPU has passed a mark. Returns whether it has, before the timeout. Does not wait during a capture.
-    pub(super) fn wait(&mut self, mark: Mark, longest: Duration) -> bool {
-        let end = Instant::now() + longest;
-        if self.is_capturing() {
-            return false;
-        }
-        if self.covered < mark && !(self.last >= mark && self.record()) {
-            return false;
-        }
-        self.wait_until(mark, end).is_ok() && self.passed >= mark
+    /// Makes sure that an event covers a mark, so that waiting for the mark ends. Returns whether one does; none is recorded
+    /// during a capture, and nothing may wait then.
+    pub(super) fn cover(&mut self, mark: Mark) -> bool {
+        !self.is_capturing() && (self.covered >= mark || (self.last >= mark && self.record()))
     }
 
     /// The context ends, and its events with it.
@@ -150,20 +143,6 @@ impl Marks {
         let _relaxed = CaptureModeGuard::relaxed(self.driver)?;
         while let Some((_, event)) = self.waiting.front() {
             if !event.is_done()? {
-                break;
-            }
-            self.pass_oldest();
-        }
-        Ok(())
-    }
-
-    fn wait_until(&mut self, mark: Mark, end: Instant) -> Result<()> {
-        let context = Arc::clone(&self.context);
-        let _entered = context.enter()?;
-        let _relaxed = CaptureModeGuard::relaxed(self.driver)?;
-        while self.passed < mark {
-            let Some((_, event)) = self.waiting.front() else { break };
-            if !wait_until(event, end)? {
                 break;
             }
             self.pass_oldest();

@@ -13,10 +13,10 @@ use makeroom_cuda::{
     PhysicalMemory,
 };
 use makeroom_place::paged::{Mark, PageBacking};
-use makeroom_place::pool::{Handle, Piece, Refused, Timeout};
+use makeroom_place::pool::{Handle, Piece, Refused};
 
 use super::marks::Marks;
-use crate::backing::{BRIEFLY, Watcher};
+use crate::backing::Watcher;
 
 /// Sets these handles apart from those of the pool on the same device, which have 39 bits.
 const NAMES: u64 = 1 << 39;
@@ -58,7 +58,6 @@ pub(super) struct Parts {
     pub(super) device: i32,
     pub(super) context: Arc<Context>,
     pub(super) host: Option<HostMemory>,
-    pub(super) longest_wait: Duration,
     pub(super) watcher: Option<Arc<dyn Watcher>>,
     pub(super) host_watcher: Option<Arc<dyn Watcher>>,
 }
@@ -72,6 +71,8 @@ pub(super) struct PageMemory {
     ranges: Vec<Range>,
     handles: Vec<Option<(PhysicalMemory, Place)>>,
     vacant: Vec<usize>,
+    /// Addresses at which whole handles are mapped while contents are copied into them.
+    copies: Vec<(Handle, AddressRange)>,
     marks: Marks,
     spent: Duration,
 }
@@ -85,6 +86,7 @@ impl PageMemory {
             ranges: Vec::new(),
             handles: Vec::new(),
             vacant: Vec::new(),
+            copies: Vec::new(),
             marks,
             spent: Duration::ZERO,
             parts,
@@ -99,6 +101,21 @@ impl PageMemory {
     /// Time spent in driver calls, including waits.
     pub(super) fn spent(&self) -> Duration {
         self.spent
+    }
+
+    /// Prepares a wait for a mark. Returns whether the wait may begin.
+    pub(super) fn begin_wait(&mut self, mark: Mark) -> bool {
+        self.marks.cover(mark)
+    }
+
+    /// Whether all work before a mark has finished.
+    pub(super) fn has_passed(&mut self, mark: Mark) -> bool {
+        self.marks.passed() >= mark
+    }
+
+    /// Adds the time of a wait.
+    pub(super) fn waited(&mut self, time: Duration) {
+        self.spent += time;
     }
 
     /// The context ends: nothing moves from now on.
@@ -178,11 +195,12 @@ impl PageMemory {
         result.map_err(|_| Refused)
     }
 
-    /// Copies the contents of mapped parts into a handle, at addresses of its own.
+    /// Maps a handle at addresses of its own, and starts to copy the contents of mapped parts there.
     fn copy(&mut self, address: u64, whole: Piece, parts: &[(u64, Piece)]) -> Result<(), Error> {
         let out_of_bounds = || Error::OutOfBounds { end: Bytes::new(address), region: Bytes::ZERO };
         let size = Bytes::new(whole.size);
-        let _entered = self.parts.context.enter()?;
+        let context = Arc::clone(&self.parts.context);
+        let _entered = context.enter()?;
         let Some(Some((memory, _))) = self.handles.get(index_of(whole.handle)) else {
             return Err(out_of_bounds());
         };
@@ -190,22 +208,26 @@ impl PageMemory {
         let aside = AddressRange::reserve(self.parts.driver, size, Bytes::ZERO)?;
         aside.map(Bytes::ZERO, memory)?;
         let own = [(Location::device(self.parts.device), Access::ReadWrite)];
+        let mut has_begun = false;
         let copied = aside.set_access(Bytes::ZERO, size, &own).and_then(|()| {
             parts.iter().try_for_each(|&(at, part)| {
                 let offset = range.offset(at).ok_or_else(out_of_bounds)?;
                 let from = range.addresses.region().part(offset, Bytes::new(part.size))?;
-                aside.region().part(Bytes::new(at - address), Bytes::new(part.size))?.copy_from(from)
+                let to = aside.region().part(Bytes::new(at - address), Bytes::new(part.size))?;
+                has_begun = true;
+                to.copy_from(from)
             })
         });
-        let mark = self.marks.mark();
-        if self.marks.wait(mark, self.parts.longest_wait) {
+        if copied.is_ok() {
+            self.copies.push((whole.handle, aside));
+        } else if has_begun {
+            // Copies of earlier parts may still run: their addresses stay.
+            std::mem::forget(aside);
+        } else {
             let unmap = || aside.unmap(Bytes::ZERO, size);
             unmap().or_else(|_| unmap())?;
-            return copied;
         }
-        // The copy may still run: its addresses stay.
-        std::mem::forget(aside);
-        Err(out_of_bounds())
+        copied
     }
 
     /// Undoes unmapping. If the driver fails twice, the contents are lost, as after any failed unmap.
@@ -318,8 +340,31 @@ impl PageBacking for PageMemory {
         Ok(())
     }
 
+    fn begin_copy(&mut self, address: u64, whole: Piece, parts: &[(u64, Piece)]) -> Result<(), Refused> {
+        self.timed(|this| this.copy(address, whole, parts))
+    }
+
+    fn end_copy(&mut self, whole: Piece, is_finished: bool) -> Result<(), Refused> {
+        let Some(index) = self.copies.iter().position(|(handle, _)| *handle == whole.handle) else {
+            return Err(Refused);
+        };
+        let (_, aside) = self.copies.swap_remove(index);
+        let is_unmapped = is_finished
+            && self
+                .timed(|_| {
+                    let unmap = || aside.unmap(Bytes::ZERO, Bytes::new(whole.size));
+                    unmap().or_else(|_| unmap())
+                })
+                .is_ok();
+        if is_unmapped {
+            return Ok(());
+        }
+        // The copy may still run: its addresses stay, and its memory.
+        std::mem::forget(aside);
+        Err(Refused)
+    }
+
     fn replace(&mut self, address: u64, whole: Piece, parts: &[(u64, Piece)]) -> Result<(), Refused> {
-        self.timed(|this| this.copy(address, whole, parts))?;
         for (done, &(at, part)) in parts.iter().enumerate() {
             if self.unmap(at, part).is_err() {
                 self.map_again(&parts[..done]);
@@ -335,17 +380,5 @@ impl PageBacking for PageMemory {
 
     fn passed(&mut self) -> Mark {
         self.marks.passed()
-    }
-
-    fn wait(&mut self, mark: Mark, timeout: Timeout) -> Result<(), Refused> {
-        let longest = match timeout {
-            Timeout::DoNotWait => Duration::ZERO,
-            Timeout::WaitBriefly => self.parts.longest_wait.min(BRIEFLY),
-            Timeout::Wait => self.parts.longest_wait,
-        };
-        let start = Instant::now();
-        let has_passed = self.marks.wait(mark, longest);
-        self.spent += start.elapsed();
-        if has_passed { Ok(()) } else { Err(Refused) }
     }
 }

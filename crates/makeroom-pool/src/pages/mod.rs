@@ -6,25 +6,27 @@
 //! ```text
 //! mod.rs      the calls of PyTorch's segments, by device      memory.rs   the policy's requests as driver calls
 //! tokens.rs   the handles that PyTorch gets                   marks.rs    the progress of the whole device
+//! settle.rs   waits, without the lock
 //! ```
 //!
 //! PyTorch gets a token from `cuMemCreate`, and maps it; that changes only the policy's tables and cannot fail. Growth is
 //! refused in [`Pages::create`] alone, because PyTorch handles that: it releases its cache, retries, and raises its own
-//! error. One lock per device guards everything. It is held during bounded waits for the GPU, as PyTorch's own lock of
-//! the device is, which every caller holds; no other lock is taken under it.
+//! error. One lock per device guards everything. It is a leaf: no other lock is taken under it, and it is released during
+//! waits for the GPU (`settle.rs`), which are bounded.
 
 mod marks;
 mod memory;
+mod settle;
 mod tokens;
 
 use std::sync::{Arc, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use makeroom_core::Bytes;
 use makeroom_cuda::{
     Access, AllocationProperties, Attribute, CaptureModeGuard, Code, Driver, Error, Location, PhysicalMemory,
 };
-use makeroom_place::paged::{Paged, Settings, Stats};
+use makeroom_place::paged::{Paged, Settings, Stats, Whole};
 use makeroom_place::pool::PAGE;
 
 use crate::backing::Watcher;
@@ -40,6 +42,9 @@ const RESERVE: u64 = 16 << 20;
 const CONTEXT_EVENT: &str = "cuCtxRecordEvent";
 /// Host memory beyond the quota, for blocks whose device memory another process took.
 const EMERGENCY: u64 = 1 << 30;
+
+/// One of this many reports is measured.
+const MEASURED: u32 = 64;
 
 /// Options for [`Pages::new`].
 #[derive(Clone, Debug)]
@@ -65,8 +70,10 @@ impl Default for PagesOptions {
 pub struct PagesStats {
     /// Those of the policy.
     pub pages: Stats,
-    /// Time spent in driver calls, including waits.
+    /// Time in driver calls, in waits, and in calls that made neither, as estimated from every 64th of them.
     pub spent: Duration,
+    /// Blocks that were placed or freed.
+    pub reports: u64,
 }
 
 /// The result of backing a block.
@@ -75,7 +82,9 @@ pub struct PagesStats {
 pub struct Taken {
     /// Bytes in pages without memory.
     pub unbacked: u64,
-    /// Bytes in host memory beyond the quota, because another process took the device's.
+    /// Bytes in host memory, of all blocks.
+    pub on_host: u64,
+    /// Those beyond the quota, because another process took the device's.
     pub debt: u64,
 }
 
@@ -85,6 +94,7 @@ pub struct Pages {
     driver: &'static Driver,
     device: i32,
     host_quota: u64,
+    longest_wait: Duration,
     inner: Lock<Inner>,
 }
 
@@ -95,6 +105,23 @@ struct Inner {
     tokens: Tokens,
     /// The properties of the memory, once the driver has accepted them.
     properties: Option<AllocationProperties>,
+    reports: u64,
+    /// Time of the reports that needed neither driver calls nor waits.
+    quick: Duration,
+}
+
+impl Inner {
+    /// Begins to handle a report. Reading the clock costs as much as most reports, so only some are measured.
+    fn begin_report(&mut self) -> Option<Instant> {
+        self.reports += 1;
+        self.reports.is_multiple_of(u64::from(MEASURED)).then(Instant::now)
+    }
+
+    fn end_report(&mut self, begun: Option<Instant>) {
+        if let Some(begun) = begun {
+            self.quick += begun.elapsed() * MEASURED;
+        }
+    }
 }
 
 impl Pages {
@@ -118,14 +145,16 @@ impl Pages {
         });
         let host_quota = if has_host { options.host_quota } else { 0 };
         let PagesOptions { longest_wait, watcher, host_watcher, .. } = options;
-        let parts = Parts { driver, device, context, host, longest_wait, watcher, host_watcher };
+        let parts = Parts { driver, device, context, host, watcher, host_watcher };
         let inner = Inner {
             policy: Paged::new(Settings { host_quota }),
             memory: PageMemory::new(parts),
             tokens: Tokens::new(number),
             properties: None,
+            reports: 0,
+            quick: Duration::ZERO,
         };
-        Ok(Self { driver, device, host_quota, inner: Lock::new(inner) })
+        Ok(Self { driver, device, host_quota, longest_wait, inner: Lock::new(inner) })
     }
 
     /// Fails in a forked child: then the driver gets the call.
@@ -158,7 +187,8 @@ impl Pages {
                 inner.memory.set_properties(*properties);
             }
         }
-        let free = inner.memory.free().unwrap_or(0).saturating_sub(RESERVE);
+        let memory = &inner.memory;
+        let free = memory.free().or_else(|_| memory.free()).unwrap_or(0).saturating_sub(RESERVE);
         if !inner.policy.may_map(bytes.saturating_add(inner.tokens.unmapped), free) {
             return Some(Err(Code::OUT_OF_MEMORY));
         }
@@ -188,10 +218,13 @@ impl Pages {
             policy.reserve(range.0, range.1);
             memory.reserve(range.0, range.1);
         }
-        if !policy.map(memory, address, bytes) {
+        let Some(needs_memory) = policy.map_slot(address, bytes) else {
             return Some(Err(Code::INVALID_VALUE));
-        }
+        };
         tokens.map(token, address);
+        if needs_memory {
+            self.back(inner, address, bytes)?;
+        }
         Some(Ok(()))
     }
 
@@ -220,16 +253,21 @@ impl Pages {
         let mut inner = self.lock()?;
         let Inner { policy, memory, tokens, .. } = &mut *inner;
         policy.slot(address)?;
-        let mut at = address;
+        let (mut at, mut slots) = (address, Vec::new());
         while at < address.saturating_add(bytes) {
             let Some((start, size)) = policy.slot(at) else { return Some(Err(Code::INVALID_VALUE)) };
             if start != at {
                 return Some(Err(Code::INVALID_VALUE));
             }
-            policy.unmap(memory, start);
+            policy.give_up_slot(memory, start);
             tokens.unmap(start);
+            slots.push(start);
             at = start + size;
         }
+        self.settle(inner, |inner, attempt| {
+            let Inner { policy, memory, .. } = inner;
+            slots.iter().try_for_each(|&slot| policy.release_slot(memory, attempt, slot))
+        })?;
         Some(Ok(()))
     }
 
@@ -241,47 +279,68 @@ impl Pages {
 
     /// PyTorch is about to free a range of addresses.
     pub fn free_range(&self, address: u64) {
-        let Some(mut inner) = self.lock() else { return };
-        let Inner { policy, memory, .. } = &mut *inner;
-        if policy.unreserve(memory, address) {
-            memory.unreserve(address);
-        }
+        let Some(inner) = self.lock() else { return };
+        self.settle(inner, |inner, attempt| {
+            let Inner { policy, memory, .. } = inner;
+            if policy.release_range(memory, attempt, address)? {
+                memory.unreserve(address);
+            }
+            Ok(())
+        });
     }
 
     /// A block was placed. `None` if it is not in a range of PyTorch's segments.
     pub fn take(&self, address: u64, bytes: u64) -> Option<Taken> {
         let mut inner = self.lock()?;
-        let Inner { policy, memory, .. } = &mut *inner;
-        if !policy.contains(address) {
+        let begun = inner.begin_report();
+        if !inner.policy.contains(address) {
             return None;
         }
-        let unbacked = policy.take(memory, address, bytes).err().map_or(0, |unbacked| unbacked.bytes);
-        let debt = policy.stats().on_host.saturating_sub(self.host_quota);
-        Some(Taken { unbacked, debt })
+        if !inner.policy.place_block(address, bytes) {
+            inner.end_report(begun);
+            return Some(self.taken(&inner, 0));
+        }
+        let unbacked = self.back(inner, address, bytes)?;
+        Some(self.taken(&*self.lock()?, unbacked))
+    }
+
+    fn taken(&self, inner: &Inner, unbacked: u64) -> Taken {
+        let on_host = inner.policy.stats().on_host;
+        Taken { unbacked, on_host, debt: on_host.saturating_sub(self.host_quota) }
+    }
+
+    /// Pages without memory in a range of addresses get it. Returns the bytes of those that cannot have any.
+    fn back(&self, inner: MutexGuard<'_, Inner>, address: u64, bytes: u64) -> Option<u64> {
+        self.settle(inner, |inner, attempt| {
+            inner.policy.back_pages(&mut inner.memory, attempt, address, bytes)
+        })
     }
 
     /// A block was freed.
     pub fn give(&self, address: u64, bytes: u64) {
         let Some(mut inner) = self.lock() else { return };
+        let begun = inner.begin_report();
         let Inner { policy, memory, .. } = &mut *inner;
         if policy.contains(address) {
             policy.give(memory, address, bytes);
         }
+        inner.end_report(begun);
     }
 
     /// All memory of the range that contains an address stays where it is: a captured graph may use any of it.
     pub fn exempt(&self, address: u64) {
         let Some(mut inner) = self.lock() else { return };
-        let Inner { policy, memory, .. } = &mut *inner;
-        policy.exempt(memory, address);
+        if let Some((start, bytes)) = inner.policy.exempt_range(address) {
+            self.back(inner, start, bytes);
+        }
     }
 
     /// The memory under addresses stays where it is, because other code knows it by more than its address.
     pub fn pin(&self, address: u64, bytes: u64) {
         let Some(mut inner) = self.lock() else { return };
-        let Inner { policy, memory, .. } = &mut *inner;
-        if policy.contains(address) {
-            policy.pin(memory, address, bytes);
+        if inner.policy.contains(address) {
+            inner.policy.pin_pages(address, bytes);
+            self.back(inner, address, bytes);
         }
     }
 
@@ -294,10 +353,12 @@ impl Pages {
 
     /// The same for the slot that contains an address.
     pub fn whole_at(&self, address: u64) -> Option<u64> {
-        let mut inner = self.lock()?;
-        let Inner { policy, memory, .. } = &mut *inner;
-        let handle = policy.make_whole(memory, address)?;
-        memory.driver_handle(handle)
+        let mut state = Whole::default();
+        self.settle(self.lock()?, |inner, attempt| {
+            let Inner { policy, memory, .. } = inner;
+            let handle = policy.make_whole(memory, attempt, address, &mut state)?;
+            Ok(handle.and_then(|handle| memory.driver_handle(handle)))
+        })?
     }
 
     /// Start and size of the slot that contains an address.
@@ -314,10 +375,19 @@ impl Pages {
 
     /// The figures.
     pub fn stats(&self) -> PagesStats {
-        let figures = |inner: MutexGuard<'_, Inner>| PagesStats {
-            pages: inner.policy.stats(),
-            spent: inner.memory.spent(),
-        };
-        self.lock().map(figures).unwrap_or_default()
+        self.lock().map(|inner| figures(&inner)).unwrap_or_default()
+    }
+
+    /// The figures, unless another thread has the pages: for a caller that must not wait.
+    pub fn stats_now(&self) -> Option<PagesStats> {
+        self.inner.try_lock().ok().flatten().map(|inner| figures(&inner))
+    }
+}
+
+fn figures(inner: &Inner) -> PagesStats {
+    PagesStats {
+        pages: inner.policy.stats(),
+        spent: inner.memory.spent() + inner.quick,
+        reports: inner.reports,
     }
 }

@@ -180,6 +180,9 @@ macro_rules! body {
         if let Some(wait) = wait {
             wait.end(result);
         }
+        if result != SUCCESS {
+            pages::failed(result);
+        }
         result
     }};
     ($real:ident ($($argument:ident),*) marks $marked:ident on $stream:expr) => {{
@@ -227,6 +230,7 @@ macro_rules! body {
         if result != SUCCESS {
             let call = Call::new();
             let role = call.enter();
+            pages::failed(result);
             if result == OUT_OF_MEMORY {
                 result = retried!(role, $real($($argument),*));
             }

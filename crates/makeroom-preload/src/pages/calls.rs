@@ -24,6 +24,9 @@ const HOST_NODE: i32 = 3;
 /// More descriptions than there are devices.
 const MOST_DESCRIPTIONS: usize = 256;
 
+/// `CUDA_ERROR_ILLEGAL_ADDRESS`.
+const ILLEGAL_ADDRESS: CuResult = 700;
+
 /// A driver's code as the program gets it.
 pub(super) fn code(result: Result<(), Code>) -> CuResult {
     result.map_or_else(|code| code.0.cast_signed(), |()| SUCCESS)
@@ -37,6 +40,14 @@ pub(super) fn of_token(handle: u64) -> Option<&'static Pages> {
 /// The pages that an address belongs to.
 pub(super) fn of_address(address: DevicePointer) -> Option<&'static Pages> {
     devices::known(reservations::find(address)?.device?)
+}
+
+/// A call failed. An illegal access makes all later calls fail, so one of them comes here.
+#[cold]
+pub(crate) fn failed(result: CuResult) {
+    if result == ILLEGAL_ADDRESS && super::is_on() && devices::is_any() {
+        warn_once(Notice::PagesIllegalAccess);
+    }
 }
 
 /// Addresses were reserved: remembers those of PyTorch's allocator.
@@ -163,6 +174,8 @@ pub(crate) fn report(address: u64, size: i64, device: u8) {
             warn_once(Notice::PagesMissing);
         } else if taken.debt > 0 {
             warn_once(Notice::PagesOnHost);
+        } else if taken.on_host > 0 {
+            warn_once(Notice::PagesSpilled);
         }
         None
     });

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use makeroom_core::{DeviceIndex, PagesUse};
 use makeroom_pool::{Pages, PagesOptions, Watcher};
 
 use crate::config::config;
@@ -26,6 +27,11 @@ pub(super) fn known(device: u8) -> Option<&'static Pages> {
     unsafe { pages.as_ref() }
 }
 
+/// Whether any device has pages.
+pub(super) fn is_any() -> bool {
+    PAGES.iter().any(|pages| !pages.load(Ordering::Relaxed).is_null())
+}
+
 /// The pages of a device; `None` if it cannot have any.
 pub(super) fn open(device: u8) -> Option<&'static Pages> {
     known(device).or_else(|| make(device))
@@ -45,6 +51,27 @@ pub(crate) fn figures(device: i32) -> Option<[u64; 8]> {
         pages.waits,
         u64::try_from(stats.spent.as_nanos()).unwrap_or(u64::MAX),
     ])
+}
+
+/// The figures of all devices with pages, for the recording. Leaves out a device whose pages another thread has: the
+/// writer must not wait for a thread that may have crashed.
+pub(crate) fn uses() -> Vec<PagesUse> {
+    let of = |number: u8| {
+        let stats = known(number)?.stats_now()?;
+        let pages = stats.pages;
+        Some(PagesUse {
+            device: DeviceIndex(number.into()),
+            peak_live: pages.peak_live,
+            peak_physical: pages.peak_physical,
+            peak_on_host: pages.peak_on_host,
+            peak_mapped: pages.peak_mapped,
+            moved: pages.moved,
+            waits: pages.waits,
+            inside_ns: u64::try_from(stats.spent.as_nanos()).unwrap_or(u64::MAX),
+            reports: stats.reports,
+        })
+    };
+    if config().pages { (0..MOST_DEVICES as u8).filter_map(of).collect() } else { Vec::new() }
 }
 
 /// A device's primary context is about to be reset: its events end, so nothing can be proven idle anymore.

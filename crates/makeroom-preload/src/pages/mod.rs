@@ -22,8 +22,8 @@ mod range;
 mod reservations;
 mod sharing;
 
-pub(crate) use calls::{create, frees_range, map, release, report, reserved, set_access, unmap};
-pub(crate) use devices::{abandon, figures};
+pub(crate) use calls::{create, failed, frees_range, map, release, report, reserved, set_access, unmap};
+pub(crate) use devices::{abandon, figures, uses};
 pub(crate) use range::{address_range, range_attribute, range_attributes};
 pub(crate) use sharing::{bind, export, pin, retain};
 

@@ -20,7 +20,7 @@ use crate::config::{Keep, config};
 use crate::driver::types::OUT_OF_MEMORY;
 use crate::record::event::{RawEvent, SAMPLE};
 use crate::record::{lost, threads};
-use crate::{clock, cost, notices};
+use crate::{clock, cost, notices, pages};
 
 /// Intervals between host memory samples: shorter while a program starts, so that short programs get enough.
 const HOST_INTERVAL_NS: u64 = 1_000_000_000;
@@ -46,6 +46,7 @@ pub(crate) struct Writer {
     definitions: Definitions,
     host: Host,
     last_host_ns: u64,
+    last_pages_ns: u64,
     host_samples: u32,
     notices_said: u32,
     notices_told: u32,
@@ -86,6 +87,7 @@ impl Writer {
             definitions,
             host: Host::new(),
             last_host_ns: 0,
+            last_pages_ns: 0,
             host_samples: 0,
             notices_said: 0,
             notices_told: 0,
@@ -180,6 +182,7 @@ impl Writer {
         self.say();
         self.measure_host(end.is_some());
         self.beat(frames.is_empty());
+        self.say_pages(end.is_some());
         if let Some(end) = end {
             self.say_cost();
             // Last, in a batch of its own.
@@ -313,6 +316,17 @@ impl Writer {
             let time_ns = clock::monotonic_ns();
             let note = Note { time_ns, severity: Severity::Information, text: text.into_bytes() };
             self.definitions.encoder.note(&note);
+        }
+    }
+
+    /// Writes the figures of paged memory from time to time, so that a recording of a killed process has them.
+    fn say_pages(&mut self, is_last: bool) {
+        let now = clock::monotonic_ns();
+        if is_last || now.wrapping_sub(self.last_pages_ns) >= HOST_INTERVAL_NS {
+            self.last_pages_ns = now;
+            for used in pages::uses() {
+                self.definitions.encoder.pages(used.device.0.into(), used.figures());
+            }
         }
     }
 

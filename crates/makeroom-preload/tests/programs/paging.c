@@ -1,6 +1,6 @@
 // Random programs on the stand-in for PyTorch's allocator: blocks with known contents on several streams, growth that
 // fails; with a fourth argument also a graph that is replayed after its blocks were freed, a shared block, a thread without
-// a context and a fork. Prints the figures of the pages, if there are any. Arguments: seed, steps, most live bytes in MiB.
+// a context and a fork; if it is "fill", all of the live bytes at once. Prints the figures of the pages, if there are any. Arguments: seed, steps, most live bytes in MiB.
 #include "cuda.h"
 #include <dlfcn.h>
 #include <pthread.h>
@@ -178,6 +178,13 @@ static void name_memory(void) {
     torch_free(at);
 }
 
+// Blocks up to the most live bytes, all at once.
+static void fill_up(size_t most) {
+    size_t bytes = 24 << 20;
+    while (live + bytes <= most) if (!allocate(bytes)) fail("not enough memory");
+    for (size_t i = 0; i < count; i++) check(blocks[i].at, blocks[i].bytes, blocks[i].tag, streams[below(STREAMS)]);
+}
+
 int main(int number, char **words) {
     CUhandle primary;
     size_t steps = atoi(words[2]), most = (size_t)atoi(words[3]) << 20;
@@ -187,7 +194,9 @@ int main(int number, char **words) {
     OK(cuCtxSetCurrent(primary));
     for (int i = 0; i < STREAMS; i++) OK(cuStreamCreate(&streams[i], 1));
     churn(steps, most);
-    if (number > 4) {
+    if (number > 4 && strcmp(words[4], "fill") == 0) {
+        fill_up(most);
+    } else if (number > 4) {
         pthread_t thread;
         own_memory();
         name_memory();
@@ -204,7 +213,7 @@ int main(int number, char **words) {
     torch_empty_cache();
     size_t reserved = torch_reserved();
     if (is_paged) {
-        printf("live %zu physical %zu moved %zu waits %zu\n", figures[0], figures[1], figures[5], figures[6]);
+        printf("live %zu physical %zu host %zu moved %zu waits %zu\n", figures[0], figures[1], figures[3], figures[5], figures[6]);
         ask(0, figures);
         printf("left %zu of %zu mapped\n", figures[2], figures[4]);
     }

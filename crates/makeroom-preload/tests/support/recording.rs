@@ -5,6 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use makeroom_core::identity::{JobField, JobIdentity};
+use makeroom_core::{DeviceIndex, PageFigure, PagesUse};
 use makeroom_trace::room::{
     Compacted, Dropped, End, Event, EventKind, Frame, FrameDefinition, FrameNumber, Header, NameNumber, Note,
     Reader, Record, Sample, StackNumber, ThreadNumber,
@@ -24,6 +25,8 @@ pub(crate) struct Recording {
     pub(crate) variables: HashMap<String, String>,
     pub(crate) job: JobIdentity,
     pub(crate) compacted: Option<Compacted>,
+    /// The last figures of paged memory, by device.
+    pub(crate) pages: Vec<PagesUse>,
     names: HashMap<NameNumber, String>,
     frames: HashMap<FrameNumber, FrameDefinition>,
     stacks: HashMap<StackNumber, Vec<FrameNumber>>,
@@ -46,6 +49,7 @@ impl Recording {
             variables: HashMap::new(),
             job: JobIdentity::default(),
             compacted: None,
+            pages: Vec::new(),
             names: HashMap::new(),
             frames: HashMap::new(),
             stacks: HashMap::new(),
@@ -92,6 +96,14 @@ impl Recording {
             Record::Variable { name, value } => {
                 let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
                 self.variables.insert(text(&name), text(&value));
+            }
+            Record::Pages { device, figures } => {
+                let mut used = PagesUse { device: DeviceIndex(device as u32), ..PagesUse::default() };
+                for (number, value) in figures {
+                    *used.figure_mut(PageFigure::from_number(number).unwrap()) = value;
+                }
+                self.pages.retain(|earlier| earlier.device != used.device);
+                self.pages.push(used);
             }
             other => panic!("an unknown record: {other:?}"),
         }

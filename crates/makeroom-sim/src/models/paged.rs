@@ -4,7 +4,7 @@
 //! GPU's progress, the worst case is assumed: work has finished only after it was waited for.
 
 use makeroom_core::PoolId;
-use makeroom_place::paged::{Mark, PageBacking, Paged, Settings as PageSettings};
+use makeroom_place::paged::{Mark, PageBacking, Paged, Settings as PageSettings, Waiting};
 use makeroom_place::pool::{Handle, Piece, Refused as Refusal, Timeout};
 
 use crate::costs;
@@ -105,7 +105,9 @@ impl PageBacking for Charged<'_> {
     fn passed(&mut self) -> Mark {
         self.progress.passed
     }
+}
 
+impl Waiting for Charged<'_> {
     fn wait(&mut self, _mark: Mark, _timeout: Timeout) -> Result<(), Refusal> {
         // A wait is for everything that was submitted.
         self.progress.passed = Mark(self.progress.last_mark);

@@ -4,7 +4,9 @@ use makeroom_core::{Address, Bytes, DeviceIndex, StreamId};
 
 use super::cursor::Cursor;
 use super::kind::EventKind;
-use super::layout::{ALIGNED, ALIGNED_SHIFT, Chain, EVENT, LONG_KIND, MOST_JOB_FIELDS, field, measured, tag};
+use super::layout::{
+    ALIGNED, ALIGNED_SHIFT, Chain, EVENT, LONG_KIND, MOST_JOB_FIELDS, MOST_PAGE_FIGURES, field, measured, tag,
+};
 use super::record::{
     Compacted, ContextHandle, DeviceDefinition, DeviceSample, DropReason, Dropped, End, EndReason, Event,
     FrameDefinition, FrameNumber, NameNumber, Note, Origin, PoolHandle, Record, Sample, Severity,
@@ -174,6 +176,16 @@ impl<'payload> Records<'payload> {
                 events: body.number("a number of events")?,
                 failures: body.number("a number of failures")?,
             }),
+            tag::PAGES => {
+                let (device, mut figures) = (body.number("a device")?, Vec::new());
+                while !body.is_at_end() {
+                    if figures.len() == MOST_PAGE_FIGURES {
+                        return Err(body.error("the end of the figures of pages"));
+                    }
+                    figures.push((body.number("a figure of pages")?, body.number("the value of a figure")?));
+                }
+                Record::Pages { device, figures }
+            }
             kind => Record::Unknown { kind, body: body.take_rest().to_vec() },
         })
     }

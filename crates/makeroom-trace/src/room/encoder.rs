@@ -284,6 +284,17 @@ impl Encoder {
         });
     }
 
+    /// Records the figures of a device's paged memory.
+    pub fn pages(&mut self, device: u64, figures: impl IntoIterator<Item = (u64, u64)>) {
+        self.record_with(tag::PAGES, |bytes| {
+            bytes.put(device);
+            for (figure, value) in figures {
+                bytes.put(figure);
+                bytes.put(value);
+            }
+        });
+    }
+
     /// Appends any record, as the reader returned it.
     pub fn record(&mut self, record: &Record) {
         match record {
@@ -300,6 +311,7 @@ impl Encoder {
             Record::Variable { name, value } => self.variable(name, value),
             Record::Job(fields) => self.job(fields.iter().map(|(field, value)| (*field, value.as_slice()))),
             Record::Compacted(compacted) => self.compacted(compacted),
+            Record::Pages { device, figures } => self.pages(*device, figures.iter().copied()),
             Record::Unknown { kind, body } => {
                 self.record_with(*kind, |bytes| bytes.extend(body));
             }

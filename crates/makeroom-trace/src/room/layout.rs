@@ -10,7 +10,7 @@ use super::varint;
 /// printing on DOS. So a file that was damaged in transfer can be told from one of another format.
 pub const MAGIC: [u8; 8] = *b"\x8dROOM\r\n\x1a";
 /// The version that is written. Versions only add things, so every reader reads every file.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// The bytes before a frame's payload: length, checksum, kind.
 pub const FRAME_HEAD: usize = 9;
@@ -36,10 +36,14 @@ pub(crate) mod tag {
     pub(crate) const VARIABLE: u8 = 10;
     pub(crate) const JOB: u8 = 11;
     pub(crate) const COMPACTED: u8 = 12;
+    pub(crate) const PAGES: u8 = 13;
 }
 
 /// Maximum number of fields of a job record: each takes a multiple of its bytes in memory.
 pub(crate) const MOST_JOB_FIELDS: usize = 256;
+
+/// Maximum number of figures of a pages record.
+pub(crate) const MOST_PAGE_FIGURES: usize = 256;
 
 /// The first byte of an event: this bit, [`ALIGNED`], and six bits of kind.
 pub(crate) const EVENT: u8 = 0x80;

@@ -81,6 +81,13 @@ pub enum Record {
     Job(Vec<(u64, Vec<u8>)>),
     /// Older events were left out.
     Compacted(Compacted),
+    /// The figures of PyTorch's paged memory on a device so far; a later record of the device replaces it.
+    Pages {
+        /// The device.
+        device: u64,
+        /// The number of a [`PageFigure`](makeroom_core::PageFigure) and its value.
+        figures: Vec<(u64, u64)>,
+    },
     /// A record of a later version, unchanged.
     Unknown {
         /// Its kind.

@@ -6,7 +6,10 @@
 use std::collections::{BTreeMap, HashSet};
 
 use makeroom_core::identity::JobIdentity;
-use makeroom_core::{Address, Bytes, DeviceIndex, FastHasher, FastMap, HostSample, Remark, StackId, Stacks};
+use makeroom_core::{
+    Address, Bytes, DeviceIndex, FastHasher, FastMap, HostSample, PageFigure, PagesUse, Remark, StackId,
+    Stacks,
+};
 
 use super::Clock;
 use super::definitions::{Asker, Definitions};
@@ -112,6 +115,8 @@ pub(super) struct Collected {
     pub(super) job: JobIdentity,
     /// What was left out before the first event that is complete.
     pub(super) compacted: Option<Compacted>,
+    /// Figures of paged memory, by device.
+    pub(super) pages: BTreeMap<u32, PagesUse>,
     /// Successful and failed calls, by kind.
     pub(super) calls: BTreeMap<u8, (u64, u64)>,
     pub(super) dropped: u64,
@@ -146,6 +151,7 @@ impl Collected {
             environment: BTreeMap::new(),
             job: JobIdentity::default(),
             compacted: None,
+            pages: BTreeMap::new(),
             calls: BTreeMap::new(),
             dropped: 0,
             last_ns: 0,
@@ -197,6 +203,7 @@ impl Collected {
             Record::Variable { name, value } => self.add_variable(&name, &value),
             Record::Job(fields) => self.add_job(&fields),
             Record::Compacted(compacted) => self.compacted = Some(compacted),
+            Record::Pages { device, figures } => self.add_pages(device, &figures),
             Record::Unknown { .. } => self.unknown += 1,
         }
         Ok(())
@@ -224,6 +231,20 @@ impl Collected {
     fn add_job(&mut self, fields: &[(u64, Vec<u8>)]) {
         if self.job == JobIdentity::default() {
             self.job = place_in_job(fields);
+        }
+    }
+
+    /// The last such record of a device counts. Figures of a later version are left out.
+    fn add_pages(&mut self, device: u64, figures: &[(u64, u64)]) {
+        let Ok(device) = u32::try_from(device) else { return };
+        if self.pages.len() < MOST_DEVICES || self.pages.contains_key(&device) {
+            let mut used = PagesUse { device: DeviceIndex(device), ..PagesUse::default() };
+            for &(number, value) in figures {
+                if let Some(figure) = PageFigure::from_number(number) {
+                    *used.figure_mut(figure) = value;
+                }
+            }
+            self.pages.insert(device, used);
         }
     }
 

@@ -62,6 +62,7 @@ pub(super) fn assemble(
     record.recorded_us = u64::try_from(collected.last_ns).unwrap_or(0) / 1000;
     record.silence_us = collected.silences.longest_ns() / 1000;
     record.limit = collected.limit;
+    record.pages = std::mem::take(&mut collected.pages).into_values().collect();
     record.compacted = collected.compacted.map(|compacted| CompactedHistory {
         until_us: clock.date_us(clock.since(compacted.time_ns)),
         events: compacted.events,
