@@ -31,7 +31,7 @@ Start with: makeroom why error.txt    or: makeroom run -- python train.py
 
 /// Find out why CUDA ran out of memory, and what to change
 #[derive(Debug, Parser)]
-#[command(name = "makeroom", version, max_term_width = 100, help_template = TEMPLATE)]
+#[command(name = "makeroom", version, long_version = crate::version::LONG.as_str(), max_term_width = 100, help_template = TEMPLATE)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,

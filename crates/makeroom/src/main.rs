@@ -6,6 +6,7 @@ mod failure;
 mod output;
 mod progress;
 mod signals;
+mod version;
 
 use std::process::ExitCode;
 
