@@ -111,7 +111,7 @@ async function checkAccount(page: Page, url: string, number: number, device: Dev
   const known = own.total > 0 ? own : others(said);
   const live = said.sites.length === 0 ? 0 : own.total;
   if (live > 0) expect(moment.live, "live by line").toBe(live);
-  await expect(page.getByTestId("holders")).toContainText(known.total > 0 ? size(known.total) : "Who holds the memory");
+  await expect(page.getByTestId("holders")).toContainText(known.total > 0 ? size(known.total) : "Live memory");
   for (const [index, row] of known.rows.slice(0, 5).entries())
     await expect(page.getByTestId("holder").nth(index)).toHaveAttribute("data-bytes", String(row.bytes));
 }

@@ -3,7 +3,7 @@
 import type uPlot from "uplot";
 import { baseAt, capacityName, shortage } from "./capacity";
 import { FONT } from "./draw";
-import { size } from "./format";
+import { count, size } from "./format";
 import { inkOn } from "./palette";
 import { layerColor, type Shown } from "./plot";
 import { roomiest, Sheet } from "./sheet";
@@ -28,6 +28,7 @@ export function annotate(plot: uPlot, shown: Shown, layers: number): void {
     sheet.reserve({ left: x - ratio, top: area.top, right: x + ratio, bottom: area.bottom });
   }
   reserveLine(sheet, shown);
+  ending(sheet, shown);
   const failed = failures(sheet, shown);
   limit(sheet, shown);
   peak(sheet, shown, failed);
@@ -40,11 +41,11 @@ export function annotate(plot: uPlot, shown: Shown, layers: number): void {
 }
 
 /** Keeps labels away from the line of reserved memory. */
-function reserveLine(sheet: Sheet, { columns, base, device, from, to }: Shown): void {
+function reserveLine(sheet: Sheet, { columns, reserved, device, from, to }: Shown): void {
   if (!device.has_segments) return;
   const { ratio } = sheet;
   const starts = sheet.columns;
-  const height = (index: number) => Math.round(sheet.y((columns.mostReserved[index] ?? 0) + (base[index] ?? 0)));
+  const height = (index: number) => Math.round(sheet.y(reserved[index] ?? 0));
   const last = Math.min(columns.x.length - 1, indexAt(columns.x, to) + 1);
   let first = indexAt(columns.x, from);
   for (let index = first + 1; index <= last; index += 1) {
@@ -54,6 +55,36 @@ function reserveLine(sheet: Sheet, { columns, base, device, from, to }: Shown): 
     if (right - left > 4 * ratio) sheet.reserve({ left, top: y - 2 * ratio, right, bottom: y + 2 * ratio });
     first = index;
   }
+}
+
+/** A run that ends as close as this to the end of the other one, in pixels, is not worth a mark. */
+export const END_MARGIN = 24;
+
+/** Where the shorter of two runs ends: what is empty after it is not free memory. */
+function ending(sheet: Sheet, { device, shorter, colors }: Shown): void {
+  if (shorter === null || !sheet.sees(device.events)) return;
+  const { context, ratio, area } = sheet;
+  const x = Math.round(sheet.x(device.events));
+  if (area.right - x < END_MARGIN * ratio) return;
+  context.strokeStyle = colors.faint;
+  context.lineWidth = ratio;
+  context.setLineDash([3 * ratio, 3 * ratio]);
+  context.beginPath();
+  context.moveTo(x, area.top);
+  context.lineTo(x, area.bottom);
+  context.stroke();
+  context.setLineDash([]);
+  sheet.reserve({ left: x - ratio, top: area.top, right: x + ratio, bottom: area.bottom });
+  const text = `${shorten(stem(shorter), 40)} ends: event ${count(device.events)}`;
+  const width = sheet.width(text);
+  const places = [area.top + 10 * ratio, (area.top + area.bottom) / 2, area.bottom - 10 * ratio, 15 * ratio].flatMap(
+    (middle) => [
+      { left: x + 6 * ratio, middle },
+      { left: x - width - 6 * ratio, middle },
+    ],
+  );
+  const inside = places.filter(({ left }) => left >= area.left && left + width <= area.right);
+  sheet.write([text], colors.faint, inside, colors.panel);
 }
 
 /** A line of steps on top of the base; `base` null uses the base at each event. */
@@ -77,16 +108,20 @@ function steps(
   context.moveTo(sheet.x(Math.max(shown.from, events[first] ?? 0)), height(first));
   let last = first;
   const reserve = (from: number, to: number, y: number) => {
-    if (to - from > 40 * ratio) sheet.reserve({ left: from, top: y - 2 * ratio, right: to, bottom: y + 2 * ratio });
+    if (to - from > 8 * ratio) sheet.reserve({ left: from, top: y - 2 * ratio, right: to, bottom: y + 2 * ratio });
   };
   for (let index = first + 1; index < events.length && (events[index] ?? 0) <= shown.to; index += 1) {
+    // Most steps of another run's columns have the height of the one before.
+    if (height(index) === height(last)) continue;
     const x = sheet.x(events[index] ?? 0);
     reserve(sheet.x(Math.max(shown.from, events[last] ?? 0)), x, height(last));
     context.lineTo(x, height(last));
     context.lineTo(x, height(index));
     last = index;
   }
-  const end = sheet.x(Math.min(shown.to, shown.device.events + 1));
+  // The other run of two may be the longer one.
+  const farthest = Math.min(shown.to, events[events.length - 1] ?? 0);
+  const end = Math.max(sheet.x(farthest), sheet.x(Math.min(shown.to, shown.device.events + 1)));
   reserve(sheet.x(Math.max(shown.from, events[last] ?? 0)), end, height(last));
   context.lineTo(end, height(last));
   context.stroke();
@@ -122,7 +157,7 @@ function failures(sheet: Sheet, shown: Shown): boolean {
     context.stroke();
     if (x < free) continue;
     const lines = failureLines(device, failure);
-    const textWidth = Math.max(...lines.map((line) => context.measureText(line).width));
+    const textWidth = Math.max(...lines.map((line) => sheet.width(line)));
     free = x + 24 * ratio;
     const middle = Math.max(16 * ratio, bottom - height / 2);
     const before = left - textWidth - 8 * ratio;
@@ -166,7 +201,7 @@ function limit(sheet: Sheet, shown: Shown): void {
   context.stroke();
   sheet.reserve({ left: area.left, top: y - ratio, right: area.right, bottom: y + ratio });
   const text = `${capacityName(shown.device)} ${size(bytes)}`;
-  const width = context.measureText(text).width;
+  const width = sheet.width(text);
   const middle = y - 9 * ratio;
   const places = [
     { left: area.left + 6 * ratio, middle },
@@ -191,7 +226,7 @@ function peak(sheet: Sheet, shown: Shown, failed: boolean): void {
   context.fill();
   context.stroke();
   const text = `peak ${size(device.peak.live)} live`;
-  const width = context.measureText(text).width;
+  const width = sheet.width(text);
   // Beside the mark, or below the line of reserved memory if that runs through it.
   const line = device.has_segments ? sheet.y(baseAt(device, device.peak.event) + device.peak.reserved) : -Infinity;
   const middle = Math.abs(line - y) < 9 * ratio ? line + 11 * ratio : y;
@@ -220,32 +255,35 @@ function peak(sheet: Sheet, shown: Shown, failed: boolean): void {
 
 /** The largest gap between reserved and live memory in view, where its label fits into the hatch. */
 function gap(sheet: Sheet, shown: Shown): void {
-  const { device, columns, sums, base, colors } = shown;
+  const { device, columns, sums, reserved, colors } = shown;
   if (!device.has_segments) return;
   const live = sums[sums.length - 1] ?? [];
-  const gaps = columns.mostReserved.map((reserved, index) => reserved + (base[index] ?? 0) - (live[index] ?? 0));
   // After a failure the program ends, and all that is reserved becomes unused.
   const until = device.failures[0]?.event ?? device.events;
   const last = shown.from < until ? Math.min(shown.to, until) : shown.to;
   const [begin, end] = [indexAt(columns.x, shown.from), indexAt(columns.x, last)];
-  let widest = begin;
-  for (let index = begin; index <= end; index += 1) if ((gaps[index] ?? 0) > (gaps[widest] ?? 0)) widest = index;
-  const most = gaps[widest] ?? 0;
+  const gaps = new Float64Array(columns.x.length);
+  for (let index = begin; index < gaps.length; index += 1) gaps[index] = (reserved[index] ?? 0) - (live[index] ?? 0);
+  let most = 0;
+  for (let index = begin; index <= end; index += 1) most = Math.max(most, gaps[index] ?? 0);
   if (most <= 0) return;
   const { ratio } = sheet;
-  const tops = columns.mostReserved.map((reserved, index) => reserved + (base[index] ?? 0));
-  for (const lines of [[`reserved but unused: up to ${size(most)}`], ["unused: up to", size(most)], [size(most)]]) {
-    const width = Math.max(...lines.map((line) => sheet.context.measureText(line).width)) + 10 * ratio;
-    const places = roomiest(sheet, shown, gaps, tops, width, 15 * ratio * lines.length);
+  for (const lines of [
+    [`reserved but unused: up to ${size(most)}`],
+    ["unused: up to", size(most)],
+    [`${size(most)} unused`],
+  ]) {
+    const width = Math.max(...lines.map((line) => sheet.width(line))) + 10 * ratio;
+    const places = roomiest(sheet, shown, gaps, reserved, width, 15 * ratio * lines.length);
     const inset = places.map(({ left, middle }) => ({ left: left + 5 * ratio, middle }));
     if (sheet.write(lines, colors.unusedInk, inset, colors.unusedBack)) return;
   }
 }
 
 function betterLabel(sheet: Sheet, shown: Shown, better: NonNullable<Shown["better"]>): void {
-  const { ratio, context, area } = sheet;
+  const { ratio, area } = sheet;
   const text = betterText(better);
-  const width = context.measureText(text).width;
+  const width = sheet.width(text);
   const first = Math.max(0, indexAt(better.event, shown.from));
   const places: { left: number; middle: number }[] = [];
   for (let index = first; index < better.event.length && (better.event[index] ?? 0) <= shown.to; index += 1) {
@@ -272,9 +310,9 @@ export function settingName(setting: string): string {
 function besideLabel(sheet: Sheet, shown: Shown): void {
   const { beside, colors } = shown;
   if (beside === null || beside.x.length === 0) return;
-  const { ratio, area, context } = sheet;
+  const { ratio, area } = sheet;
   const text = `reserved by ${shorten(stem(beside.name), 40)}`;
-  const width = context.measureText(text).width;
+  const width = sheet.width(text);
   const at = indexAt(beside.x, (shown.from + shown.to) / 2);
   const y = sheet.y(beside.reserved[at] ?? 0);
   const middle = sheet.x(beside.x[at] ?? 0);
@@ -284,17 +322,27 @@ function besideLabel(sheet: Sheet, shown: Shown): void {
   sheet.write([text], colors.accent, places, colors.panel);
 }
 
+/** Pixels that a name in a layer needs. */
+const NAME_HEIGHT = 13;
+
 /** Names inside layers, where there is the most space: the full name, or else the number. */
 function names(sheet: Sheet, shown: Shown, layers: number): void {
   const { columns, sums } = shown;
   const { ratio } = sheet;
+  const [begin, end] = [indexAt(columns.x, shown.from), indexAt(columns.x, shown.to)];
+  const least = (NAME_HEIGHT * ratio * shown.top) / (sheet.area.bottom - sheet.area.top);
   for (let layer = 0; layer < layers; layer += 1) {
+    // Most layers are too thin for a name.
+    const own = columns.layers[layer] ?? [];
+    let thickest = 0;
+    for (let index = begin; index <= end; index += 1) thickest = Math.max(thickest, own[index] ?? 0);
+    if (thickest < least) continue;
     const { site, name } = columns.names[layer] ?? { site: null, name: "" };
     const number = site === null ? null : String(shown.sites[site]?.label ?? site + 1);
     const texts = number === null ? [name] : [`${number}  ${shortPlace(name, 44)}`, number];
     for (const text of texts) {
-      const width = sheet.context.measureText(text).width + 8 * ratio;
-      const places = roomiest(sheet, shown, columns.layers[layer] ?? [], sums[layer] ?? [], width, 13 * ratio);
+      const width = sheet.width(text) + 8 * ratio;
+      const places = roomiest(sheet, shown, own, sums[layer] ?? [], width, NAME_HEIGHT * ratio);
       const dim = shown.selected !== null && shown.selected !== site;
       const color = dim ? shown.colors.faint : inkOn(layerColor(shown, layer));
       const inset = places.map(({ left, middle }) => ({ left: left + 4 * ratio, middle }));

@@ -21,7 +21,7 @@ export function drawBlocks(
   found: number[] | null,
 ): void {
   const colors = pane.model.colors;
-  const selected = pane.state.value.site;
+  const selected = pane.still.value.site;
   const scale = part.width / part.size;
   context.fillStyle = unusedPattern(context, colors);
   context.fillRect(part.x, y, part.width, height);

@@ -1,17 +1,17 @@
 // The memory that this process did not request, at any event, and whether a failed request fits below the limit.
-import { indexAt } from "./tiles";
 import type { Device, Failure } from "./types";
 
 /** Contexts, code, driver and other processes at an event. */
 export function baseAt({ capacity }: Pick<Device, "capacity">, event: number): number {
   const { base } = capacity;
-  const first = base[0];
-  if (first === undefined || event < first[0]) return 0;
-  const index = indexAt(
-    base.map(([from]) => from),
-    event,
-  );
-  return base[index]?.[1] ?? 0;
+  let [low, high] = [0, base.length];
+  // The number of steps that are not after the event.
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((base[middle]?.[0] ?? 0) <= event) low = middle + 1;
+    else high = middle;
+  }
+  return base[low - 1]?.[1] ?? 0;
 }
 
 /** The base at each of many ascending events. */

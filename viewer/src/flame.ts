@@ -137,7 +137,7 @@ export function inverted(stacks: Stacks, moments: Live[]): Shape {
 
 /** A moment on a reshaped trie. */
 export function reshape(live: Live, { to }: Shape): Live {
-  return { ...live, nodes: live.nodes.map(([node, bytes, count]) => [to.get(node) ?? 0, bytes, count]) };
+  return { ...live, nodes: live.nodes.map(([node, ...held]) => [to.get(node) ?? 0, ...held]) };
 }
 
 /** The nodes whose frame contains a text, and the bytes below the outermost of them. */
@@ -256,6 +256,32 @@ export function sitesOfNodes(stacks: Stacks, postorder: number[], sites: Site[])
     const node = postorder[index] ?? 0;
     const [parent, frame] = stacks.nodes[node] ?? [0, -1];
     if (node !== 0) found[node] = owners.get(frame) ?? found[parent] ?? -1;
+  }
+  return found;
+}
+
+/**
+ * For every node, the site that holds more than half of the memory at and below it, else none (−1): for sites that are not
+ * places in the code, such as kinds of memory.
+ */
+export function mainSites(stacks: Stacks, postorder: number[], live: Live): Int32Array {
+  const held: (Map<number, number> | undefined)[] = [];
+  const add = (into: Map<number, number>, site: number, bytes: number) => into.set(site, (into.get(site) ?? 0) + bytes);
+  for (const [node, bytes, , site] of live.nodes) add((held[node] ??= new Map<number, number>()), site, bytes);
+  const found = new Int32Array(stacks.nodes.length).fill(-1);
+  for (const node of postorder) {
+    const own = held[node];
+    if (own === undefined) continue;
+    let all = 0;
+    for (const bytes of own.values()) all += bytes;
+    for (const [site, bytes] of own) if (bytes * 2 > all) found[node] = site;
+    if (node === 0) continue;
+    // The larger of two maps takes the smaller one, so that deep stacks cost little.
+    const parent = stacks.nodes[node]?.[0] ?? 0;
+    const above = held[parent];
+    const [larger, smaller] = above !== undefined && above.size > own.size ? [above, own] : [own, above];
+    for (const [site, bytes] of smaller ?? []) add(larger, site, bytes);
+    held[parent] = larger;
   }
   return found;
 }

@@ -47,6 +47,8 @@ export function headline(why: Why, device: Device | undefined, alternative: Alte
     return { tone, label: `${sentenceCase(verdict.title)}${certainty}`, sentence: verdict.summary };
   }
   const nothing = "Nothing failed";
+  const leak = why.causes.find(({ cause }) => cause === "leak");
+  if (leak?.summary !== undefined) return { tone: "waste", label: nothing, sentence: leak.summary };
   if (device === undefined || device.kind === "pinned" || device.events === 0)
     return { tone: "healthy", label: nothing, sentence: verdict.summary };
   if (!device.has_segments) return { tone: "healthy", label: nothing, sentence: verdict.summary };
@@ -57,7 +59,7 @@ export function headline(why: Why, device: Device | undefined, alternative: Alte
     const sentence = `${size(saved)} of ${size(reserved)} reserved is cache: one setting saves it.`;
     return { tone: "waste", label: nothing, sentence };
   }
-  const unused = device.peak.reserved - device.peak.live;
+  const { unused } = device.peak;
   const share = device.peak.reserved > 0 ? unused / device.peak.reserved : 0;
   if (share >= 0.2 && unused >= WORTH_BYTES) {
     const sentence = `${size(unused)} of ${size(device.peak.reserved)} reserved at the peak is unused.`;
@@ -73,7 +75,7 @@ export interface Holder {
   bytes: number;
 }
 
-/** Who holds the memory: the innermost places of the verdict's tree, largest first. The sum is that of the tree. */
+/** Live memory by the innermost places of the verdict's tree, largest first. The sum is that of the tree. */
 export function holders(why: Why): { rows: Holder[]; total: number } {
   const found = new Map<string, number>();
   const add = (name: string, bytes: number) => {
@@ -93,7 +95,7 @@ export function holders(why: Why): { rows: Holder[]; total: number } {
   return { rows, total };
 }
 
-/** Who holds the memory if this process does not: the parts of the account that are in use, largest first. */
+/** Memory in use if this process holds none: the parts of the account that are in use, largest first. */
 export function others(why: Why): { rows: Holder[]; total: number } {
   const rows = (why.ledger?.lines ?? [])
     .filter(({ what, bytes }) => bytes > 0 && !/^free\b/.test(what))

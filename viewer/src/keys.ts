@@ -291,7 +291,7 @@ export const KEYS: Key[] = [
   {
     keys: ["l"],
     shown: "l",
-    does: "change what the layers stand for: lines of code, inner frames, files, kinds, …",
+    does: "change what the layers stand for: lines of code, innermost frames, files, kinds, …",
     run: (model) => {
       if (!model.source.embedded) model.group(BYS[(BYS.indexOf(model.by.value) + 1) % BYS.length] ?? "line");
     },

@@ -1,8 +1,9 @@
 // The state of the page as signals, and access to all data. Views read from here and change the state only through it.
 // The URL follows the state, and the state follows the URL.
-import { signal, type Signal } from "@preact/signals";
+import { computed, signal, type ReadonlySignal, type Signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import {
+  BYS,
   decode,
   encode,
   initialPane,
@@ -24,6 +25,13 @@ import { DARK, LIGHT, type Colors } from "./palette";
 
 export class Pane {
   readonly state: Signal<PaneState>;
+  /**
+   * The state without the range in view. Most views do not depend on the range: those that read this are not rendered again
+   * for every step of a pan or a zoom.
+   */
+  readonly still: ReadonlySignal<PaneState>;
+  private readonly chosen: ReadonlySignal<number>;
+  private readonly cursors: ReadonlySignal<{ a: number; b: number | null }>;
   /** The top of this pane's series: panes share one scale. */
   readonly top = signal(0);
   /** The sites of the current device, once loaded. */
@@ -40,12 +48,27 @@ export class Pane {
     state: PaneState,
   ) {
     this.state = signal(state);
+    let last = state;
+    this.still = computed(() => {
+      const now = { ...this.state.value, from: null, to: null };
+      if (!isSame(last, now)) last = now;
+      return last;
+    });
+    this.chosen = computed(() => {
+      const chosen = this.still.value.device ?? this.input.first_device;
+      return this.input.devices[chosen] === undefined ? 0 : chosen;
+    });
+    let kept = { a: 0, b: null as number | null };
+    this.cursors = computed(() => {
+      const { a, b } = this.place;
+      if (kept.a !== a || kept.b !== b) kept = { a, b };
+      return kept;
+    });
   }
 
   /** The index of the device that is shown. */
   get number(): number {
-    const chosen = this.state.value.device ?? this.input.first_device;
-    return this.input.devices[chosen] === undefined ? 0 : chosen;
+    return this.chosen.value;
   }
 
   get device(): Device | undefined {
@@ -66,10 +89,15 @@ export class Pane {
     return place({ ...state, a: state.a ?? first?.device?.start ?? null }, device, this.axis);
   }
 
+  /** The events of both cursors. */
+  get marks(): { a: number; b: number | null } {
+    return this.cursors.value;
+  }
+
   /** The event of the active cursor. */
   get cursor(): number {
-    const { a, b } = this.place;
-    return this.state.value.active === "b" && b !== null ? b : a;
+    const { a, b } = this.cursors.value;
+    return this.still.value.active === "b" && b !== null ? b : a;
   }
 
   /** The path of a resource of the current device. */
@@ -118,6 +146,11 @@ export class Pane {
   }
 }
 
+/** Whether two states are equal, field by field. */
+function isSame(one: PaneState, other: PaneState): boolean {
+  return Object.entries(one).every(([name, value]) => value === other[name as keyof PaneState]);
+}
+
 /** The parts of a pane's state that all panes have in common, so that one cursor marks the same place in all. */
 const SHARED = ["from", "to", "a", "b", "active"] as const;
 
@@ -145,6 +178,8 @@ export class Model {
   readonly inputs: Signal<Inputs>;
   /** Whether the window was too low for a chart and the panel when the page opened. */
   private readonly isLow: boolean;
+  /** What the layers stand for at first; in a report, always. */
+  private readonly first: By;
   private timer: number | undefined;
   private changed = -Infinity;
 
@@ -155,12 +190,13 @@ export class Model {
     this.inputs = signal(inputs);
     const hasChart = inputs.inputs.some(({ devices }) => devices.some(({ history }) => history !== "none"));
     this.isLow = window.innerHeight < LOW && hasChart;
-    const state = decode(location.hash, inputs.inputs.length, this.isLow);
+    this.first = BYS.find((by) => by === inputs.layers) ?? "line";
+    const state = decode(location.hash, inputs.inputs.length, this.isLow, this.first);
     this.theme = signal(state.theme);
     this.focus = signal(state.focus);
     this.tab = signal(state.tab);
     this.search = signal(state.search);
-    this.by = signal(source.embedded ? "line" : state.by);
+    this.by = signal(source.embedded ? this.first : state.by);
     this.who = signal(state.who);
     this.time = signal(state.time);
     this.closed = signal(state.closed);
@@ -173,7 +209,7 @@ export class Model {
     preference.addEventListener("change", adopt);
     this.theme.subscribe(adopt);
     const read = () => {
-      this.adopt(decode(location.hash, this.panes.length, this.isLow));
+      this.adopt(decode(location.hash, this.panes.length, this.isLow, this.first));
     };
     addEventListener("hashchange", read);
     addEventListener("popstate", read);
@@ -227,7 +263,7 @@ export class Model {
   remember(): void {
     this.timer ??= window.setTimeout(() => {
       this.timer = undefined;
-      const hash = encode(this.state(), this.isLow);
+      const hash = encode(this.state(), this.isLow, this.first);
       if (hash === location.hash.replace(/^#/, "")) return;
       const address = `#${hash}`;
       const now = performance.now();
@@ -252,7 +288,7 @@ export class Model {
     this.focus.value = state.focus;
     this.tab.value = state.tab;
     this.search.value = state.search;
-    this.by.value = this.source.embedded ? "line" : state.by;
+    this.by.value = this.source.embedded ? this.first : state.by;
     this.who.value = state.who;
     this.time.value = state.time;
     this.closed.value = state.closed;

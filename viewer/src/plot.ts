@@ -27,7 +27,10 @@ export interface Shown {
   /** Memory that the process did not request, by column. */
   base: number[];
   /** The layers of the columns, stacked on the base. */
-  sums: number[][];
+  sums: ArrayLike<number>[];
+  /** The most reserved and the lowest live memory of each column, on the base. */
+  reserved: ArrayLike<number>;
+  low: ArrayLike<number>;
   device: Device;
   sites: NamedSite[];
   selected: number | null;
@@ -36,6 +39,8 @@ export interface Shown {
   better: Alternative["result"] | null;
   /** Another run's reserved memory, drawn as a line. */
   beside: { name: string; x: number[]; reserved: number[] } | null;
+  /** The name of a run that ends before the other one of two, whose axis it shares. */
+  shorter: string | null;
   /** Events that cursors are at: labels keep clear of them. */
   cursors: number[];
 }
@@ -163,18 +168,15 @@ function areas({ ctx, bbox }: uPlot, shown: Shown, pageWidth: number): void {
   if (into === null) return;
   const starts = axis.byTime ? startTimes(columns) : columns.x;
   const scale = width / (axis.high - axis.low);
-  const raised = (values: number[]) => values.map((value, index) => value + (base[index] ?? 0));
   const top = paint(new Uint32Array(into.image.data.buffer), width, height, {
-    x: starts.map((at) => (at - axis.low) * scale),
+    x: Float64Array.from(starts, (at) => (at - axis.low) * scale),
     live: columns.live,
     layers: [
       { ends: base, fill: solid(colors.base) },
       ...sums.map((ends, layer) => ({ ends, fill: fillOf(shown, layer) })),
     ],
-    reserved: device.has_segments
-      ? { ends: raised(columns.mostReserved), fill: lines(colors.unusedBack, colors.unused, 1) }
-      : null,
-    low: { ends: raised(columns.low), color: pixel(colors.ink) },
+    reserved: device.has_segments ? { ends: shown.reserved, fill: lines(colors.unusedBack, colors.unused, 1) } : null,
+    low: { ends: shown.low, color: pixel(colors.ink) },
     top: shown.top,
     separator: sparse(shown, pageWidth) ? pixel(colors.panel) : null,
     ratio: uPlot.pxRatio,
@@ -188,13 +190,12 @@ function areas({ ctx, bbox }: uPlot, shown: Shown, pageWidth: number): void {
 
 /** Reserved memory as a line. It changes rarely, so a path is fast. */
 function reservedLine(plot: uPlot, shown: Shown): void {
-  const { columns, base, axis, device, colors } = shown;
+  const { columns, reserved, axis, device, colors } = shown;
   if (!device.has_segments || columns.x.length === 0) return;
   const { ctx, bbox } = plot;
   const starts = axis.byTime ? startTimes(columns) : columns.x;
   const x = (index: number) => bbox.left + (((starts[index] ?? 0) - axis.low) / (axis.high - axis.low)) * bbox.width;
-  const y = (index: number) =>
-    bbox.top + bbox.height * (1 - ((columns.mostReserved[index] ?? 0) + (base[index] ?? 0)) / shown.top);
+  const y = (index: number) => bbox.top + bbox.height * (1 - (reserved[index] ?? 0) / shown.top);
   ctx.save();
   ctx.beginPath();
   ctx.rect(bbox.left, 0, bbox.width, bbox.top + bbox.height);

@@ -101,8 +101,13 @@ export function paint(pixels: Uint32Array, width: number, height: number, areas:
     const index = column[at] ?? -1;
     if (index < 0) continue;
     let bottom = height;
+    let below = 0;
     for (const { ends, fill } of layers) {
-      const top = y(ends[index] ?? 0);
+      // Most layers hold nothing at a moment.
+      const end = ends[index] ?? 0;
+      if (end <= below) continue;
+      below = end;
+      const top = y(end);
       if (top >= bottom) continue;
       fillColumn(pixels, width, at, bottom, top, fill);
       if (separator !== null && bottom - top > 2)

@@ -11,6 +11,10 @@ interface Rect {
   bottom: number;
 }
 
+/** Widths of texts by font and text. */
+const widths = new Map<string, number>();
+const MOST_WIDTHS = 2000;
+
 /** The canvas with the scales of the plot, and what is taken on it. */
 export class Sheet {
   readonly context: CanvasRenderingContext2D;
@@ -38,6 +42,18 @@ export class Sheet {
     return this.area.bottom - (bytes / this.shown.top) * (this.area.bottom - this.area.top);
   }
 
+  /** The width of a text in the current font. Labels are the same in most frames, and measuring them is slow. */
+  width(text: string): number {
+    const key = `${this.context.font} ${text}`;
+    let width = widths.get(key);
+    if (width === undefined) {
+      width = this.context.measureText(text).width;
+      if (widths.size >= MOST_WIDTHS) widths.clear();
+      widths.set(key, width);
+    }
+    return width;
+  }
+
   /** Where the columns start, computed once. */
   get columns(): number[] {
     return (this.starts ??= this.shown.columns.x.map((event) => this.x(event)));
@@ -51,7 +67,7 @@ export class Sheet {
   write(lines: string[], color: string, places: { left: number; middle: number }[], halo: string | null): boolean {
     const { context, ratio, area } = this;
     const height = 14 * ratio;
-    const width = Math.max(...lines.map((line) => context.measureText(line).width));
+    const width = Math.max(...lines.map((line) => this.width(line)));
     for (const { left, middle } of places) {
       const x = Math.max(area.left + 2 * ratio, Math.min(left, area.right - width - 2 * ratio));
       const top = middle - (height * lines.length) / 2;
@@ -96,8 +112,8 @@ const TRIED = 60;
 export function roomiest(
   sheet: Sheet,
   shown: Shown,
-  own: number[],
-  tops: number[],
+  own: ArrayLike<number>,
+  tops: ArrayLike<number>,
   wanted: number,
   least: number,
 ): { left: number; middle: number }[] {
@@ -107,10 +123,12 @@ export function roomiest(
   // Columns extend beyond the view; ignore that part.
   const [begin, end] = [indexAt(x, shown.from), indexAt(x, shown.to)];
   const stride = Math.max(1, Math.floor((end - begin) / 80));
+  // A run may end before the axis does.
+  const limit = Math.min(sheet.area.right, starts[starts.length - 1] ?? 0);
   const needed = (least * shown.top) / (sheet.area.bottom - sheet.area.top);
   for (let first = begin; first <= end && first + 1 < x.length; first += stride) {
     const left = Math.max(starts[first] ?? 0, sheet.area.left);
-    if (left + wanted > sheet.area.right) break;
+    if (left + wanted > limit) break;
     let bottom = 0;
     let top = Infinity;
     for (let index = first; index + 1 < x.length && (starts[index] ?? 0) < left + wanted; index += 1) {

@@ -170,8 +170,8 @@ export class EmbeddedSource implements Source {
 
   /** The text that the server's filter searches: address, site and every frame of the stack. */
   private words(path: string): (row: Allocation) => string {
-    const device = /^\/api\/\d+\/\d+/.exec(path)?.[0] ?? "";
-    const sites = this.answer(`${device}/sites`) as Sites | undefined;
+    const [, device = "", by = ""] = /^(\/api\/\d+\/\d+)(\/by\/\w+)?/.exec(path) ?? [];
+    const sites = this.answer(`${device}${by}/sites`) as Sites | undefined;
     const stacks = this.answer(`${device.slice(0, device.lastIndexOf("/"))}/stacks`) as Stacks | undefined;
     return ({ address, site, node }) =>
       [address, sites?.sites[site]?.name ?? "", ...(stacks === undefined ? [] : wholeStack(stacks, node))].join("\n");

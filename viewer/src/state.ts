@@ -6,7 +6,7 @@ export type Tab = "flame" | "space" | "sites" | "allocations" | "whatif";
 export type Cursor = "a" | "b";
 /** What the layers of the chart stand for. */
 export type By = "line" | "frame" | "file" | "kind" | "module" | "stage" | "thread" | "stream" | "size" | "allocation";
-/** What "Who holds the memory" lists. */
+/** What the card of live memory lists. */
 export type Who = "frame" | "line" | "kind" | "module" | "stage" | "thread" | "stream";
 
 export const TABS: readonly Tab[] = ["flame", "space", "sites", "allocations", "whatif"];
@@ -117,7 +117,7 @@ function isClosedAtFirst(panes: number, isLow: boolean): boolean {
 }
 
 /** `isLow`: whether the window has no space for both the chart and the panel. */
-export function encode(state: State, isLow = false): string {
+export function encode(state: State, isLow = false, first: By = "line"): string {
   const out = new URLSearchParams();
   const set = (name: string, value: string | number | null, unless: string | number | null) => {
     if (value !== unless && value !== null && value !== "") out.set(name, String(value));
@@ -126,7 +126,7 @@ export function encode(state: State, isLow = false): string {
   set("focus", state.focus, 0);
   set("tab", state.tab, "flame");
   set("search", state.search.slice(0, 500), "");
-  set("by", state.by, "line");
+  set("by", state.by, first);
   set("who", state.who, "frame");
   set("x", state.time ? "time" : "", "");
   set("panel", state.closed === isClosedAtFirst(state.panes.length, isLow) ? "" : state.closed ? "closed" : "open", "");
@@ -152,7 +152,7 @@ export function encode(state: State, isLow = false): string {
 }
 
 /** The inverse of `encode`. Invalid parts are ignored, because URLs are typed, mailed and truncated. */
-export function decode(hash: string, panes: number, isLow = false): State {
+export function decode(hash: string, panes: number, isLow = false, first: By = "line"): State {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
   const theme = given.get("theme");
   const state = initialState(0);
@@ -160,7 +160,7 @@ export function decode(hash: string, panes: number, isLow = false): State {
   state.focus = Math.min(whole(given.get("focus")) ?? 0, Math.max(0, panes - 1));
   state.tab = TABS.find((tab) => tab === given.get("tab")) ?? "flame";
   state.search = (given.get("search") ?? "").slice(0, 500);
-  state.by = BYS.find((by) => by === given.get("by")) ?? "line";
+  state.by = BYS.find((by) => by === given.get("by")) ?? first;
   state.who = HOLDER_GROUPS.find((who) => who === given.get("who")) ?? "frame";
   state.time = given.get("x") === "time";
   const panel = given.get("panel");

@@ -133,21 +133,21 @@ export function gather({ level, first, tiles }: Picked, events: number): Columns
   return columns;
 }
 
-/** The buckets of a tile in [start, end); one that starts earlier is cut. */
+/** The buckets of a tile in [start, end); one that starts earlier is cut. A tile has few buckets, so they are copied at once. */
 function take(columns: Columns, tile: Tile, start: number, end: number): void {
-  for (let index = 0; index < tile.live.length; index += 1) {
-    const begins = tile.first_event + index * tile.bucket_events;
-    if (begins + tile.bucket_events <= start) continue;
-    if (begins >= end) break;
-    columns.x.push(Math.max(begins, start));
-    columns.event.push(tile.event[index] ?? begins);
-    columns.time.push(tile.time[index] ?? null);
-    columns.live.push(tile.live[index] ?? 0);
-    columns.reserved.push(tile.reserved[index] ?? 0);
-    columns.mostReserved.push(tile.most_reserved[index] ?? 0);
-    columns.low.push(tile.low[index] ?? 0);
-    tile.layers.forEach((layer, number) => columns.layers[number]?.push(layer.live[index] ?? 0));
-  }
+  const { first_event, bucket_events } = tile;
+  const first = Math.max(0, Math.floor((start - first_event) / bucket_events));
+  const last = Math.min(tile.live.length, Math.ceil((end - first_event) / bucket_events));
+  for (let index = first; index < last; index += 1)
+    columns.x.push(Math.max(first_event + index * bucket_events, start));
+  const copy = <Value>(into: Value[] | undefined, from: Value[]) => into?.push(...from.slice(first, last));
+  copy(columns.event, tile.event);
+  copy(columns.time, tile.time);
+  copy(columns.live, tile.live);
+  copy(columns.reserved, tile.reserved);
+  copy(columns.mostReserved, tile.most_reserved);
+  copy(columns.low, tile.low);
+  tile.layers.forEach((layer, number) => copy(columns.layers[number], layer.live));
 }
 
 /** Adds the end of the last step: the last bucket again, at its end. */
@@ -160,15 +160,15 @@ function extend(columns: Columns, last: number, end: number): void {
 }
 
 /** Sums from the bottom: stack[i][j] = Σ layers[0..=i][j]. */
-export function stack(layers: number[][]): number[][] {
-  const sums: number[][] = [];
-  let below: number[] | undefined;
-  for (const layer of layers) {
-    const base = below;
-    const sum = base === undefined ? layer.slice() : layer.map((value, index) => value + (base[index] ?? 0));
-    sums.push(sum);
-    below = sum;
-  }
+export function stack(layers: ArrayLike<number>[]): Float64Array[] {
+  let below: Float64Array | undefined;
+  return layers.map((layer) => (below = below === undefined ? Float64Array.from(layer) : added(layer, below)));
+}
+
+/** The sums of two columns. */
+export function added(one: ArrayLike<number>, other: ArrayLike<number>): Float64Array {
+  const sums = new Float64Array(one.length);
+  for (let index = 0; index < sums.length; index += 1) sums[index] = (one[index] ?? 0) + (other[index] ?? 0);
   return sums;
 }
 

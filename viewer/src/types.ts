@@ -96,7 +96,8 @@ export interface Device {
   total: number | null;
   limit: number | null;
   capacity: Capacity;
-  peak: { event: number; live: number; reserved: number };
+  /** reserved = live + rounding + unused. */
+  peak: { event: number; live: number; reserved: number; unused: number };
   peak_reserved: { event: number; reserved: number };
   failures: Failure[];
   failures_total: number;
@@ -137,6 +138,8 @@ export interface Inputs {
   inputs: Input[];
   whatif: { allocators: string[] };
   embedded: false | { reduced: string | null };
+  /** What the layers stand for at first; in a report, always. */
+  layers?: string;
   can_reload?: boolean;
 }
 
@@ -222,8 +225,8 @@ export interface Stacks {
 export interface Live {
   event: number;
   total: number;
-  /** [node, bytes, count], excluding the node's descendants. */
-  nodes: [number, number, number][];
+  /** [node, bytes, count, site], excluding the node's descendants; one row for each site of a node. */
+  nodes: [number, number, number, number][];
 }
 
 export interface Allocation {
@@ -277,6 +280,8 @@ export interface Diff {
   verdict: { id: string; summary: string };
   before_bytes: number;
   after_bytes: number;
+  before_moment: string;
+  after_moment: string;
   kinds: { kind: string; title: string; before_bytes: number; after_bytes: number }[];
   lines: {
     status: string;

@@ -3,6 +3,7 @@ import {
   frameName,
   inverted,
   layout,
+  mainSites,
   order,
   reshape,
   search,
@@ -37,18 +38,18 @@ const before: Live = {
   event: 1,
   total: 100,
   nodes: [
-    [3, 60, 2],
-    [5, 30, 1],
-    [4, 10, 1],
+    [3, 60, 2, 0],
+    [5, 30, 1, 0],
+    [4, 10, 1, 0],
   ],
 };
 const after: Live = {
   event: 2,
   total: 120,
   nodes: [
-    [3, 20, 1],
-    [5, 90, 3],
-    [4, 10, 1],
+    [3, 20, 1, 0],
+    [5, 90, 3, 0],
+    [4, 10, 1, 0],
   ],
 };
 
@@ -142,8 +143,8 @@ describe("frames", () => {
           event: 0,
           total: 5,
           nodes: [
-            [1, 5, 1],
-            [400, 5, 1],
+            [1, 5, 1, 0],
+            [400, 5, 1, 0],
           ],
         },
         null,
@@ -172,9 +173,9 @@ describe("other shapes of the trie", () => {
     event: 1,
     total: 30,
     nodes: [
-      [3, 10, 1],
-      [4, 20, 2],
-    ] as [number, number, number][],
+      [3, 10, 1, 0],
+      [4, 20, 2, 0],
+    ] as [number, number, number, number][],
   };
   it("without frames that only pass a call on merges what is below them", () => {
     const { postorder } = order(tree);
@@ -196,5 +197,25 @@ describe("other shapes of the trie", () => {
     expect(search(tree, postorder, weights, "LAYER.PY")).toEqual({ nodes: new Set([3, 4]), bytes: 30 });
     expect(search(tree, postorder, weights, ".py").bytes).toBe(30);
     expect(search(tree, postorder, weights, "nothing").nodes.size).toBe(0);
+  });
+});
+
+describe("sites that are not places", () => {
+  it("color a frame by the site that holds more than half of the memory below it", () => {
+    const live: Live = {
+      event: 1,
+      total: 100,
+      nodes: [
+        [3, 40, 1, 7],
+        [3, 15, 1, 2],
+        [5, 25, 1, 2],
+        [4, 20, 1, 5],
+      ],
+    };
+    // load and read: site 7 has 40 of 55; step: all of site 2; train: 25 of 45; all: no site has more than 40 of 100.
+    expect([...mainSites(stacks, postorder, live)]).toEqual([-1, -1, 7, 7, 2, 2]);
+  });
+  it("of a node without memory are none", () => {
+    expect([...mainSites(stacks, postorder, { event: 1, total: 0, nodes: [] })]).toEqual([-1, -1, -1, -1, -1, -1]);
   });
 });

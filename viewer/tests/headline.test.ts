@@ -8,7 +8,7 @@ const device = {
   events: 100,
   has_segments: true,
   failures_total: 0,
-  peak: { event: 50, live: 14.3 * GIB, reserved: 23.9 * GIB },
+  peak: { event: 50, live: 14.3 * GIB, reserved: 23.9 * GIB, unused: 9.6 * GIB },
   peak_reserved: { event: 60, reserved: 23.9 * GIB },
 } as Device;
 const why = (cause: string, summary = "No allocation failed.") =>
@@ -43,7 +43,7 @@ describe("the headline", () => {
   it("names unused memory that no setting saves, and health where there is none", () => {
     const unused = headline(why("none"), device, better(23.8 * GIB, 23.9 * GIB));
     expect(unused.sentence).toBe("9.60 GiB of 23.9 GiB reserved at the peak is unused.");
-    const tight = { ...device, peak: { event: 1, live: 23 * GIB, reserved: 23.9 * GIB } };
+    const tight = { ...device, peak: { event: 1, live: 23 * GIB, reserved: 23.9 * GIB, unused: 0.9 * GIB } };
     expect(headline(why("none"), tight, null).tone).toBe("healthy");
   });
   it("recommends a setting only if it saves enough, or makes a failed run fit", () => {

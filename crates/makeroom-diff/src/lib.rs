@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! profile.rs   one run, reduced to the memory at its peak or failure: kinds and lines. Small, and a file: a baseline
+//! reduce.rs    reduces a recording to a profile
 //! lines.rs     which line of one run is which line of the other: unchanged, grown, moved, new, gone
 //! batch.rs     whether the runs differ in the size of their batches: sizes scale by one ratio
 //! compare.rs   the difference and its main cause
@@ -27,9 +28,11 @@ mod compare;
 mod gate;
 mod lines;
 mod profile;
+mod reduce;
 
 pub use batch::BatchRatio;
 pub use compare::{Difference, KindChange, Verdict, compare};
 pub use gate::{Allowance, Gate, ParseAllowanceError, gate};
 pub use lines::{LineChange, LineStatus};
 pub use profile::{BASELINE, GrowingLine, Line, Profile, StepGrowth};
+pub use reduce::Moment;

@@ -1,7 +1,7 @@
 //! Live memory by kind, line, stage and so on at any moment, and the difference between two inputs.
 
-use makeroom_diff::{Profile, compare};
-use makeroom_explain::{By, Group, grouped_at, line_of};
+use makeroom_diff::{Moment, Profile, compare};
+use makeroom_explain::{By, Group, grouped_at};
 use makeroom_report::{diff_json, grouped_json, kind_words, rule_words};
 use serde_json::Value;
 
@@ -25,11 +25,11 @@ pub(crate) fn groups(recording: &Recording, device: usize, by: By, position: usi
     Some(value)
 }
 
-/// What changed from the peak of one device to that of another.
+/// What changed from the peak or the failure of one device to that of another, as `makeroom diff` reports it.
 pub(crate) fn difference(before: (&Recording, usize), after: (&Recording, usize)) -> Option<Value> {
     let profile = |(recording, device): (&Recording, usize)| {
         let (trace, timeline) = (&recording.trace, recording.devices.get(device)?);
-        Some(Profile::of_kinds(timeline.device(trace), timeline.kinds(trace), |stack| line_of(trace, stack)))
+        Some(Profile::of_run(trace, timeline.device(trace), timeline.kinds(trace), Moment::Need))
     };
     let mut value = diff_json(&compare(&profile(before)?, &profile(after)?));
     add_titles(value.get_mut("kinds"), "kind");

@@ -17,8 +17,9 @@ use ::http::header::{
 use ::http::{HeaderMap, Method, Request, Response, StatusCode};
 
 use crate::page;
-use crate::report::report;
+use crate::report::report_with_layers;
 use crate::resources::{Form, Refusal, Setting};
+use crate::timeline::By;
 use crate::viewer::{Computation, Host, Viewer};
 
 /// Header that identifies the version of the inputs, so that a page does not mix responses from two versions.
@@ -146,10 +147,17 @@ fn answer(
         Method::GET | Method::HEAD => match path {
             "/" => Ok((HTML, page::page().as_bytes().to_vec())),
             "/healthz" => Ok((PLAIN, b"ok\n".to_vec())),
-            "/report.html" => Ok((HTML, report(viewer, false)?.html.into_bytes())),
+            "/report.html" => {
+                let layers = layers(viewer, request.uri().query().unwrap_or(""))?;
+                Ok((HTML, report_with_layers(viewer, false, layers)?.html.into_bytes()))
+            }
             "/api/inputs" => {
-                let setting =
-                    Setting { changes: host.changes(), can_reload: host.can_reload(), form: Form::Served };
+                let setting = Setting {
+                    changes: host.changes(),
+                    can_reload: host.can_reload(),
+                    form: Form::Served,
+                    layers: viewer.layers,
+                };
                 Ok((JSON, viewer.inputs(&setting)?))
             }
             path => Ok((JSON, viewer.answer(path, request.uri().query().unwrap_or(""))?)),
@@ -167,6 +175,17 @@ fn answer(
             Err(Refusal::new(405, format!("method {} is not supported", request.method()), "use GET or POST"))
         }
     }
+}
+
+/// What the layers of a saved report stand for: `by` in its query, or the first choice.
+fn layers(viewer: &Viewer, query: &str) -> Result<By, Refusal> {
+    let given = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "by");
+    given.map_or(Ok(viewer.layers), |(_, name)| {
+        By::named(&name).ok_or_else(|| {
+            let names: Vec<&str> = By::all().map(By::id).collect();
+            Refusal::new(400, format!("invalid parameter by={name}"), format!("use {}", names.join(", ")))
+        })
+    })
 }
 
 /// Starts a computation in the background, unless it is running or done.

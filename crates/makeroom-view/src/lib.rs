@@ -40,4 +40,5 @@ pub use input::{Opened, OpenedInput};
 pub use job::job_page;
 pub use report::{Report, report};
 pub use resources::Refusal;
+pub use timeline::By as Layers;
 pub use viewer::{Change, Host, Viewer};

@@ -134,6 +134,18 @@ pub(crate) fn largest_hole(
     })
 }
 
+/// Memory that is reserved but unused at the peak: reserved = live + rounding + unused.
+pub(crate) fn unused_at_peak(recording: &Recording, timeline: &Timeline) -> u64 {
+    *timeline.unused_at_peak.get_or_init(|| {
+        let peak = timeline.allocations.peak.0;
+        if timeline.reserved.has_segments {
+            whole(recording, timeline, &timeline.grouping.sites, peak).free
+        } else {
+            0
+        }
+    })
+}
+
 fn whole(recording: &Recording, timeline: &Timeline, sites: &Sites, position: usize) -> Moment {
     let trace = &recording.trace;
     let (blocks, allocations) = timeline.blocks_at(trace, position);

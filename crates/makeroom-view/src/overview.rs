@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::capacity::Capacity;
 use crate::input::{Input, Recording};
-use crate::moment::largest_hole;
+use crate::moment::{largest_hole, unused_at_peak};
 use crate::timeline::{Grouping, Timeline};
 use crate::viewer::Change;
 
@@ -91,7 +91,8 @@ fn device(input: &Input, recording: &Recording, timeline: &Timeline, capacity: &
         "total": total.map(Bytes::get),
         "limit": limit.map(Bytes::get),
         "has_segments": timeline.reserved.has_segments,
-        "peak": { "event": peak, "live": live, "reserved": timeline.sum_at(trace, peak).reserved },
+        "peak": { "event": peak, "live": live, "reserved": timeline.sum_at(trace, peak).reserved,
+            "unused": unused_at_peak(recording, timeline) },
         "peak_reserved": { "event": most_at, "reserved": most },
         "capacity": capacity,
         "failures": failures(recording, timeline),

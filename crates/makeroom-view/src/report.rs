@@ -15,7 +15,7 @@ use makeroom_explain::By;
 
 use crate::page;
 use crate::resources::{Form, Refusal, Setting};
-use crate::timeline::{TILE, Timeline};
+use crate::timeline::{By as Layers, TILE, Timeline};
 use crate::viewer::{Change, Computation, Viewer};
 
 /// Maximum size of the file.
@@ -40,17 +40,28 @@ pub struct Report {
 
 /// Writes all data of a viewer into one file.
 pub fn report(viewer: &Viewer, with_what_if: bool) -> Result<Report, Refusal> {
+    report_with_layers(viewer, with_what_if, viewer.layers)
+}
+
+/// The same, with the layers that the user chose on the page. A file contains the sites of one choice: those of all others
+/// would take the space of the memory layout.
+pub(crate) fn report_with_layers(
+    viewer: &Viewer,
+    with_what_if: bool,
+    layers: Layers,
+) -> Result<Report, Refusal> {
     let empty = page::with_data("")
         .ok_or_else(|| Refusal::new(500, "the page has no placeholder for the data", "rebuild viewer/"))?;
-    let mut book = Book { viewer, entries: Vec::new(), paths: HashSet::new(), left: 0, is_full: false };
+    let mut book =
+        Book { viewer, layers, entries: Vec::new(), paths: HashSet::new(), left: 0, is_full: false };
     book.left = ((MOST_BYTES - empty.len().min(MOST_BYTES)) / 4 * 3).saturating_sub(SPARE);
     let mut setting =
-        Setting { changes: Vec::new(), can_reload: false, form: Form::Embedded { reduced: None } };
+        Setting { changes: Vec::new(), can_reload: false, form: Form::Embedded { reduced: None }, layers };
     setting.changes = viewer.inputs.iter().map(|_| Change::Same).collect();
     book.left = book.left.saturating_sub(packed_size(&viewer.inputs(&setting)?)?);
     for (input, device, timeline) in devices(viewer) {
         book.must(&format!("/api/{input}/stacks"))?;
-        book.must(&format!("/api/{input}/{device}/sites"))?;
+        book.must(&format!("/api/{input}/{device}{}/sites", layers.path()))?;
         for by in By::ALL {
             book.must(&format!("/api/{input}/{device}/groups/{}/{}", by.id(), timeline.interest()))?;
         }
@@ -94,6 +105,7 @@ fn devices(viewer: &Viewer) -> impl Iterator<Item = (usize, usize, &Timeline)> {
 /// The responses that are included so far.
 struct Book<'viewer> {
     viewer: &'viewer Viewer,
+    layers: Layers,
     entries: Vec<(String, Vec<u8>)>,
     paths: HashSet<String>,
     /// Compressed bytes left.
@@ -135,7 +147,7 @@ impl Book<'_> {
             let room = self.left / others;
             others -= 1;
             let floor = self.left - room;
-            let name = format!("/api/{input}/{device}");
+            let name = format!("/api/{input}/{device}{}", self.layers.path());
             let series_floor = floor + (room as f64 * (1.0 - SERIES_SHARE)) as usize;
             let mut finest = self.series(&name, timeline, series_floor)?;
             let (kept, of) = self.moments(&name, input, timeline, floor)?;

@@ -53,6 +53,8 @@ pub(crate) struct Setting {
     pub(crate) can_reload: bool,
     /// Whether this is a report.
     pub(crate) form: Form,
+    /// What the layers of the chart stand for at first; in a report, always.
+    pub(crate) layers: By,
 }
 
 /// How the page gets its responses.
@@ -70,7 +72,12 @@ pub(crate) enum Form {
 impl Viewer {
     /// The response for `/api/inputs` if no file has changed.
     pub fn overview(&self) -> Result<Vec<u8>, Refusal> {
-        self.inputs(&Setting { changes: Vec::new(), can_reload: false, form: Form::Served })
+        self.inputs(&Setting {
+            changes: Vec::new(),
+            can_reload: false,
+            form: Form::Served,
+            layers: self.layers,
+        })
     }
 
     /// The response for `/api/inputs`.
@@ -87,6 +94,7 @@ impl Viewer {
             "inputs": inputs.collect::<Vec<_>>(),
             "whatif": { "allocators": allocators },
             "can_reload": setting.can_reload,
+            "layers": setting.layers.id(),
             "embedded": match &setting.form {
                 Form::Served => Value::Bool(false),
                 Form::Embedded { reduced } => json!({ "reduced": reduced }),
@@ -129,7 +137,7 @@ impl Viewer {
                 written(&moment::moment(recording, timeline, sites(), position))
             }
             ["moment", event, "segment", address] => question.segment(event, address),
-            ["live", event] => written(&live::live(recording, timeline, question.position(event)?)),
+            ["live", event] => written(&live::live(recording, timeline, sites(), question.position(event)?)),
             ["allocations", event] => {
                 let wanted = wanted(query)?;
                 written(&rows::rows(recording, timeline, sites(), question.position(event)?, &wanted))

@@ -6,12 +6,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::alternative::Alternative;
 use crate::input::{Input, Opened, Recording};
 use crate::resources::Refusal;
+use crate::timeline::By;
 use crate::whatif::WhatIf;
 
 /// All data that a page can request.
 #[derive(Debug)]
 pub struct Viewer {
     pub(crate) inputs: Vec<Input>,
+    /// What the layers of the chart stand for at first.
+    pub(crate) layers: By,
     /// ID of this version of the inputs: unique for this server, and for the next one at the same address.
     pub(crate) reading: String,
 }
@@ -54,8 +57,15 @@ impl Viewer {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
             inputs: opened.into_iter().map(Input::new).collect(),
+            layers: By::Line,
             reading: format!("{:x}", now.as_nanos()),
         }
+    }
+
+    /// Chooses what the layers of the chart stand for at first.
+    #[must_use]
+    pub fn with_layers(self, layers: By) -> Self {
+        Self { layers, ..self }
     }
 
     fn recording(&self, input: usize) -> Option<(&Input, &Recording)> {

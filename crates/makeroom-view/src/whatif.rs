@@ -55,8 +55,10 @@ impl WhatIf {
     pub(crate) fn run(&self, input: &Input, device: usize) {
         let running = Running(self);
         let Some(recording) = &input.trace else { return };
-        let Some((trace, _)) = recording.device(device) else { return };
-        let memory = Memory { bytes: input.room.limit().map(makeroom_core::Bytes::get) };
+        let Some((trace, timeline)) = recording.device(device) else { return };
+        // The limit of the recorded run, if the user gave none.
+        let recorded = recording.capacities.get(device).and_then(|one| one.room(timeline.interest()));
+        let memory = Memory { bytes: input.room.limit().map(makeroom_core::Bytes::get).or(recorded) };
         let workload = Workload::new(trace, &recording.trace.stacks);
         let recorded = recorded_allocator(&recording.trace);
         let first = recorded.iter().map(|spec| workload.run_recorded(spec, memory, true));

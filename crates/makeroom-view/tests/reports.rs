@@ -11,7 +11,7 @@ use flate2::read::GzDecoder;
 use makeroom_core::{Action, Address, Bytes, DeviceTrace, Event, StackId, StreamId, Trace, TraceKind};
 use makeroom_explain::TraceQuestion;
 use makeroom_trace::Input;
-use makeroom_view::{Opened, OpenedInput, Viewer, report};
+use makeroom_view::{Layers, Opened, OpenedInput, Viewer, report};
 use serde_json::Value;
 
 fn opened(name: &str) -> Opened {
@@ -69,6 +69,27 @@ fn what_is_in_the_file_is_what_the_server_answers() {
     assert!(of("moment").len() > 100, "{}", of("moment").len());
     let reduced = made.reduced.unwrap();
     assert!(reduced.contains(&format!("memory layout at {} of ", of("moment").len())), "{reduced}");
+}
+
+#[test]
+fn a_file_has_the_layers_that_were_chosen() {
+    let kinds = Layers::named("kind").unwrap();
+    let viewer = Viewer::new(vec![opened("kinds/adamw.pickle.gz")]).with_layers(kinds);
+    let answers = answers(&report(&viewer, false).unwrap().html);
+    assert_eq!(answers["/api/inputs"]["layers"], "kind");
+    let start = &answers["/api/inputs"]["inputs"][0]["devices"][0]["start"];
+    for rest in [
+        "sites".to_owned(),
+        "series/0/0".to_owned(),
+        format!("moment/{start}"),
+        format!("live/{start}"),
+        format!("allocations/{start}"),
+    ] {
+        let path = format!("/api/0/0/by/kind/{rest}");
+        let live: Value = serde_json::from_slice(&viewer.answer(&path, "").unwrap()).unwrap();
+        assert_eq!(answers[&path], live, "{path}");
+        assert!(!answers.contains_key(&format!("/api/0/0/{rest}")), "{rest} by line takes space");
+    }
 }
 
 #[test]

@@ -199,6 +199,7 @@ fn questions_that_cannot_be_followed_say_why() {
         ("/api/0/0/allocations/5?sort=name", 400),
         ("/api/0/0/allocations/5?limit=-1", 400),
         ("/api/0/0/allocations/5?what=7", 400),
+        ("/report.html?by=nothing", 400),
         ("/../../etc/passwd", 404),
         ("/api/0/0/live/%2e%2e", 404),
     ] {

@@ -360,3 +360,50 @@ fn two_inputs_have_a_difference() {
         assert_eq!(viewer.answer(path, "").unwrap_err().status, 404, "{path}");
     }
 }
+
+#[test]
+fn unused_memory_is_the_same_share_in_the_verdict_and_at_the_peak() {
+    let mut compared = 0;
+    for path in recordings() {
+        let viewer = open(&path);
+        let overview: Value = serde_json::from_slice(&viewer.overview().unwrap()).unwrap();
+        let input = &overview["inputs"][0];
+        let summary = input["why"]["verdict"]["summary"].as_str().unwrap();
+        for (index, device) in input["devices"].as_array().unwrap().iter().enumerate() {
+            let peak = &device["peak"];
+            let moment = get(&viewer, &format!("/api/0/{index}/moment/{}", peak["event"]));
+            if device["has_segments"] == true {
+                assert_eq!(peak["unused"], moment["free"], "{path:?}");
+            }
+            if input["first_device"] == index && summary.contains("% of it unused") {
+                let share = 100.0 * number(&peak["unused"]) as f64 / number(&peak["reserved"]).max(1) as f64;
+                assert!(
+                    summary.contains(&format!("{share:.0} % of it unused")),
+                    "{path:?}: {summary}, {share}"
+                );
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 5, "{compared}");
+}
+
+#[test]
+fn the_difference_of_two_inputs_names_a_leak_and_the_moment_of_a_failure() {
+    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
+    let diff = |before: &str, after: &str| {
+        let opened = [before, after].map(|name| {
+            let Input::Trace(trace) = makeroom_trace::open(&traces.join(name)).unwrap() else {
+                panic!("{name}")
+            };
+            let input = OpenedInput::Trace(Box::new(trace));
+            Opened { name: name.to_owned(), bytes: None, input, question: TraceQuestion::default() }
+        });
+        get(&Viewer::new(opened.into()), "/api/0/0/diff/1/0")
+    };
+    let leak = diff("kinds/adamw.pickle.gz", "kinds/adamw-features.pickle.gz");
+    assert_eq!(leak["verdict"]["id"], "leak", "{leak}");
+    assert!(leak["verdict"]["summary"].as_str().unwrap().starts_with("The later run leaks."), "{leak}");
+    let failed = diff("oom_fragmented.pickle.gz", "gpt2_varlen.pickle.gz");
+    assert_eq!((&failed["before_moment"], &failed["after_moment"]), (&"failure".into(), &"peak".into()));
+}

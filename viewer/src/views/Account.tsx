@@ -50,7 +50,7 @@ export function Account({ pane }: { pane: Pane }) {
         <p>{pane.device === undefined ? "The message contains no memory breakdown." : "No memory was recorded."}</p>
       </section>
     );
-  const path = pane.state.value.ledger;
+  const path = pane.still.value.ledger;
   const way = walk(root, path);
   const here = way[way.length - 1] ?? root;
   const isWhole = pane.input.why.ledger?.total_bytes !== null || way.length > 1;
@@ -132,7 +132,7 @@ export function Account({ pane }: { pane: Pane }) {
                       }}
                     >
                       {shorten(part.name, 120)}
-                      {part.parts.length > 0 ? " ›" : ""}
+                      {part.parts.length > 0 ? " ›" : null}
                     </button>
                   ) : (
                     shorten(part.name, 120)

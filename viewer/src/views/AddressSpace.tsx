@@ -17,7 +17,7 @@ export function AddressSpace({ pane }: { pane: Pane }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const [spot, setSpot] = useState<{ segment: number; offset: number } | null>(null);
   const [tip, setTip] = useState<{ x: number; y: number } | null>(null);
-  const state = pane.state.value;
+  const state = pane.still.value;
   const event = pane.cursor;
   const device = pane.device;
   const { answer, loading, error } = useAnswer<Moment>(

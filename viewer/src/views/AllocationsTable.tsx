@@ -24,8 +24,8 @@ const COLUMNS: Column[] = [
 const PAGE = 50;
 
 export function AllocationsTable({ pane }: { pane: Pane }) {
-  const state = pane.state.value;
-  const { b } = pane.place;
+  const state = pane.still.value;
+  const { b } = pane.marks;
   const event = pane.cursor;
   const search = pane.model.search.value;
   const [page, setPage] = useState(0);
@@ -58,7 +58,7 @@ export function AllocationsTable({ pane }: { pane: Pane }) {
         {counted(total, "allocation")}
         {search === "" ? "" : total === 1 ? " matches" : " match"}, {size(all)} in total, live at{" "}
         {event === b ? "B" : "A"} (event {count(event)})
-        {kept ? "; this report contains the 500 largest at selected moments, and this is the closest moment" : ""}
+        {kept ? "; this report contains the 500 largest at selected moments, and this is the closest moment" : null}
       </p>
       <Table
         label="allocations"
@@ -100,19 +100,19 @@ function Row({ pane, row, stacks }: { pane: Pane; row: Allocation; stacks: Stack
         class="plain"
         title="move the cursor there"
         onClick={() => {
-          pane.moveCursor(pane.state.value.active, event);
+          pane.moveCursor(pane.still.value.active, event);
         }}
       >
         {count(event)}
       </button>
     );
   return (
-    <tr class={pane.state.value.site === row.site ? "chosen" : ""} data-testid="allocation">
+    <tr class={pane.still.value.site === row.site ? "chosen" : ""} data-testid="allocation">
       <td class="mono">
         <button
           type="button"
           class="plain"
-          aria-pressed={pane.state.value.block === row.address}
+          aria-pressed={pane.still.value.block === row.address}
           onClick={() => {
             pane.update({ block: row.address });
           }}
@@ -126,7 +126,7 @@ function Row({ pane, row, stacks }: { pane: Pane; row: Allocation; stacks: Stack
         <button
           type="button"
           class="plain"
-          aria-pressed={pane.state.value.site === row.site}
+          aria-pressed={pane.still.value.site === row.site}
           onClick={() => {
             pane.select(row.site < 0 ? null : row.site);
           }}

@@ -1,4 +1,4 @@
-// Three cards: what to do, who holds the memory, and where it is.
+// Three cards: what to do, live memory, and where the memory is.
 import { rounded, size } from "../format";
 import { worthwhile } from "../headline";
 import { settingName } from "../annotate";
@@ -21,7 +21,8 @@ export function Cards({ pane }: { pane: Pane }) {
 function FixCard({ pane }: { pane: Pane }) {
   const { why } = pane.input;
   const better = worthwhile(why, pane.device, pane.alternative.value);
-  const given = (why.causes[0]?.fixes ?? []).filter((fix) => fix.do !== "");
+  // A run that did not fail may have a leak, which is listed after the verdict.
+  const given = (why.causes.find(({ fixes }) => fixes.length > 0)?.fixes ?? []).filter((fix) => fix.do !== "");
   const fixes: Fix[] = given;
   if (why.verdict.cause === "none" && better && !given.some(({ command }) => command?.includes(better.setting)))
     fixes.unshift({ do: `turn on ${settingName(better.setting)}`, command: better.command, frees_bytes: null });

@@ -38,7 +38,7 @@ type Figure = [string, (device: Device) => number | null, "bytes" | "count" | "t
 const FIGURES: Figure[] = [
   ["most reserved", (device) => (device.has_segments ? device.peak_reserved.reserved : null), "bytes"],
   ["peak of live memory", (device) => device.peak.live, "bytes"],
-  ["unused at that peak", (device) => (device.has_segments ? device.peak.reserved - device.peak.live : null), "bytes"],
+  ["unused at that peak", (device) => (device.has_segments ? device.peak.unused : null), "bytes"],
   ["failed requests", (device) => (device.history === "none" ? null : device.failures_total), "count"],
   ["events", (device) => (device.history === "none" ? null : device.events), "count"],
   [
@@ -76,11 +76,7 @@ export function Comparison({ before, after }: { before: Pane; after: Pane }) {
       <h2 class="sentence" data-testid="difference">
         {difference(before, after)}
       </h2>
-      {diff !== undefined && (
-        <p class="quiet" data-testid="diff-summary">
-          <b>Live memory.</b> {shorten(rounded(diff.verdict.summary), 400)}
-        </p>
-      )}
+      {diff !== undefined && <Summary diff={diff} />}
       <div class="cards">
         <div class="card">
           <table>
@@ -135,13 +131,13 @@ export function Comparison({ before, after }: { before: Pane; after: Pane }) {
         {diff !== undefined && (
           <>
             <ChangeTable
-              title="At the peak, by kind"
+              title={`${momentOf(diff)}, by kind`}
               testid="kind-change"
               none="No kind of memory differs."
               rows={diff.kinds.map((row) => ({ ...row, name: row.title, note: "", became: "" }))}
             />
             <ChangeTable
-              title="At the peak, by line"
+              title={`${momentOf(diff)}, by line`}
               testid="line-change"
               none="No line differs."
               rows={diff.lines.map((row) => ({
@@ -156,6 +152,32 @@ export function Comparison({ before, after }: { before: Pane; after: Pane }) {
       </div>
     </section>
   );
+}
+
+/** The sentence of `makeroom diff`. A leak is what matters most: it stands out. */
+function Summary({ diff: { verdict } }: { diff: Diff }) {
+  const isLeak = verdict.id.startsWith("leak");
+  const text = shorten(rounded(verdict.summary), 400);
+  const [, first = "", rest = ""] = /^(.*?\.) (.*)$/.exec(text) ?? [];
+  return (
+    <p class={isLeak ? "leak" : "quiet"} data-testid="diff-summary" data-verdict={verdict.id}>
+      {isLeak && first !== "" ? (
+        <>
+          <b>{first}</b> {rest}
+        </>
+      ) : (
+        <>
+          <b>Live memory.</b> {text}
+        </>
+      )}
+    </p>
+  );
+}
+
+/** The moments that are compared: where each run failed, or its peak. */
+function momentOf({ before_moment, after_moment }: Diff): string {
+  if (before_moment !== after_moment) return `At the ${before_moment} and the ${after_moment}`;
+  return `At the ${after_moment}`;
 }
 
 /** What became of a line, if its figures do not show it. */

@@ -19,7 +19,7 @@ export function Details({ pane }: { pane: Pane }) {
   const event = pane.cursor;
   const { answer, error } = useMoment(pane, event);
   const moment = answer?.value;
-  const state = pane.state.value;
+  const state = pane.still.value;
   const site = pane.site(state.site);
   const holes = useMemo(() => largestHoles(moment?.segments ?? [], 5), [moment]);
   if (device === undefined) return null;
@@ -32,7 +32,7 @@ export function Details({ pane }: { pane: Pane }) {
           <MomentTable
             moment={moment}
             device={device}
-            name={state.active === "b" && pane.place.b !== null ? "B" : "A"}
+            name={state.active === "b" && pane.marks.b !== null ? "B" : "A"}
           />
         )}
         {answer?.nearest === true && <p class="quiet">This is the closest moment in this report.</p>}
@@ -53,9 +53,12 @@ function MomentTable({ moment, device, name }: { moment: Moment; device: Device;
   const { capacity } = device;
   const free = capacity.bytes === null ? null : capacity.bytes - base - moment.reserved;
   const rows: [string, number, string][] = [["live", moment.live, "live"]];
-  if (moment.pending > 0) rows.push(["freed, waiting for a stream", moment.pending, "pending"]);
+  if (moment.pending > 0) rows.push(["of it, waiting for a stream", moment.pending, "pending"]);
   if (device.has_segments) {
-    rows.push(["rounding", moment.rounding, "rounding"], ["unused", moment.free, "unused"]);
+    rows.push(
+      ["rounding", moment.rounding, "rounding"],
+      [`unused, ${share(moment.free, moment.reserved)} of reserved`, moment.free, "unused"],
+    );
     rows.push(["reserved", moment.reserved, "reserved"]);
   }
   if (base > 0) rows.push(["context, driver, others", base, "base"]);
@@ -73,7 +76,6 @@ function MomentTable({ moment, device, name }: { moment: Moment; device: Device;
               <td class="figure" data-testid={`moment-${id}`} data-bytes={value}>
                 {size(value)}
               </td>
-              <td class="figure quiet">{id === "unused" || id === "rounding" ? share(value, moment.reserved) : ""}</td>
             </tr>
           ))}
         </tbody>

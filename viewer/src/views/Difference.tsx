@@ -1,6 +1,7 @@
 // The difference of two runs as a chart of its own, on the axis that both charts below it share: above the line the second
 // run takes more, below it less.
 import { useEffect, useMemo, useRef } from "preact/hooks";
+import { END_MARGIN } from "../annotate";
 import { extremes, steps } from "../difference";
 import { FONT, hatch, prepare, useWidth } from "../draw";
 import { count, signed, size } from "../format";
@@ -29,6 +30,8 @@ export function Difference({ before, after }: { before: Pane; after: Pane }) {
   );
   const { most, least } = extremes(found);
   const end = Math.min(to, first?.events ?? 0, second?.events ?? 0);
+  const endsEarly = ((to - end) / Math.max(1, to - from)) * inner > END_MARGIN;
+  const shorter = shorten(stem(((first?.events ?? 0) < (second?.events ?? 0) ? before : after).input.name), 40);
   useEffect(() => {
     if (canvas.current === null || inner <= 0) return;
     const context = prepare(canvas.current, width, HEIGHT);
@@ -58,6 +61,16 @@ export function Difference({ before, after }: { before: Pane; after: Pane }) {
     context.textAlign = "right";
     context.fillText("0", LEFT - 6, y(0));
     context.textAlign = "left";
+    if (endsEarly && from < end) {
+      const text = `${shorter} ends: event ${count(end)}`;
+      context.fillRect(Math.round(x(end)), top - 6, 1, bottom - top + 12);
+      const isRight = x(end) + 6 + context.measureText(text).width < LEFT + inner;
+      context.textAlign = isRight ? "left" : "right";
+      // Where there is more space, above or below the line.
+      const middle = y(0) - top > bottom - y(0) ? (top + y(0)) / 2 : (y(0) + bottom) / 2;
+      context.fillText(text, x(end) + (isRight ? 6 : -6), middle);
+      context.textAlign = "left";
+    }
     context.font = `600 ${FONT}`;
     context.fillStyle = colors.ink;
     for (const step of [most, least]) {
@@ -79,7 +92,8 @@ export function Difference({ before, after }: { before: Pane; after: Pane }) {
     most === null ? "" : `up to ${size(most.change)} more at event ${count(most.event)}`,
     least === null ? "" : `up to ${size(-least.change)} less at event ${count(least.event)}`,
   ].filter((part) => part !== "");
-  const text = facts.length === 0 ? "no difference" : facts.join(", ");
+  const difference = facts.length === 0 ? "no difference" : facts.join(", ");
+  const text = endsEarly ? `${difference}, until ${shorter} ends` : difference;
   return (
     <section class="time difference" aria-label="difference over time" data-testid="difference-chart">
       <h2>

@@ -19,7 +19,7 @@ export function Flame({ pane }: { pane: Pane }) {
   const [every, setEvery] = useState(false);
   const [focused, setFocused] = useState(false);
   const [tip, setTip] = useState<{ x: number; y: number } | null>(null);
-  const state = pane.state.value;
+  const state = pane.still.value;
   const { model } = pane;
   const { colors } = model;
   const view = useFlame(pane, width, every);
@@ -29,7 +29,7 @@ export function Flame({ pane }: { pane: Pane }) {
   const height = depth * ROW + 1;
   const at = Math.min(spot, Math.max(0, boxes.length - 1));
   const whole = boxes[0]?.bytes ?? 0;
-  const b = pane.place.b;
+  const b = pane.marks.b;
 
   useEffect(() => {
     if (canvas.current === null || width <= 0 || stacks === undefined) return;
@@ -192,7 +192,7 @@ export function Flame({ pane }: { pane: Pane }) {
             : difference
               ? `${signed(whole)} from A to B`
               : `${size(whole)} live at ${state.active === "b" && b !== null ? "B" : "A"}`}
-          {view.nearest ? " (the closest moment in this report)" : ""}
+          {view.nearest ? " (the closest moment in this report)" : null}
         </span>
         {searching && ready && (
           <span data-testid="flame-found">
@@ -276,7 +276,7 @@ export function Flame({ pane }: { pane: Pane }) {
             stack
           </button>
         )}
-        {difference ? " + grew, − shrank (hatched); the width of a box is the sum of the changes below it." : ""}
+        {difference ? " + grew, − shrank (hatched); the width of a box is the sum of the changes below it." : null}
       </p>
     </div>
   );

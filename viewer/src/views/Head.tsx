@@ -144,7 +144,7 @@ export function Head({ model }: { model: Model }) {
         {!model.source.embedded && (
           <a
             class="button main"
-            href="./report.html"
+            href={`./report.html?by=${model.by.value}`}
             download={`${shorten(model.panes.map((pane) => pane.input.name).join("-"), 80)}.html`}
             title="Save this page with its data as one file that opens anywhere, like makeroom view -o"
             data-testid="save-report"

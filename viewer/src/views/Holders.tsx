@@ -1,4 +1,4 @@
-// The card that lists who holds the memory at the moment of the verdict: by inner frame, line, kind, module, stage, thread or
+// The card that lists live memory at the moment of the verdict: by innermost frame, line, kind, module, stage, thread or
 // stream. If this process holds none, it lists what the account has instead.
 import { useWindow } from "../draw";
 import { share, size } from "../format";
@@ -15,7 +15,7 @@ const SHOWN = 5;
 const NARROW = 1300;
 
 const NAMES: Record<Who, string> = {
-  frame: "inner frame",
+  frame: "frame",
   line: "line",
   kind: "kind",
   module: "module",
@@ -57,11 +57,9 @@ export function HoldersCard({ pane }: { pane: Pane }) {
   };
   const moment = momentName(why, device);
   return (
-    <section class="card holders" aria-label="who holds the memory" data-testid="holders">
+    <section class="card holders" aria-label="live memory" data-testid="holders">
       <h3>
-        <span title={moment}>
-          {total > 0 ? `Who holds ${size(total)}${isNarrow ? "" : ` ${moment}`}` : "Who holds the memory"}
-        </span>
+        <span title={moment}>{title(total, isForeign, isNarrow ? "" : ` ${moment}`)}</span>
         {total > 0 && !isForeign && device !== undefined && (
           <select
             aria-label="list by"
@@ -144,11 +142,17 @@ export function HoldersCard({ pane }: { pane: Pane }) {
           </>
         )}
         <span data-testid="growth">
-          {growth ?? (total > 0 && !isForeign && device?.history !== "none" ? "No steady growth found." : "")}
+          {growth ?? (total > 0 && !isForeign && device?.history !== "none" ? "No steady growth found." : null)}
         </span>
       </p>
     </section>
   );
+}
+
+/** What the card lists, and how much that is. */
+function title(total: number, isForeign: boolean, moment: string): string {
+  if (total === 0) return "Live memory";
+  return `${isForeign ? "Memory in use" : "Live memory"}${moment}: ${size(total)}`;
 }
 
 function held(pane: Pane, groups: Groups | null): Held {

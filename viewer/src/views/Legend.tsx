@@ -74,8 +74,8 @@ export function Legend({ pane, columns, better }: { pane: Pane; columns: Columns
   const rows = (columns?.names ?? [])
     .map((name, index) => ({ ...name, index }))
     .filter(({ index }) => (most[index] ?? 0) > 0 || (values[index] ?? 0) > 0);
-  const chosen = rows.filter(({ site }, index) => index < SHOWN || (site !== null && site === pane.state.value.site));
-  const active = pane.state.value.active;
+  const chosen = rows.filter(({ site }, index) => index < SHOWN || (site !== null && site === pane.still.value.site));
+  const active = pane.still.value.active;
   return (
     <ul class="legend" aria-label="layers of the chart">
       {device?.has_segments === true && (
@@ -99,7 +99,7 @@ export function Legend({ pane, columns, better }: { pane: Pane; columns: Columns
           <button
             type="button"
             class="layer"
-            aria-pressed={site !== null && pane.state.value.site === site}
+            aria-pressed={site !== null && pane.still.value.site === site}
             disabled={site === null}
             title={shorten(name, 400)}
             onClick={() => {

@@ -6,11 +6,11 @@ import { shorten } from "../text";
 import { placeText, useMoment } from "./Cursors";
 
 export function Readout({ pane }: { pane: Pane }) {
-  const { a, b } = pane.place;
+  const { a, b } = pane.marks;
   const momentA = useMoment(pane, a).answer?.value;
   const momentB = useMoment(pane, b).answer?.value;
   const device = pane.device;
-  const state = pane.state.value;
+  const state = pane.still.value;
   const one = (name: "a" | "b", event: number, moment: typeof momentA) => (
     <button
       type="button"
@@ -57,8 +57,8 @@ export function Readout({ pane }: { pane: Pane }) {
 /** What layers can stand for. */
 export const LAYER_NAMES: Record<By, string> = {
   line: "line of code",
-  frame: "inner frame",
-  file: "inner file",
+  frame: "innermost frame",
+  file: "innermost file",
   kind: "kind",
   module: "module",
   stage: "stage",

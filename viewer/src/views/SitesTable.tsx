@@ -50,7 +50,7 @@ function columnTitle({ model }: Pane): string {
 
 export function SitesTable({ pane }: { pane: Pane }) {
   const [all, setAll] = useState(false);
-  const state = pane.state.value;
+  const state = pane.still.value;
   const { sites: held } = useLayersAt(pane, pane.cursor);
   const atCursor = (site: NamedSite) => held.get(site.id) ?? -1;
   const text = pane.model.search.value;

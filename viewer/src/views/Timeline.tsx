@@ -13,7 +13,7 @@ import { BOTTOM, create, data, LEFT, RIGHT, TOP, type Shown } from "../plot";
 import { drag } from "../pointer";
 import { isZoomed, range, zoom } from "../state";
 import { shorten } from "../text";
-import { indexAt, stack, type Columns } from "../tiles";
+import { added, indexAt, stack, type Columns } from "../tiles";
 import { useColumns, useSoon } from "./columns";
 import { Cursors } from "./Cursors";
 import { Legend } from "./Legend";
@@ -84,6 +84,8 @@ export function Timeline({ pane }: { pane: Pane }) {
   }, [pane, top]);
   const layers = columns?.names.length ?? 0;
   const sums = useMemo(() => (columns === null ? [] : stack([base, ...columns.layers]).slice(1)), [columns, base]);
+  const reserved = useMemo(() => added(columns?.mostReserved ?? [], base), [columns, base]);
+  const low = useMemo(() => added(columns?.low ?? [], base), [columns, base]);
   const better = device === undefined ? null : (worthwhile(pane.input.why, device, pane.alternative.value) ?? null);
   const other = model.panes.find((candidate) => candidate !== pane);
   const beside = useBeside(other ?? pane, other !== undefined, inner);
@@ -92,16 +94,20 @@ export function Timeline({ pane }: { pane: Pane }) {
       from,
       to,
       axis,
-      top: model.top || top,
+      // Two charts have one scale, which is known once both are rendered.
+      top: model.panes.length === 1 ? top : model.top || top,
       columns,
       base,
       sums,
+      reserved,
+      low,
       device,
       sites: pane.sites.value,
       selected: state.site,
       colors,
       better,
       beside,
+      shorter: device.events < pane.axis.events ? pane.input.name : null,
       cursors: [pane.place.a, pane.place.b].flatMap((event) => (event === null ? [] : [event])),
     };
 
@@ -216,7 +222,7 @@ export function Timeline({ pane }: { pane: Pane }) {
     const reserved = columns.reserved[index] ?? 0;
     const lines = [
       `event ${count(columns.event[index] ?? 0)}${when === null || when === undefined ? "" : `, ${time(when)}`}`,
-      `live ${size(live)}${device.has_segments ? `, reserved ${size(reserved)}, unused ${size(reserved - live)}` : ""}`,
+      `live ${size(live)}${device.has_segments ? `, reserved ${size(reserved)}, not live ${size(reserved - live)}` : ""}`,
     ];
     const layer = layerAt(at, event.offsetY);
     const failure = failureAt(event.clientX, event.offsetY);
@@ -297,14 +303,14 @@ export function Timeline({ pane }: { pane: Pane }) {
         {columns !== null && columns.grain > 1
           ? `Each column covers ${count(columns.grain)} events and shows their peak; dotted: their minimum. `
           : "Each column is one event. "}
-        {columns !== null && !columns.exact && source(pane) ? "This report has no more detail here. " : ""}
+        {columns !== null && !columns.exact && source(pane) ? "This report has no more detail here. " : null}
         {device.capacity.bytes !== null && device.capacity.bytes > (shown.current?.top ?? 0)
           ? `The ${device.capacity.is_limit ? "limit is" : "GPU has"} ${size(device.capacity.bytes)}, above the visible range (press y to show it). `
-          : ""}
+          : null}
         {device.history === "partial"
           ? "The recording started late: hatched gray memory was allocated before it started. "
-          : ""}
-        {model.time.value && !hasTimes(columns) && columns !== null ? "This recording has no times." : ""}
+          : null}
+        {model.time.value && !hasTimes(columns) && columns !== null ? "This recording has no times." : null}
       </p>
     </div>
   );
@@ -315,12 +321,13 @@ function source(pane: Pane): boolean {
 }
 
 /** The chart in one sentence, for screen readers. */
-function summary({ device }: Pane): string {
+function summary({ device, axis }: Pane): string {
   if (device === undefined) return "memory over time";
   const parts = [`live memory over ${count(device.events)} events, peak ${size(device.peak.live)}`];
   if (device.has_segments) parts.push(`${size(device.peak_reserved.reserved)} reserved at most`);
   const [failure] = device.failures;
   if (failure !== undefined) parts.push(failureLines(device, failure).join(", "));
+  if (device.events < axis.events) parts.push("the other run is longer");
   return parts.join("; ");
 }
 

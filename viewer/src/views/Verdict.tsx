@@ -9,6 +9,8 @@ export function Verdict({ pane }: { pane: Pane }) {
   const model = pane.model;
   const { tone, label, sentence } = headline(why, pane.device, pane.alternative.value);
   const [cause, ...others] = why.causes;
+  // The page says itself how to see other GPUs.
+  const notes = why.notes.filter((note) => !note.includes("--device"));
   const isSummary = sentence === why.verdict.summary;
   return (
     <section class="verdict" aria-label="verdict" id={`verdict-${pane.index}`} tabIndex={-1}>
@@ -59,6 +61,7 @@ export function Verdict({ pane }: { pane: Pane }) {
             </ul>
           </details>
         )}
+        <OtherDevices pane={pane} />
         <button
           type="button"
           class="plain link"
@@ -70,9 +73,9 @@ export function Verdict({ pane }: { pane: Pane }) {
           full output of makeroom why
         </button>
       </div>
-      {why.notes.length > 0 && (
+      {notes.length > 0 && (
         <ul class="notes quiet">
-          {why.notes.slice(0, 4).map((note, index) => (
+          {notes.slice(0, 4).map((note, index) => (
             <li key={index}>
               <Name model={model} text={rounded(note)} most={300} />
             </li>
@@ -80,5 +83,20 @@ export function Verdict({ pane }: { pane: Pane }) {
         </ul>
       )}
     </section>
+  );
+}
+
+/** The verdict is about one GPU: which one, and how to see the others. */
+function OtherDevices({ pane: { input } }: { pane: Pane }) {
+  const { devices, first_device } = input;
+  const gpus = devices.filter(({ kind }) => kind === "gpu");
+  const explained = devices[first_device];
+  if (gpus.length < 2 || explained === undefined) return null;
+  const which = explained.kind === "pinned" ? "pinned host memory" : `GPU ${explained.device}`;
+  return (
+    <span class="quiet" data-testid="other-devices">
+      {`about ${which}, one of ${gpus.length} GPUs; “memory of” above the chart shows another, `}
+      <code>--device INDEX</code> explains it
+    </span>
   );
 }

@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { baseAt } from "../capacity";
 import { count, size, time } from "../format";
 import type { Pane } from "../model";
-import type { WhatIf, WhatIfRow } from "../types";
+import type { Device, WhatIf, WhatIfRow } from "../types";
 import { splitSort, Table, type Column } from "./Table";
 
 const COLUMNS: Column[] = [
@@ -41,6 +41,14 @@ function outcome(row: WhatIfRow, limit: number | null): string {
   if (row.oom !== null) return `fails: ${size(row.oom.bytes)} at event ${count(row.oom.event)}`;
   if (limit === null) return "";
   return row.peak_reserved_bytes <= limit ? "fits" : "does not fit";
+}
+
+/** What happened in the recorded run. */
+function failedText({ failures, failures_total }: Device): string {
+  const [failure] = failures;
+  if (failure === undefined) return "no failure";
+  const more = failures_total > 1 ? `, and ${count(failures_total - 1)} more` : "";
+  return `failed: ${size(failure.size)} at event ${count(failure.event)}${more}`;
 }
 
 export function WhatIfTable({ pane }: { pane: Pane }) {
@@ -89,7 +97,15 @@ export function WhatIfTable({ pane }: { pane: Pane }) {
       ? null
       : device.capacity.bytes - baseAt(device, device.start);
   const most = Math.max(1, limit ?? 0, ...answer.rows.map((row) => row.peak_reserved_bytes));
-  const recorded = pane.input.kind === "pytorch_snapshot";
+  const isSame = pane.input.kind === "pytorch_snapshot";
+  // A replay serves requests that failed in the run, or runs without its limit: then it is not what was recorded.
+  const reserved = device?.has_segments === true ? device.peak_reserved.reserved : null;
+  const first = answer.rows[0];
+  const isRecorded =
+    isSame &&
+    first !== undefined &&
+    (reserved === null || reserved === first.peak_reserved_bytes) &&
+    first.oom === null;
   return (
     <>
       {answer.state === "idle" && (
@@ -111,16 +127,36 @@ export function WhatIfTable({ pane }: { pane: Pane }) {
         <Table
           label="what if"
           columns={COLUMNS}
-          sort={pane.state.value.sort}
+          sort={pane.still.value.sort}
           onSort={(sort) => {
             pane.update({ sort });
           }}
         >
-          {sorted(answer.rows, pane.state.value.sort).map((row) => (
+          {device !== undefined && reserved !== null && isSame && !isRecorded && (
+            <tr data-testid="whatif-recorded">
+              <th scope="row">
+                <b>as recorded</b>
+              </th>
+              <td class="figure barred">
+                <div class="bar" style={{ width: `${(reserved / most) * 100}%` }} />
+                {limit !== null && <div class="limit" style={{ left: `${(limit / most) * 100}%` }} />}
+                <span>{size(reserved)}</span>
+              </td>
+              <td class="figure">{(reserved / Math.max(1, device.peak.live)).toFixed(2)}</td>
+              <td />
+              <td />
+              <td />
+              <td>{failedText(device)}</td>
+            </tr>
+          )}
+          {sorted(answer.rows, pane.still.value.sort).map((row) => (
             <tr key={row.allocator} data-testid="whatif">
               <th scope="row">
                 {row.allocator.slice(0, 200)}
-                {row.allocator === answer.rows[0]?.allocator && recorded && <b> (as recorded)</b>}
+                {row === first && isRecorded && <b> (as recorded)</b>}
+                {row === first && isSame && !isRecorded && (
+                  <span class="quiet">{` the recorded settings${limit === null ? ", without a limit" : ""}`}</span>
+                )}
                 {row.estimate && <span class="quiet"> (estimate)</span>}
                 {MEANINGS[row.allocator] !== undefined && <span class="quiet"> {MEANINGS[row.allocator]}</span>}
               </th>

@@ -3,6 +3,7 @@ import { useMemo } from "preact/hooks";
 import {
   inverted,
   layout,
+  mainSites,
   order,
   reshape,
   search,
@@ -38,14 +39,15 @@ const IDENTITY = (stacks: Stacks): Shape => ({
 });
 
 export function useFlame(pane: Pane, width: number, every: boolean): FlameView {
-  const { a, b } = pane.place;
-  const state = pane.state.value;
+  const { a, b } = pane.marks;
+  const state = pane.still.value;
   const { model, device } = pane;
   const difference = state.difference && b !== null;
   const answers = {
     stacks: useAnswer<Stacks>(model, device === undefined ? null : `/api/${pane.index}/stacks`).answer,
-    a: useAnswer<Live>(model, device === undefined ? null : pane.path(`live/${difference ? a : pane.cursor}`)).answer,
-    b: useAnswer<Live>(model, device === undefined || !difference ? null : pane.path(`live/${b}`)).answer,
+    a: useAnswer<Live>(model, device === undefined ? null : pane.grouped(`live/${difference ? a : pane.cursor}`))
+      .answer,
+    b: useAnswer<Live>(model, device === undefined || !difference ? null : pane.grouped(`live/${b}`)).answer,
   };
   const whole = answers.stacks?.value;
   const liveA = answers.a?.value;
@@ -73,10 +75,13 @@ export function useFlame(pane: Pane, width: number, every: boolean): FlameView {
     [ready, shape, tree, liveA, liveB],
   );
   const sites = pane.sites.value;
-  const owners = useMemo(
-    () => (shape === null || tree === null ? null : sitesOfNodes(shape.stacks, tree.postorder, sites)),
-    [shape, tree, sites],
-  );
+  const by = model.by.value;
+  const owners = useMemo(() => {
+    if (shape === null || tree === null) return null;
+    // A line or a frame is a place in the graph; of other sites, each part of the graph has one that holds most of it.
+    if (by === "line" || by === "frame") return sitesOfNodes(shape.stacks, tree.postorder, sites);
+    return liveA === undefined ? null : mainSites(shape.stacks, tree.postorder, reshape(liveA, shape));
+  }, [shape, tree, sites, by, liveA]);
   const frames = useMemo(() => new Set(sites.flatMap((site) => (site.frame === null ? [] : [site.frame]))), [sites]);
   const focus = shape !== null && state.node < shape.stacks.nodes.length ? state.node : 0;
   const boxes = useMemo(

@@ -253,7 +253,7 @@ impl<'trace> Subject<'trace> {
             Some(reserved) => format!(
                 "No allocation failed. At its peak the run had {live} live and {} reserved, {:.0} % of it unused; peak reserved memory was {}{}.",
                 pieces.reserved + pieces.homeless,
-                100.0 * pieces.slack(),
+                100.0 * pieces.unused_share(),
                 reserved.max(pieces.reserved + pieces.homeless),
                 room.limit().map_or(String::new(), |limit| format!(" of {limit} available"))
             ),

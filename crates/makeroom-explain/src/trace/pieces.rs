@@ -108,9 +108,9 @@ impl Pieces {
         self.free.iter().map(|piece| piece.size).sum()
     }
 
-    /// The unused share of what is reserved.
-    pub(crate) fn slack(&self) -> f64 {
-        self.cached().share_of(self.reserved)
+    /// The unused share of all reserved memory. Memory outside the segments, of other libraries, is reserved and in use.
+    pub(crate) fn unused_share(&self) -> f64 {
+        self.cached().share_of(self.reserved + self.homeless)
     }
 
     /// The unused pieces that a request on a stream may use: same stream, same kind of segment, no private pool.

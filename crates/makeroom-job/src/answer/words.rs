@@ -160,7 +160,9 @@ impl Case<'_, '_> {
         let mut others = group.members.iter().filter(|other| other.process != first);
         let others = match (others.next(), others.count()) {
             (Some(only), 0) => self.process(only.process).label.clone(),
-            (_, more) => format!("the {} other ranks like it typically", more + 1),
+            (_, more) => {
+                format!("while the {} comparable ranks typically {}", more + 1, needs.trim_end_matches('s'))
+            }
         };
         let held = format!(
             "{label}{shares} {needs} {}, {others} {}{}.",

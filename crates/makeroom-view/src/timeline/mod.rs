@@ -25,7 +25,8 @@ use makeroom_sim::Settings;
 use reserved::Reserved;
 use series::{Series, Turn, Walk};
 pub(crate) use series::{Sum, TILE, width};
-pub(crate) use sites::{By, MOST_SITES, NOT_IN_HISTORY, OLDER_LAYER, OTHER_LAYER, Site, Sites};
+pub use sites::By;
+pub(crate) use sites::{MOST_SITES, NOT_IN_HISTORY, OLDER_LAYER, OTHER_LAYER, Site, Sites};
 
 /// The history of one device.
 #[derive(Debug)]
@@ -40,6 +41,8 @@ pub(crate) struct Timeline {
     /// By everything else, in the order of `By::OTHERS`, once it is requested.
     others: [OnceLock<Grouping>; By::OTHERS.len()],
     kinds: OnceLock<Kinds>,
+    /// Unused memory at the peak, once it was requested.
+    pub(crate) unused_at_peak: OnceLock<u64>,
     pub(crate) sizes_at_end: SizesAtEnd,
     pub(crate) settings: Settings,
     /// Positions of failed allocations.
@@ -72,6 +75,7 @@ impl Timeline {
             grouping: Grouping::default(),
             others: Default::default(),
             kinds: OnceLock::new(),
+            unused_at_peak: OnceLock::new(),
             sizes_at_end: SizesAtEnd::new(device, 0),
             settings: Settings::recorded(&trace.settings),
             failures: failures.map(|(event, _)| event).collect(),

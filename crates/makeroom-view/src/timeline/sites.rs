@@ -28,7 +28,7 @@ const REST: &str = "other allocations";
 
 /// What a site stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum By {
+pub enum By {
     /// The program's innermost own line.
     Line,
     /// What that line called: the innermost frame.
@@ -58,8 +58,8 @@ impl By {
         Self::Allocation,
     ];
 
-    /// The name in paths.
-    fn id(self) -> &'static str {
+    /// The name in paths and on the command line.
+    pub fn id(self) -> &'static str {
         match self {
             Self::Line => "line",
             Self::Frame => "frame",
@@ -70,9 +70,19 @@ impl By {
         }
     }
 
-    /// What a path calls by this name.
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        [Self::Line].into_iter().chain(Self::OTHERS).find(|by| by.id() == name)
+    /// Everything that a site can stand for.
+    pub fn all() -> impl Iterator<Item = Self> {
+        [Self::Line].into_iter().chain(Self::OTHERS)
+    }
+
+    /// What has this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::all().find(|by| by.id() == name)
+    }
+
+    /// The part of a path that selects these sites. Lines need none.
+    pub(crate) fn path(self) -> String {
+        if self == Self::Line { String::new() } else { format!("/by/{}", self.id()) }
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use makeroom_core::Bytes;
+use makeroom_view::Layers;
 
 use super::comparing::Grouping;
 use super::sizes::card_size;
@@ -35,6 +37,16 @@ pub(crate) struct View {
     #[arg(long, requires = "output")]
     pub(crate) what_if: bool,
 
+    /// What the layers of the chart stand for at first
+    ///
+    /// In a file, the layers stay as they are.
+    #[arg(long, value_name = "GROUP", default_value = "line", value_parser = layers())]
+    pub(crate) by: Layers,
+
+    /// GPU to explain and show first [default: the one that failed, else the fullest]
+    #[arg(long, value_name = "INDEX")]
+    pub(crate) device: Option<u32>,
+
     /// Port to serve on; 0 picks a free one
     #[arg(long, value_name = "PORT", default_value_t = 0, conflicts_with = "output")]
     pub(crate) port: u16,
@@ -52,6 +64,12 @@ pub(crate) struct View {
     /// Memory for the driver and the CUDA context is subtracted.
     #[arg(long, value_name = "SIZE", value_parser = card_size)]
     pub(crate) card: Option<Bytes>,
+}
+
+/// The groups of `view --by`. A recording is of one process.
+fn layers() -> impl TypedValueParser<Value = Layers> {
+    PossibleValuesParser::new(Layers::all().map(Layers::id).filter(|&id| id != "process"))
+        .map(|name| Layers::named(&name).unwrap_or(Layers::Line))
 }
 
 /// Explain a job of many ranks: which rank failed, and why

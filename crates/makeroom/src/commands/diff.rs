@@ -6,12 +6,11 @@
 
 pub(super) mod source;
 
-use makeroom_diff::compare;
+use makeroom_diff::{Moment, compare};
 use makeroom_report::{diff_json, diff_text};
 use serde_json::json;
 
 use crate::cli::Diff;
-use crate::commands::profile::Moment;
 use crate::failure::Failure;
 use crate::output;
 

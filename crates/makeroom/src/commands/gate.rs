@@ -5,12 +5,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use makeroom_core::{Bytes, shell_word};
-use makeroom_diff::{Verdict, gate};
+use makeroom_diff::{Moment, Verdict, gate};
 use makeroom_report::{gate_annotation, gate_json, gate_junit, gate_text, leak_sentence};
 
 use crate::cli::Gate;
 use crate::commands::diff::source::{self, Source};
-use crate::commands::profile::Moment;
 use crate::commands::{Kind, place, recording};
 use crate::failure::Failure;
 use crate::output;

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use makeroom_core::{Action, Trace};
-use makeroom_diff::Profile;
+use makeroom_diff::{Moment, Profile};
 use makeroom_gather::find;
 use makeroom_trace::Input;
 
-use crate::commands::profile::{self, Moment};
+use crate::commands::profile;
 use crate::commands::recording;
 use crate::failure::Failure;
 

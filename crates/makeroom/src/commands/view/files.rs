@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, DeviceIndex};
 use makeroom_explain::TraceQuestion;
 use makeroom_trace::Input;
-use makeroom_view::{Change, Host, Opened, OpenedInput, Refusal, Viewer};
+use makeroom_view::{Change, Host, Layers, Opened, OpenedInput, Refusal, Viewer};
 
 use crate::cli::View;
 use crate::commands::recording;
@@ -23,6 +23,7 @@ const LARGE: u64 = 8 << 20;
 pub(super) struct Files {
     paths: Vec<PathBuf>,
     question: TraceQuestion,
+    layers: Layers,
     read: RwLock<Read>,
     /// Serializes reading.
     reading: Mutex<()>,
@@ -53,11 +54,13 @@ impl Files {
     /// Reads all inputs.
     pub(super) fn open(arguments: &View) -> Result<Self, Failure> {
         let room = recording::room(arguments.memory, arguments.card);
-        let question = TraceQuestion { room, device: None };
-        let read = read(&arguments.inputs, question)?;
+        let question = TraceQuestion { room, device: arguments.device.map(DeviceIndex) };
+        let layers = arguments.by;
+        let read = read(&arguments.inputs, question, layers)?;
         Ok(Self {
             paths: arguments.inputs.clone(),
             question,
+            layers,
             read: RwLock::new(read),
             reading: Mutex::new(()),
         })
@@ -69,7 +72,7 @@ impl Files {
     }
 }
 
-fn read(paths: &[PathBuf], question: TraceQuestion) -> Result<Read, Failure> {
+fn read(paths: &[PathBuf], question: TraceQuestion, layers: Layers) -> Result<Read, Failure> {
     // Taken before reading, so that a write during the read counts as a change.
     let stamps: Vec<Option<Stamp>> = paths.iter().map(|path| Stamp::read(path)).collect();
     let mut opened = Vec::new();
@@ -77,7 +80,12 @@ fn read(paths: &[PathBuf], question: TraceQuestion) -> Result<Read, Failure> {
     for (path, stamp) in paths.iter().zip(&stamps) {
         progress.say(path, *stamp);
         let input = match recording::read(path)? {
-            Input::Trace(trace) => OpenedInput::Trace(Box::new(trace)),
+            Input::Trace(trace) => {
+                if let Some(DeviceIndex(asked)) = question.device {
+                    recording::device(&trace, path, Some(asked))?;
+                }
+                OpenedInput::Trace(Box::new(trace))
+            }
             Input::Text(text) => OpenedInput::Text(String::from_utf8_lossy(&text).into_owned()),
         };
         let name = path.file_name().map_or_else(|| recording::name(path), |name| name.display().to_string());
@@ -85,7 +93,7 @@ fn read(paths: &[PathBuf], question: TraceQuestion) -> Result<Read, Failure> {
         opened.push(Opened { name, bytes: stamp.map(|stamp| stamp.bytes), input, question });
     }
     progress.say_indexing();
-    Ok(Read { viewer: Arc::new(Viewer::new(opened)), stamps })
+    Ok(Read { viewer: Arc::new(Viewer::new(opened).with_layers(layers)), stamps })
 }
 
 /// Progress in the terminal while large files are read; small ones are read before anyone could read a line about it.
@@ -141,7 +149,7 @@ impl Host for Files {
             return Err(Refusal::new(409, "standard input cannot be read again", hint));
         }
         let _alone = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = read(&self.paths, self.question).map_err(|failure| {
+        let read = read(&self.paths, self.question, self.layers).map_err(|failure| {
             let hint =
                 failure.hint().unwrap_or_else(|| "the page still shows the previous contents".to_owned());
             Refusal::new(409, failure.to_string(), hint)
