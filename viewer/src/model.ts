@@ -257,20 +257,28 @@ export class Model {
   }
 
   /**
-   * Updates the URL, but not 60 times a second, which browsers reject. The first change after a pause is a new entry of
-   * the browser's history, so that Back undoes a whole gesture.
+   * Updates the URL once the page rests: browsers reject frequent changes, and each costs time that a zoom needs. The first
+   * change after a pause is a new entry of the browser's history, so that Back undoes a whole gesture.
    */
   remember(): void {
-    this.timer ??= window.setTimeout(() => {
-      this.timer = undefined;
-      const hash = encode(this.state(), this.isLow, this.first);
-      if (hash === location.hash.replace(/^#/, "")) return;
-      const address = `#${hash}`;
-      const now = performance.now();
-      if (now - this.changed > SETTLED) history.pushState(null, "", address);
-      else history.replaceState(null, "", address);
-      this.changed = now;
+    clearTimeout(this.timer);
+    this.timer = window.setTimeout(() => {
+      this.settle();
     }, 150);
+  }
+
+  /** Updates the URL now, if it is to be updated. */
+  settle(): void {
+    if (this.timer === undefined) return;
+    clearTimeout(this.timer);
+    this.timer = undefined;
+    const hash = encode(this.state(), this.isLow, this.first);
+    if (hash === location.hash.replace(/^#/, "")) return;
+    const address = `#${hash}`;
+    const now = performance.now();
+    if (now - this.changed > SETTLED) history.pushState(null, "", address);
+    else history.replaceState(null, "", address);
+    this.changed = now;
   }
 
   turn(): void {

@@ -32,7 +32,7 @@ export function Cursors({ pane, axis, width, height }: { pane: Pane; axis: Axis;
         aria-valuemax={events}
         aria-valuenow={event}
         aria-valuetext={`event ${event} of ${events}`}
-        style={{ left: `${LEFT + x}px`, top: `${TOP}px`, height: `${height}px` }}
+        style={{ transform: `translateX(${LEFT + x}px)`, top: `${TOP}px`, height: `${height}px` }}
         onPointerDown={press}
         onFocus={() => {
           pane.update({ active: name });

@@ -137,6 +137,7 @@ export function Head({ model }: { model: Model }) {
           }
           testid="copy-link"
           run={async () => {
+            model.settle();
             await navigator.clipboard.writeText(location.href);
             return undefined;
           }}

@@ -68,7 +68,12 @@ export function Legend({ pane, columns, better }: { pane: Pane; columns: Columns
   const { device } = pane;
   // Of all columns of all layers: not again for every frame of a zoom.
   const most = useMemo(
-    () => (columns?.layers ?? []).map((layer) => layer.reduce((one, other) => Math.max(one, other), 0)),
+    () =>
+      (columns?.layers ?? []).map((layer) => {
+        let most = 0;
+        for (const bytes of layer) if (bytes > most) most = bytes;
+        return most;
+      }),
     [columns],
   );
   const rows = (columns?.names ?? [])

@@ -156,6 +156,8 @@ export function Timeline({ pane }: { pane: Pane }) {
       return;
     }
     event.preventDefault();
+    // What the tip describes moves away.
+    setHover(null);
     // Several turns may arrive before the next frame, so use the state, not what was drawn.
     const now = pane.place;
     if (!zooms) {
@@ -274,14 +276,15 @@ export function Timeline({ pane }: { pane: Pane }) {
         </div>
         <Cursors pane={pane} axis={axis} width={inner} height={height - TOP - BOTTOM} />
         {hint && <p class="hint">Ctrl + wheel or pinch zooms; drag selects a range</p>}
-        {hover !== null && (
-          <div
-            class="tip"
-            style={{ left: `${Math.max(0, Math.min(hover.x + 14, width - 330))}px`, top: `${hover.y + TOP + 14}px` }}
-          >
-            {hover.text}
-          </div>
-        )}
+        {/* It stays in the page: adding and removing it would cost a layout at every step of a zoom. */}
+        <div
+          class={hover === null ? "tip away" : "tip"}
+          style={{
+            transform: `translate(${Math.max(0, Math.min((hover?.x ?? 0) + 14, width - 330))}px, ${(hover?.y ?? 0) + TOP + 14}px)`,
+          }}
+        >
+          {hover?.text}
+        </div>
         {layers === 0 && <p class="empty">loading …</p>}
         {zoomed && (
           <button
