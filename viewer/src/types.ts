@@ -252,7 +252,8 @@ export interface WhatIfRow {
   estimate: boolean;
   peak_live_bytes: number;
   peak_reserved_bytes: number;
-  reserved_over_live: number;
+  /** Null if nothing was ever live. */
+  reserved_over_live: number | null;
   driver_calls: number;
   driver_time_us: number;
   oom: { event: number; bytes: number } | null;

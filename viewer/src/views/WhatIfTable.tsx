@@ -28,7 +28,7 @@ function sorted(rows: WhatIfRow[], sort: string): WhatIfRow[] {
   const [id, order] = splitSort(sort, "");
   const key = (row: WhatIfRow): number | string => {
     if (id === "allocator") return row.allocator;
-    if (id === "reserved_over_live" || id === "driver_calls" || id === "driver_time_us") return row[id];
+    if (id === "reserved_over_live" || id === "driver_calls" || id === "driver_time_us") return row[id] ?? Infinity;
     if (id === "smallest_memory_bytes") return row.smallest_memory_bytes ?? Infinity;
     return row.peak_reserved_bytes;
   };
@@ -165,7 +165,7 @@ export function WhatIfTable({ pane }: { pane: Pane }) {
                 {limit !== null && <div class="limit" style={{ left: `${(limit / most) * 100}%` }} />}
                 <span>{size(row.peak_reserved_bytes)}</span>
               </td>
-              <td class="figure">{row.reserved_over_live.toFixed(2)}</td>
+              <td class="figure">{row.reserved_over_live?.toFixed(2)}</td>
               <td class="figure">{row.smallest_memory_bytes === null ? "" : size(row.smallest_memory_bytes)}</td>
               <td class="figure">{count(row.driver_calls)}</td>
               <td class="figure">{time(row.driver_time_us)}</td>
