@@ -37,9 +37,9 @@ pub(crate) struct View {
     #[arg(long, requires = "output")]
     pub(crate) what_if: bool,
 
-    /// What the layers of the chart stand for at first
+    /// Initial grouping of the chart's layers
     ///
-    /// In a file, the layers stay as they are.
+    /// The served page can change it; a file keeps it.
     #[arg(long, value_name = "GROUP", default_value = "line", value_parser = layers())]
     pub(crate) by: Layers,
 
