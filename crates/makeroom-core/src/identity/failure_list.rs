@@ -13,6 +13,9 @@
 //!
 //! srun: error: node7: tasks 0-2,4: Terminated
 //! mpirun noticed that process rank 2 with PID 4711 on node node7 exited on signal 9 (Killed).
+//!
+//!   Process name: [[61234,1],2]
+//!   Exit code:    1
 //! ```
 //!
 //! The kernel's OOM killer and torchrun's requests to end name only a PID: see `reported.rs`.
@@ -52,6 +55,8 @@ enum Part {
 #[derive(Debug, Default)]
 pub struct FailureList {
     entry: Entry,
+    /// The rank in the last line of Open MPI that names a process.
+    named: Option<u32>,
     /// Tasks of `srun` that were expanded.
     expanded: usize,
 }
@@ -68,8 +73,11 @@ struct Entry {
 /// Length of the longest host name in bytes, as in DNS.
 const LONGEST_HOST: usize = 255;
 /// The words with which `srun` reports signals.
-const SIGNALS: [(&str, i32); 8] = [
+const SIGNALS: [(&str, i32); 11] = [
     ("Hangup", -1),
+    ("Interrupt", -2),
+    ("Illegal instruction", -4),
+    ("Trace/breakpoint trap", -5),
     ("Aborted", -6),
     ("Bus error", -7),
     ("Killed", -9),
@@ -86,13 +94,32 @@ impl FailureList {
     /// Reads a line, without the prefix of a launcher. Returns the ranks that it reports as ended: one when an entry of
     /// torchrun's list is complete, and all ranks of a line of `srun` or `mpirun`.
     pub fn read(&mut self, line: &str) -> Vec<ListedRank> {
-        if let Some(listed) = self.read_torchrun(line).or_else(|| mpirun(line)) {
+        let listed = self.read_torchrun(line).or_else(|| mpirun(line)).or_else(|| self.read_mpi(line));
+        if let Some(listed) = listed {
             return vec![listed];
         }
         let most = Self::MOST_TASKS - self.expanded;
         let listed = srun(line, most).unwrap_or_default();
         self.expanded += listed.len();
         listed
+    }
+
+    /// Open MPI's report about a process that exited with an error.
+    fn read_mpi(&mut self, line: &str) -> Option<ListedRank> {
+        let (name, value) = line.split_once(':')?;
+        match name.trim() {
+            // The job and the rank: `[[61234,1],2]`.
+            "Process name" => {
+                self.named =
+                    value.trim().strip_prefix("[[").and_then(|name| leading_number(name.split_once("],")?.1));
+                None
+            }
+            "Exit code" => {
+                let (rank, exit_code) = (self.named.take()?, value.trim().parse().ok()?);
+                Some(ListedRank { rank, local_rank: None, host: None, pid: None, exit_code, is_first: true })
+            }
+            _ => None,
+        }
     }
 
     /// The same, but only for torchrun's list.
@@ -178,6 +205,27 @@ fn mpirun(line: &str) -> Option<ListedRank> {
     Some(ListedRank { rank, local_rank: None, host, pid, exit_code: -signal, is_first: true })
 }
 
+/// A local rank and how it ended, in a single line of torchrun or `DeepSpeed`:
+///
+/// ```text
+/// failed (exitcode: -11) local_rank: 2 (pid: 4711) of binary: /usr/bin/python
+/// ['/usr/bin/python', '-u', 'train.py', '--local_rank=2'] exits with return code = -11
+/// ```
+pub fn ended_local_rank(line: &str) -> Option<(u32, Option<u32>, i32)> {
+    let after = |mark: &str| line.split_once(mark).map(|(_, rest)| rest);
+    let code = |text: &str| {
+        let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '-').unwrap_or(text.len());
+        text.get(..end)?.parse().ok()
+    };
+    if let Some(rest) = after("failed (exitcode: ") {
+        let (_, place) = rest.split_once("local_rank: ")?;
+        let pid = place.split_once("(pid: ").and_then(|(_, rest)| leading_number(rest));
+        return Some((leading_number(place)?, pid, code(rest)?));
+    }
+    let status = code(after("exits with return code = ")?)?;
+    Some((after("--local_rank=").and_then(leading_number)?, None, status))
+}
+
 /// The start of a text, at most this many bytes.
 pub(super) fn clipped(text: &str, most: usize) -> &str {
     let mut end = most.min(text.len());
@@ -236,6 +284,18 @@ mod tests {
         let found = ended_ranks(line);
         assert_eq!((found[0].rank, found[0].exit_code, found[0].pid), (2, -11, Some(4711)));
         assert_eq!(found[0].host.as_deref(), Some("node7"));
+        let mut list = FailureList::default();
+        let report = "  Process name: [[61234,1],12]\n  Exit code:    3\n  Exit code:    4\n";
+        let found: Vec<_> = report.lines().flat_map(|line| list.read(line)).collect();
+        assert_eq!(found.iter().map(|one| (one.rank, one.exit_code)).collect::<Vec<_>>(), [(12, 3)]);
+        let torchrun = "E] failed (exitcode: -11) local_rank: 2 (pid: 4711) of binary: /usr/bin/python";
+        assert_eq!(ended_local_rank(torchrun), Some((2, Some(4711), -11)));
+        let deepspeed = "['python', '--local_rank=2'] exits with return code = -9";
+        assert_eq!(ended_local_rank(deepspeed), Some((2, None, -9)));
+        for line in ["failed (exitcode: -) local_rank: 2", "exits with return code = 1", "--local_rank=2", ""]
+        {
+            assert_eq!(ended_local_rank(line), None, "{line}");
+        }
         for line in [
             "srun: error: node7: task x: Terminated",
             "srun: error: n: tasks 0-4294967295: Terminate",

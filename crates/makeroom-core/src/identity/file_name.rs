@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::pod_name;
 use super::{JobField, JobIdentity};
 
 /// A longer path is not read.
@@ -71,10 +72,18 @@ impl JobIdentity {
 
 /// Identities of the files of one job, in the order of the paths: those of [`JobIdentity::from_file_name`], and for
 /// files without a rank the number in which the names in their folder differ (`oom_0.pickle`, `oom_1.pickle`). The
-/// number in `job_0.txt` and `job_1.txt` is a rank too: jobs have longer numbers, which do not start at 0.
+/// number in `job_0.txt` and `job_1.txt` is a rank too: jobs have longer numbers, which do not start at 0. Files that are
+/// named after pods have the rank that their operator gave them.
 pub fn identities_of_set(paths: &[&str]) -> Vec<JobIdentity> {
     let mut identities: Vec<JobIdentity> =
         paths.iter().map(|path| JobIdentity::from_file_name(path)).collect();
+    let is_readable = |path: &&str| path.len() <= LONGEST_PATH;
+    let readable: Vec<&str> = paths.iter().map(|path| if is_readable(path) { *path } else { "" }).collect();
+    for (identity, of_pod) in identities.iter_mut().zip(pod_name::identities(&readable)) {
+        if let Some(of_pod) = of_pod.filter(|_| identity.is_alone()) {
+            *identity = of_pod;
+        }
+    }
     let mut sets: BTreeMap<(String, usize), Vec<(usize, u32)>> = BTreeMap::new();
     for (index, path) in paths.iter().enumerate().filter(|(_, path)| path.len() <= LONGEST_PATH) {
         let is_alone = identities.get(index).is_some_and(JobIdentity::is_alone);
@@ -310,6 +319,8 @@ mod tests {
         let jobs = identities_of_set(&["job77/job_0.txt", "job77/job_1.txt", "job_5.txt"]);
         let jobs: Vec<_> = jobs.iter().map(|one| (one.rank, one.job_id.as_deref())).collect();
         assert_eq!(jobs, [(Some(0), Some("77")), (Some(1), Some("77")), (None, Some("5"))]);
+        let pods = ["llm-master-0.log", "llm-worker-0.log", "llm-worker-1.log"];
+        assert_eq!(ranks(&pods), [Some(0), Some(1), Some(2)]);
         let tasks = identities_of_set(&["task0.log", "task1.log"]);
         assert_eq!((tasks[1].rank, tasks[1].task), (Some(1), None));
     }

@@ -9,11 +9,13 @@
 //! | Ray | `(RayTrainWorker pid=4711, ip=10.0.0.4)`, `(train_fn rank=3 pid=4711)`, `(pid=4711)` |
 //! | `kubectl logs --prefix` | `[pod/train-worker-0/main] ` |
 //!
-//! A prefix can be followed by one of another launcher, such as Ray's by PyTorch's. Those of `stern` and of Docker Compose
+//! A prefix can be followed by one of another launcher, such as Ray's by PyTorch's, and loggers can put a time and a level
+//! in front of it: see `line_header.rs`. Those of `stern` and of Docker Compose
 //! are plain words: see `pod_line.rs`.
 
 use super::JobIdentity;
 use super::fields::JobField;
+use super::line_header::texts_after;
 
 /// A launcher's prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +45,19 @@ impl<'line> LinePrefix<'line> {
     }
 
     fn outermost(line: &'line str, is_labeled: bool) -> Option<Self> {
+        // Of a name of any role, as in `[epoch3]: `, only the start of a line is a prefix.
+        let is_sure = |text: &str, prefix: &Self| {
+            prefix.job.rank.is_some()
+                || prefix.pid.is_some()
+                || text.starts_with("[default")
+                || prefix.job.pod.is_some()
+        };
+        let of_text = |text: &'line str| Self::first(text, false).filter(|prefix| is_sure(text, prefix));
+        Self::first(line, is_labeled)
+            .or_else(|| texts_after(line).filter(|text| text.starts_with(['[', '('])).find_map(of_text))
+    }
+
+    fn first(line: &'line str, is_labeled: bool) -> Option<Self> {
         let line = line.trim_start();
         match line.as_bytes().first()? {
             b'[' => brackets(line.get(1..)?, is_labeled),
@@ -147,6 +162,12 @@ mod tests {
         assert_eq!(both, Some((Some(13), Some(5), "oom")));
         assert_eq!(LinePrefix::read("[default5]:[1,2] x", false).map(|prefix| prefix.rest), Some("[1,2] x"));
         assert_eq!(LinePrefix::read("[rank3]: a: b", false).map(|prefix| prefix.rest), Some("a: b"));
+        for line in ["2026-01-05T10:14:11Z [rank3]: x", "[2026-01-05 10:14:11] [INFO] [rank3]: x"] {
+            let prefix = LinePrefix::read(line, false);
+            assert_eq!(prefix.map(|prefix| (prefix.job.rank, prefix.rest)), Some((Some(3), "x")), "{line}");
+        }
+        assert_eq!(rank("10:14:11 [epoch3]: x").or(local("10:14:11 [epoch3]: x")), None);
+        assert_eq!(local("10:14:11 [default3]:x"), Some(3));
         for line in ["[rank3]:   x", "3:   x", "[1,3]<stderr>:  x", "(w pid=3)   x", "[pod/a/b]   x"] {
             assert_eq!(LinePrefix::read(line, true).map(|prefix| prefix.rest), Some("  x"), "{line}");
         }

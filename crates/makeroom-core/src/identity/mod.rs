@@ -5,7 +5,11 @@
 //! launchers.rs    those variables, as tables
 //! file_name.rs    names of snapshots, logs and recordings to an identity
 //! log_line.rs     the rank that a launcher puts in front of a line
+//! line_header.rs  the time and level in front of that
 //! pod_line.rs     the pod that `stern` and Docker Compose put in front of a line
+//! pod_name.rs     the rank in the name of a pod
+//! pod_status.rs   how pods ended, as kubectl shows it
+//! ray.rs          the rank and the end of Ray's workers
 //! failure_list.rs the ranks that torchrun, srun and mpirun report as ended
 //! reported.rs     the processes that the kernel and torchrun name by their PID
 //! fields.rs       the numbered fields of a recording
@@ -22,16 +26,23 @@ mod failure_list;
 mod fields;
 mod file_name;
 mod launchers;
+mod line_header;
 mod log_line;
 mod pod_line;
+mod pod_name;
+mod pod_status;
+mod ray;
 mod reported;
 
-pub use failure_list::{FailureList, ListedRank};
+pub use failure_list::{FailureList, ListedRank, ended_local_rank};
 pub use fields::JobField;
 pub use file_name::identities_of_set;
 pub use launchers::VARIABLES;
+pub use line_header::without_header;
 pub use log_line::LinePrefix;
 pub use pod_line::PodLabels;
+pub use pod_status::{PodLine, PodStatuses};
+pub use ray::{RayEvent, RayReports, RayWorker};
 pub use reported::{ProcessEvent, ProcessReports, ReportedProcess};
 
 /// The place of a process in a job.

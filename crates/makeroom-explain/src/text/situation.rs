@@ -147,12 +147,14 @@ impl<'log> Situation<'log> {
         START_WORDS.iter().any(|words| self.settings.mentions(words))
     }
 
-    /// Memory that must be freed for the request to fit, where size is what failed it. The next allocation needs some
-    /// too, so this is at least a twentieth of the GPU.
+    /// Memory that must be freed for the request to fit, where size is what failed it: the request less what is free.
     pub(crate) fn to_free(&self) -> Option<Bytes> {
-        let missing = self.account.missing().filter(|_| !self.account.is_contradictory())?;
-        let margin = self.facts.total.map_or(Bytes::ZERO, |total| total.scaled(MARGIN));
-        Some(missing.max(margin))
+        self.account.missing().filter(|_| !self.account.is_contradictory())
+    }
+
+    /// A twentieth of the GPU, if that is more: the allocations after the one that failed need memory too.
+    pub(crate) fn margin(&self, to_free: Bytes) -> Option<Bytes> {
+        self.facts.total.map(|total| total.scaled(MARGIN)).filter(|&margin| margin > to_free)
     }
 }
 

@@ -124,9 +124,12 @@ fn batch_from(situation: &Situation<'_>, batch: u64) -> Fix {
 
 /// The least batch, where the text does not show the present one.
 fn batch_of_one(situation: &Situation<'_>) -> Fix {
-    let aim = situation
-        .to_free()
-        .map_or(String::new(), |bytes| format!("; about {} must be freed", roughly(bytes)));
+    let aim = situation.to_free().map_or(String::new(), |bytes| {
+        let margin = situation.margin(bytes).map_or(String::new(), |margin| {
+            format!(", better {} (5 % of the GPU) for the allocations that follow", roughly(margin))
+        });
+        format!("; at least {} must be freed{margin}", roughly(bytes))
+    });
     let is_torch = situation.facts.framework.is_torch() || is_from_pytorch(situation.facts);
     if situation.is_training() {
         let command = if is_torch { "DataLoader(dataset, batch_size=1)" } else { "batch_size=1" };
