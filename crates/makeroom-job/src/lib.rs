@@ -29,5 +29,5 @@ pub use report::{
 pub use summarize::{LogReader, Source, summarize};
 pub use tables::{
     Collective, DeviceRow, End, FailureKind, FailureRow, KilledProcess, RecordingKind, RecordingRow, Rows,
-    SeriesRow, SiteRow, StepRow, Unread,
+    SeriesRow, SiteRow, StepRow, StopReason, StopRow, Unread,
 };

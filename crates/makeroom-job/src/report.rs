@@ -421,6 +421,8 @@ pub struct Used {
     pub duplicates: Vec<String>,
     /// Ranks with two logs that show different failures.
     pub conflicts: Vec<LogConflict>,
+    /// Files that name no rank of the job and show no failure.
+    pub unused: Vec<String>,
     /// Other jobs and attempts in the input, with the number of recordings.
     pub other_jobs: Vec<String>,
     /// Files that could not be read.

@@ -18,6 +18,9 @@ pub struct Rows {
     pub steps: Vec<StepRow>,
     /// Memory over time.
     pub series: Vec<SeriesRow>,
+    /// Jobs that a scheduler ended.
+    #[serde(default)]
+    pub stops: Vec<StopRow>,
     /// Files that could not be read.
     pub unread: Vec<Unread>,
 }
@@ -30,6 +33,7 @@ impl Rows {
         self.sites.extend(other.sites);
         self.steps.extend(other.steps);
         self.series.extend(other.series);
+        self.stops.extend(other.stops);
         self.unread.extend(other.unread);
     }
 
@@ -124,6 +128,9 @@ pub struct RecordingRow {
     pub world_size: Option<u32>,
     /// The host or node, as the scheduler or the system names it.
     pub host: Option<String>,
+    /// The Kubernetes pod, if a log names it.
+    #[serde(default)]
+    pub pod: Option<String>,
     /// Number of the node in the job.
     pub node_rank: Option<u32>,
     /// ID of the job.
@@ -153,6 +160,9 @@ pub struct RecordingRow {
     pub silence_us: Option<u64>,
     /// How the process ended.
     pub end: End,
+    /// The line of a log that reports this.
+    #[serde(default)]
+    pub ended_line: Option<u64>,
     /// Length of the unreadable end of the file.
     pub torn_bytes: u64,
     /// Number of events.
@@ -256,6 +266,12 @@ pub struct FailureRow {
     pub place: Option<String>,
     /// Allocations that the process made afterward: it caught the error.
     pub later_allocations: u64,
+    /// The line of a log that shows it.
+    #[serde(default)]
+    pub line: Option<u64>,
+    /// Other processes on the device: PID and memory in use.
+    #[serde(default)]
+    pub others: Vec<(u32, u64)>,
     /// PID of the process that it is about, if the recording is that of another one: a launcher's or the kernel's log.
     pub pid: Option<u32>,
     /// What the kernel's log says about that process.
@@ -304,6 +320,8 @@ impl FailureRow {
             held_bytes: None,
             place: None,
             later_allocations: 0,
+            line: None,
+            others: Vec::new(),
             pid: None,
             killed: None,
             collective: None,
@@ -362,6 +380,33 @@ impl SeriesRow {
         let after = self.elapsed_us.partition_point(|&time| time <= elapsed_us);
         after.checked_sub(1).and_then(|index| self.held_bytes.get(index)).copied().unwrap_or(0)
     }
+}
+
+/// A scheduler ended the job.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct StopRow {
+    /// The log that reports it.
+    pub file: String,
+    /// Why.
+    pub reason: StopReason,
+}
+
+/// Why a scheduler ended a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// Its time limit.
+    TimeLimit,
+    /// A job of higher priority.
+    Preemption,
+    /// A node failed.
+    NodeFailure,
+    /// The scheduler queued it again.
+    Requeue,
+    /// A user or an administrator canceled it.
+    User,
+    /// It was canceled, and no reason is shown: also when a rank has failed.
+    Unknown,
 }
 
 /// A file that could not be read.

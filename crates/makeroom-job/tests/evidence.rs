@@ -2,41 +2,12 @@
 //! of one rank, numbered files, and prefixes of launchers.
 #![allow(clippy::unwrap_used, clippy::format_collect, reason = "a test may panic, and be slow")]
 
-use makeroom_core::identity::{FailureList, identities_of_set};
-use makeroom_job::{JobCause, JobReport, LogReader, RankFate, Rows, Source, answer};
+mod support;
+
+use makeroom_core::identity::FailureList;
+use makeroom_job::{JobCause, RankFate, answer};
 use proptest::prelude::*;
-
-const OUT_OF_MEMORY: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.50 GiB. GPU 1 has a total \
-    capacity of 39.38 GiB of which 1.15 GiB is free. Including non-PyTorch memory, this process has 38.22 GiB memory in \
-    use. Of the allocated memory 36.90 GiB is allocated by PyTorch, and 410.00 MiB is reserved by PyTorch but \
-    unallocated.";
-const LOST: &str =
-    "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.8]:9123";
-const TRACEBACK: &str =
-    "Traceback (most recent call last):\n  File \"/app/train.py\", line 88, in main\n    loss = f(x)\n";
-
-fn rows(files: &[(&str, &str)]) -> Rows {
-    let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
-    let mut rows = Rows::default();
-    for ((name, text), identity) in files.iter().zip(identities_of_set(&names)) {
-        let mut reader = LogReader::new(Source { name: (*name).to_owned(), identity, is_running: false });
-        reader.push(text.as_bytes());
-        rows.extend(reader.finish());
-    }
-    rows
-}
-
-fn job(files: &[(&str, &str)]) -> JobReport {
-    answer(&rows(files))
-}
-
-fn culprits(report: &JobReport) -> Vec<&str> {
-    report.culprits.iter().map(|culprit| culprit.label.as_str()).collect()
-}
-
-fn prefixed(prefix: &str, text: &str) -> String {
-    text.lines().map(|line| format!("{prefix}{line}\n")).collect()
-}
+use support::{LOST, OUT_OF_MEMORY, TRACEBACK, culprits, job, prefixed, rows};
 
 /// The line of PyTorch's watchdog.
 fn timed_out(number: u32, operation: &str, elements: u32) -> String {

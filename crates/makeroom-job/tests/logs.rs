@@ -2,52 +2,17 @@
 //! and what the logs do not show.
 #![allow(clippy::unwrap_used, clippy::format_collect, reason = "a test may panic, and be slow")]
 
-use makeroom_core::identity::identities_of_set;
-use makeroom_job::{ConsequenceKind, JobCause, JobReport, LogReader, Rows, Source, Unread, answer};
+mod support;
 
-const OUT_OF_MEMORY: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.50 GiB. GPU 1 has a total \
-    capacity of 39.38 GiB of which 1.15 GiB is free. Including non-PyTorch memory, this process has 38.22 GiB memory in \
-    use. Of the allocated memory 36.90 GiB is allocated by PyTorch, and 410.00 MiB is reserved by PyTorch but \
-    unallocated.";
+use makeroom_job::{ConsequenceKind, JobCause, JobReport, Unread, answer};
+use support::{LOST, OUT_OF_MEMORY, TRACEBACK, culprits, job, listed, rows};
+
 const TIMED_OUT: &str =
     "[E1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE)";
-const LOST: &str =
-    "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.8]:9123";
-const TRACEBACK: &str =
-    "Traceback (most recent call last):\n  File \"/app/train.py\", line 88, in main\n    loss = f(x)\n";
-
-fn rows(files: &[(&str, &str)]) -> Rows {
-    let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
-    let mut rows = Rows::default();
-    for ((name, text), identity) in files.iter().zip(identities_of_set(&names)) {
-        let mut reader = LogReader::new(Source { name: (*name).to_owned(), identity, is_running: false });
-        reader.push(text.as_bytes());
-        rows.extend(reader.finish());
-    }
-    rows
-}
-
-fn job(files: &[(&str, &str)]) -> JobReport {
-    answer(&rows(files))
-}
-
-fn culprits(report: &JobReport) -> Vec<&str> {
-    report.culprits.iter().map(|culprit| culprit.label.as_str()).collect()
-}
-
 /// The ranks with a consequence of one kind, in words.
 fn followed(report: &JobReport, kind: ConsequenceKind) -> &str {
     let found = report.consequences.iter().find(|consequence| consequence.kind == kind);
     found.map_or("", |consequence| consequence.words.as_str())
-}
-
-/// An entry of torchrun's list.
-fn listed(heading: &str, rank: u32, code: i32) -> String {
-    format!(
-        "{heading}\n[0]:\n  time      : x\n  host      : node7\n  rank      : {rank} (local_rank: {rank})\n  exitcode  : \
-         {code} (pid: {})\n  error_file: <N/A>\n",
-        4000 + rank
-    )
 }
 
 #[test]
@@ -113,9 +78,13 @@ fn a_file_name_keeps_its_case() {
         report.verdict.summary
     );
     let report = job(&[("accelerate.log", &failed)]);
-    assert_eq!(report.verdict.title, "accelerate.log RAN OUT OF MEMORY");
-    assert!(report.verdict.summary.starts_with("accelerate.log failed"), "{}", report.verdict.summary);
-    assert_eq!(report.fixes.last().unwrap().action, "inspect accelerate.log in detail");
+    assert_eq!(report.verdict.title, "A PROCESS IN accelerate.log RAN OUT OF MEMORY");
+    assert!(
+        report.verdict.summary.starts_with("A process in accelerate.log failed"),
+        "{}",
+        report.verdict.summary
+    );
+    assert_eq!(report.fixes.last().unwrap().action, "inspect a process in accelerate.log in detail");
     let node = |node: &str, rank: u32| format!("{node}/local_rank{rank}.log");
     let files = [node("node0", 0), node("node0", 1), node("node1", 0), node("node1", 1)];
     let texts = [LOST, LOST, LOST, failed.as_str()];

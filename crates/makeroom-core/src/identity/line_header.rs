@@ -31,11 +31,12 @@ pub fn without_header(line: &str) -> &str {
     let mut words = Words { line, at: 0, count: 0, has_mark: false, before: Kind::Start };
     let mut text = line;
     while let Some(rest) = words.next_text() {
-        // A name or a number can also be the first word of the text.
-        if !matches!(words.before, Kind::Mark | Kind::Separator) {
-            continue;
+        // A name or a number can also be the first word of the text; `python[4711]:` and `train.cc:88]` cannot.
+        let ends_header =
+            line.get(..words.at).is_some_and(|header| header.ends_with("]:") || header.ends_with(']'));
+        if ends_header || matches!(words.before, Kind::Mark | Kind::Separator) {
+            text = rest;
         }
-        text = rest;
     }
     text
 }
@@ -147,6 +148,7 @@ mod tests {
     fn the_text_keeps_its_blanks() {
         assert_eq!(without_header("2026-01-05T10:14:11Z   rank      : 3"), "  rank      : 3");
         assert_eq!(without_header("[2026-01-05 10:14:11] [INFO] text"), "text");
+        assert_eq!(without_header("Jan 05 10:14:11 node7 python[4711]:   rank : 3"), "  rank : 3");
         assert_eq!(without_header("  rank      : 3"), "  rank      : 3");
         assert_eq!(without_header("step 3: x"), "step 3: x");
     }

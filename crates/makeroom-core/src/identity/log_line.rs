@@ -71,6 +71,12 @@ impl<'line> LinePrefix<'line> {
         }
     }
 
+    /// A line of a pod's description, which has no prefix.
+    pub fn of_described(pod: &str, line: &'line str) -> Self {
+        let prefix = of_pod(pod, "", "").unwrap_or_default();
+        Self { rest: line, ..prefix }
+    }
+
     /// Whether a line starts with a bare number, as all lines do under `srun --label`.
     pub fn is_label(line: &str) -> bool {
         let label = line.split_once(": ").map(|(label, _)| label.trim().trim_matches(['[', ']']));

@@ -13,6 +13,17 @@ enum Place<'rows> {
     Rank(u32),
     /// A host, the number of its node, and a local rank.
     Local(Option<&'rows str>, Option<u32>, u32),
+    /// A pod of Kubernetes: kubectl describes it, and its log has its name.
+    Pod(&'rows str),
+}
+
+/// The processes of a job.
+pub(super) struct Assigned<'rows> {
+    pub(super) processes: Vec<Process<'rows>>,
+    /// Processes that the kernel killed, and that are not known: PID and file.
+    pub(super) killed: BTreeSet<(u32, &'rows str)>,
+    /// The files that the processes and their failures come from.
+    pub(super) files: BTreeSet<&'rows str>,
 }
 
 impl<'rows> Place<'rows> {
@@ -28,7 +39,7 @@ pub(super) fn processes<'rows>(
     rows: &'rows Rows,
     members: &[&'rows RecordingRow],
     used: &mut Used,
-) -> (Vec<Process<'rows>>, BTreeSet<(u32, &'rows str)>) {
+) -> Assigned<'rows> {
     let mut by_place: BTreeMap<Place<'_>, Vec<&RecordingRow>> = BTreeMap::new();
     let mut others = Vec::new();
     let mut by_local: BTreeMap<u32, Vec<&RecordingRow>> = BTreeMap::new();
@@ -39,10 +50,12 @@ pub(super) fn processes<'rows>(
     }
     let ranks: BTreeMap<u32, u32> =
         by_local.iter().filter_map(|(&local, rows)| Some((local, rank_of_local(rows)?))).collect();
+    let pods = pods(members);
     for &row in members {
         let of_local = || ranks.get(&row.local_rank?).copied();
+        let of_pod = || pods.get(pod_of(row)?).copied();
         let rank = row.rank.or_else(of_local).map(Place::Rank);
-        match rank.or_else(|| Place::of_log(row)) {
+        match rank.or_else(|| Place::of_log(row)).or_else(of_pod) {
             Some(place) => by_place.entry(place).or_default().push(row),
             None => others.push(row),
         }
@@ -68,7 +81,6 @@ pub(super) fn processes<'rows>(
             is_helper: false,
         });
     };
-    let has_names = members.iter().any(|row| row.names_rank());
     let mut evidence: Vec<(&RecordingRow, usize)> = Vec::new();
     for (place, mut rows) in by_place {
         // The recording with most to tell, and of several the newest.
@@ -86,7 +98,7 @@ pub(super) fn processes<'rows>(
         let position = processes.len();
         let name = match place {
             Place::Rank(rank) => format!("rank {rank}"),
-            Place::Local(..) => label(main, has_names),
+            Place::Local(..) | Place::Pod(_) => label(main),
         };
         push(&mut processes, main, name.clone());
         if let Place::Rank(rank) = place {
@@ -114,7 +126,7 @@ pub(super) fn processes<'rows>(
         }
     }
     for row in others {
-        push(&mut processes, row, label(row, has_names));
+        push(&mut processes, row, label(row));
     }
     for (row, position) in evidence {
         owners.insert(&row.recording, position);
@@ -123,10 +135,52 @@ pub(super) fn processes<'rows>(
         }
     }
     let killed = attach(rows, &owners, &mut processes);
+    let files = files(members, &owners, &processes, &killed);
     witness::attach_kills(&mut processes);
     let torn = processes.iter().filter(|process| process.row.torn_bytes > 0 || process.row.is_incomplete);
     used.torn = torn.map(|process| process.row.recording.clone()).collect();
-    (processes, killed)
+    Assigned { processes, killed, files }
+}
+
+/// The files that processes and their failures come from.
+fn files<'rows>(
+    members: &[&'rows RecordingRow],
+    owners: &BTreeMap<&str, usize>,
+    processes: &[Process<'rows>],
+    killed: &BTreeSet<(u32, &'rows str)>,
+) -> BTreeSet<&'rows str> {
+    let by_name: BTreeMap<&str, &str> =
+        members.iter().map(|row| (row.recording.as_str(), row.file())).collect();
+    let mut files: BTreeSet<&str> = owners.keys().filter_map(|name| by_name.get(name).copied()).collect();
+    let failures = processes.iter().flat_map(|process| &process.failures);
+    let reports = failures.map(|failure| failure.recording.as_str());
+    files.extend(reports.map(|name| by_name.get(name).copied().unwrap_or(name)));
+    files.extend(killed.iter().map(|(_, file)| *file));
+    files
+}
+
+/// The pod of a log: its lines name it, or its file does.
+fn pod_of(row: &RecordingRow) -> Option<&str> {
+    let is_named = row.process.as_deref().is_none_or(|process| process.starts_with("pod "));
+    let file = row.file().rsplit('/').next().unwrap_or_default();
+    let stem = file.split(['.', '_']).next().filter(|_| row.process.is_none());
+    row.pod.as_deref().or(stem).filter(|_| is_named && row.kind == RecordingKind::Log)
+}
+
+/// The place of each pod that a log names: its rank, if the name of a file gives it one.
+fn pods<'rows>(members: &[&'rows RecordingRow]) -> BTreeMap<&'rows str, Place<'rows>> {
+    let mut pods: BTreeMap<&str, Place<'_>> = BTreeMap::new();
+    for row in members {
+        if let Some(pod) = row.pod.as_deref().filter(|_| row.rank.is_none() && row.local_rank.is_none()) {
+            pods.entry(pod).or_insert(Place::Pod(pod));
+        }
+    }
+    for row in members {
+        if let Some((place, rank)) = pod_of(row).and_then(|pod| pods.get_mut(pod)).zip(row.rank) {
+            *place = Place::Rank(rank);
+        }
+    }
+    pods
 }
 
 /// The rank of the processes of which only this local rank is known, if they are on one node, a launcher's report has both
@@ -141,7 +195,7 @@ fn rank_of_local(same_local: &[&RecordingRow]) -> Option<u32> {
 }
 
 /// The name of a process without a rank.
-fn label(row: &RecordingRow, has_names: bool) -> String {
+fn label(row: &RecordingRow) -> String {
     let of = row.host.as_ref().map_or(String::new(), |host| format!(" of {host}"));
     let on = row.host.as_ref().map_or(String::new(), |host| format!(" on {host}"));
     let file = row.file().rsplit('/').next().unwrap_or(&row.recording);
@@ -149,7 +203,7 @@ fn label(row: &RecordingRow, has_names: bool) -> String {
         (Some(local), _) => format!("local rank {local}{of}"),
         (None, Some(pid)) if row.process.is_some() => format!("process {pid}{on}"),
         (None, None) if row.process.is_some() => row.process.clone().unwrap_or_default(),
-        (None, _) if has_names && row.kind == RecordingKind::Log => format!("a process in {file}"),
+        (None, _) if row.kind == RecordingKind::Log => format!("a process in {file}"),
         (None, _) => file.to_owned(),
     }
 }

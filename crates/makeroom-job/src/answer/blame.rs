@@ -9,32 +9,29 @@
 //! ran out on a GPU that a heavier rank shares                  a consequence: the other holds the memory
 //! ran out, and holds more than the ranks of its group          the culprit
 //! ran out, and all ranks are as full                           no single rank: every rank is full
-//! killed, and no rank ran out                                  the culprit: most often host memory
+//! killed, and no rank ran out before                           the culprit: most often host memory
+//! a scheduler reports why it ended the job                     no rank, unless one shows an error of its own
 //! only collectives that timed out                              the rank that the others waited for: see `stall.rs`
 //! ```
 
 use std::collections::BTreeSet;
 
 use super::cards::{Cards, exceeds_device};
+use super::fate::fate;
+use super::first::{has_own_failure, is_stalled, killed_before};
 use super::groups::Cluster;
 use super::order::Ends;
 use super::select::Process;
 use super::stall::{self, Stall};
 use super::witness;
 use crate::report::{ConsequenceKind, JobCause, RankFate};
-use crate::tables::{End, FailureKind};
+use crate::tables::{End, FailureKind, StopReason};
 
 /// Ranks are as full as the ones that failed between these shares. A rank that holds far more shows that its GPU has more.
 const AS_FULL: f64 = 0.9;
 const FULLER: f64 = 1.25;
 /// A group holds more than the others from this factor on.
 const GROUP_FACTOR: f64 = 1.1;
-
-/// SIGHUP, SIGINT and SIGTERM: sent by launchers and people.
-const ASKED_TO_END: [u32; 3] = [1, 2, 15];
-const SIGKILL: u32 = 9;
-/// The exit status of a process that handles a signal is by convention this plus the signal.
-const BY_SIGNAL: u32 = 128;
 
 /// The result.
 #[derive(Debug)]
@@ -57,41 +54,8 @@ pub(super) struct Blame {
     pub(super) lead_us: Option<u64>,
     /// The collective in which others waited for the rank to blame.
     pub(super) stall: Option<Stall>,
-}
-
-/// How a process fared.
-fn fate(process: &Process<'_>) -> RankFate {
-    let decisive = process.decisive().map(|failure| failure.kind);
-    match (process.end, decisive) {
-        (End::Exited(0), _) if process.has_failed_allocations() => RankFate::Caught,
-        (End::Exited(0), _) => RankFate::Finished,
-        (_, Some(FailureKind::HostMemory)) | (End::Killed | End::Signaled(SIGKILL), None) => RankFate::Killed,
-        (_, Some(_)) => RankFate::RanOut,
-        // A rank whose main thread failed often waits for other threads until the launcher ends it.
-        _ if process.reports(FailureKind::Other) => RankFate::Failed,
-        (End::Running, None) => RankFate::Running,
-        (End::Signaled(signal), None) if ASKED_TO_END.contains(&signal) => RankFate::Terminated,
-        (End::Exited(status), None) if ASKED_TO_END.iter().any(|signal| BY_SIGNAL + signal == status) => {
-            RankFate::Terminated
-        }
-        (End::Signaled(_) | End::Exited(_) | End::Unknown, None) => {
-            if process.reports(FailureKind::CollectiveTimeout) {
-                RankFate::CollectiveTimeout
-            } else if process.reports(FailureKind::PeerLost) {
-                RankFate::PeerLost
-            } else if process.reports(FailureKind::Terminated) {
-                RankFate::Terminated
-            } else if process.reports(FailureKind::Killed) {
-                RankFate::Killed
-            } else if process.end != End::Unknown {
-                RankFate::Failed
-            } else if process.has_failed_allocations() {
-                RankFate::Caught
-            } else {
-                RankFate::Unknown
-            }
-        }
-    }
+    /// Why a scheduler ended the job.
+    pub(super) stop: Option<StopReason>,
 }
 
 /// How much more than its group each process holds; `None` if it does not.
@@ -111,6 +75,7 @@ pub(super) fn judge(
     groups: &[Cluster<'_>],
     cards: &Cards<'_>,
     missing: usize,
+    stop: Option<StopReason>,
 ) -> Blame {
     let fates: Vec<RankFate> = processes.iter().map(fate).collect();
     let of = |wanted: RankFate| -> Vec<usize> {
@@ -127,10 +92,17 @@ pub(super) fn judge(
         full: 0,
         lead_us: None,
         stall: None,
+        stop,
         fates: Vec::new(),
     };
-    if !ran_out.is_empty() {
+    let killed_first = killed_before(processes, &killed, &ran_out);
+    let is_stopped = stop.is_some_and(|reason| reason != StopReason::Unknown);
+    if !killed_first.is_empty() {
+        judge_ends(&mut blame, processes, &fates, killed_first, &[]);
+    } else if !ran_out.is_empty() {
         judge_memory(&mut blame, processes, groups, cards, &ran_out, missing);
+    } else if is_stopped && !has_own_failure(processes, &killed, &failed) && !is_stalled(processes, &fates) {
+        blame.cause = JobCause::Terminated;
     } else if !killed.is_empty() || !failed.is_empty() {
         judge_ends(&mut blame, processes, &fates, killed, &failed);
         // The first failure may be that of a rank without a recording.
@@ -139,11 +111,19 @@ pub(super) fn judge(
         }
     } else if [RankFate::CollectiveTimeout, RankFate::PeerLost].iter().any(|&fate| fates.contains(&fate)) {
         judge_collectives(&mut blame, processes, &fates, missing);
-    } else if fates.contains(&RankFate::Terminated) {
+    } else if fates.contains(&RankFate::Terminated) || stop.is_some() {
         blame.cause = if missing > 0 { JobCause::Undetermined } else { JobCause::Terminated };
         blame.certainty = if missing > 0 { "undetermined" } else { "likely" };
-    } else if fates.contains(&RankFate::Caught) {
-        blame.cause = JobCause::Caught;
+    } else {
+        let has_caught = fates.contains(&RankFate::Caught);
+        blame.cause = if has_caught { JobCause::Caught } else { JobCause::None };
+        // A log that shows no failure does not show a good end either.
+        let is_known = |process: &Process<'_>| matches!(process.end, End::Exited(_) | End::Running);
+        blame.certainty = match (processes.iter().all(is_known), has_caught) {
+            (true, _) => "certain",
+            (false, true) => "likely",
+            (false, false) => "possible",
+        };
     }
     add_consequences(&mut blame, processes, &fates);
     blame.fates = fates;
@@ -254,7 +234,8 @@ fn judge_memory(
         cards.mistaken().flat_map(|card| card.users.iter().map(|user| user.0)).collect();
     let is_victim = |index: &&usize| mistaken.contains(index) && !is_limited(&processes[**index]);
     if let Some(&first) = ran_out.iter().find(is_victim) {
-        (blame.cause, blame.certainty, blame.failed) = (JobCause::RanksShareGpu, "certain", Some(first));
+        let certainty = if cards.is_certain() { "certain" } else { "likely" };
+        (blame.cause, blame.certainty, blame.failed) = (JobCause::RanksShareGpu, certainty, Some(first));
         let victims = ran_out.iter().filter(is_victim);
         blame.consequences.extend(victims.map(|&index| (index, ConsequenceKind::SharedGpu)));
         blame.culprits = ran_out.iter().filter(|index| !is_victim(index)).copied().collect();

@@ -1,11 +1,12 @@
 //! The GPUs of a job: which ranks share one, which are idle, and whose memory fills the one that ran out.
 //!
 //! A GPU is known by its UUID. Without one, two ranks may both see their own GPU as number 0, so recordings without
-//! UUIDs never share a GPU.
+//! UUIDs share a GPU only if the messages of ranks that ran out list the other processes on it: see `sharing.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::select::Process;
+use super::sharing::{self, Sharing};
 use crate::report::{Account, AccountLine, CardUse};
 use crate::tables::{DeviceRow, FailureKind, FailureRow};
 
@@ -23,6 +24,8 @@ pub(super) struct Card<'rows> {
     pub(super) users: Vec<(usize, u32)>,
     /// Number of ranks among them; a rank can have several processes.
     ranks: usize,
+    /// Whether only error messages show who uses it: they do not show other GPUs.
+    is_from_logs: bool,
 }
 
 impl Card<'_> {
@@ -41,21 +44,32 @@ pub(super) struct Cards<'rows> {
     /// GPUs that ranks see and none uses, on hosts where several ranks share one.
     pub(super) idle: Vec<Card<'rows>>,
     pub(super) has_hosts: bool,
+    sharing: Sharing,
 }
 
 impl<'rows> Cards<'rows> {
     pub(super) fn new(processes: &[Process<'rows>]) -> Self {
         let hosts: BTreeSet<Option<&str>> =
             processes.iter().map(|process| process.row.host.as_deref()).collect();
+        let sharing = sharing::find(processes);
         let mut used: BTreeMap<String, Card<'rows>> = BTreeMap::new();
         let mut seen: BTreeMap<String, Card<'rows>> = BTreeMap::new();
         for (index, process) in processes.iter().enumerate() {
             let row = process.row;
             for device in &row.devices {
-                let key = device.uuid.clone().unwrap_or_else(|| format!("{index}:{}", device.device));
+                let of_log = sharing.group(index).filter(|_| device.uuid.is_none());
+                let owner = of_log.unwrap_or(index);
+                let key = device.uuid.clone().unwrap_or_else(|| format!("{owner}:{}", device.device));
                 let host = row.host.as_deref();
+                let is_from_logs = of_log.is_some();
                 let cards = if device.is_used { &mut used } else { &mut seen };
-                let card = cards.entry(key).or_insert(Card { device, host, users: Vec::new(), ranks: 0 });
+                let card = cards.entry(key).or_insert(Card {
+                    device,
+                    host,
+                    users: Vec::new(),
+                    ranks: 0,
+                    is_from_logs,
+                });
                 if device.is_used {
                     card.users.push((index, device.device));
                     card.ranks += usize::from(!process.is_helper);
@@ -73,7 +87,7 @@ impl<'rows> Cards<'rows> {
             cards.sort_by_cached_key(order);
             cards
         };
-        Self { used: sorted(used), idle: sorted(seen), has_hosts: hosts.len() > 1 }
+        Self { used: sorted(used), idle: sorted(seen), has_hosts: hosts.len() > 1, sharing }
     }
 
     /// The GPU that a process uses under an index.
@@ -81,9 +95,16 @@ impl<'rows> Cards<'rows> {
         self.used.iter().find(|card| card.users.contains(&(process, device)))
     }
 
-    /// The GPUs that several ranks use although others on their host are idle.
+    /// Whether it is known from recordings or PIDs which ranks share a GPU, and not only from sizes.
+    pub(super) fn is_certain(&self) -> bool {
+        self.mistaken().any(|card| !card.is_from_logs) || self.sharing.is_certain
+    }
+
+    /// The GPUs that several ranks use although others on their host are idle, or, where only messages are known, that
+    /// several ranks use.
     pub(super) fn mistaken(&self) -> impl Iterator<Item = &Card<'rows>> {
-        let has_idle = |card: &&Card<'_>| self.idle.iter().any(|idle| idle.host == card.host);
+        let has_idle =
+            |card: &&Card<'_>| card.is_from_logs || self.idle.iter().any(|idle| idle.host == card.host);
         self.used.iter().filter(|card| card.ranks > 1).filter(has_idle)
     }
 

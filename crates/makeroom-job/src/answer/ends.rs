@@ -8,7 +8,8 @@ use super::stall::{self, Difference};
 use super::witness;
 use super::words::{abridged, join, milliseconds, size};
 use crate::report::RankFate;
-use crate::tables::{Collective, End, RecordingKind};
+use crate::summarize::signal_words;
+use crate::tables::{Collective, End, RecordingKind, StopReason};
 
 /// A cgroup is full from this share of its limit on.
 const FULL_CGROUP: f64 = 0.9;
@@ -43,14 +44,76 @@ impl Case<'_, '_> {
         let is_reported = index.is_some_and(|index| self.process(index).row.kind == RecordingKind::Log);
         if is_reported {
             let was = if many { "were" } else { "was" };
-            return format!(
-                "{}{on} {was} killed (SIGKILL); no GPU allocation failed. {reason}",
-                capital(who)
-            );
+            let gpu = self.on_gpu();
+            let is_signaled =
+                index.is_some_and(|index| matches!(self.process(index).end, End::Killed | End::Signaled(9)));
+            if !is_signaled {
+                return format!(
+                    "{}{on} died, and no log shows why. {gpu} When host memory runs out, the kernel kills processes without notice; \
+                     a crash or a user may also have ended {it}.",
+                    capital(who)
+                );
+            }
+            return format!("{}{on} {was} killed (SIGKILL). {gpu} {reason}", capital(who));
         }
         format!(
-            "The {noun} of {who}{on} {verb} abruptly, as after SIGKILL{order}; no GPU allocation failed. {reason}"
+            "The {noun} of {who}{on} {verb} abruptly, as after SIGKILL{order}. {} {reason}",
+            self.on_gpu()
         )
+    }
+
+    /// Whether GPU memory ran out after ranks were killed.
+    pub(super) fn on_gpu(&self) -> String {
+        let ran_out = self.blame.fates.iter().enumerate().filter(|(_, fate)| **fate == RankFate::RanOut);
+        let later: Vec<usize> = ran_out.map(|(index, _)| index).collect();
+        if later.is_empty() {
+            return "No GPU allocation failed.".to_owned();
+        }
+        format!("{} ran out of GPU memory only afterward.", capital(&self.names(&later)))
+    }
+
+    /// `log`, `recordings`: what the answer is based on.
+    pub(super) fn noun(&self, count: usize) -> &'static str {
+        let is_log = |process: &Process<'_>| process.row.kind == RecordingKind::Log;
+        match (self.selected.processes.iter().all(is_log), count) {
+            (true, 1) => "log",
+            (true, _) => "logs",
+            (false, 1) => "recording",
+            (false, _) => "recordings",
+        }
+    }
+
+    /// The job was ended from outside: the title and the sentences.
+    pub(super) fn stopped(&self) -> (String, String) {
+        let file = self.selected.stop.map_or(String::new(), |stop| format!(" ({})", stop.file));
+        let (title, found) = match self.blame.stop {
+            Some(StopReason::TimeLimit) => {
+                ("THE JOB REACHED ITS TIME LIMIT", "The scheduler ended the job at its time limit")
+            }
+            Some(StopReason::Preemption) => {
+                ("THE JOB WAS PREEMPTED", "The scheduler ended the job to run another one of higher priority")
+            }
+            Some(StopReason::NodeFailure) => {
+                ("A NODE OF THE JOB FAILED", "The scheduler ended the job because a node failed")
+            }
+            Some(StopReason::Requeue) => {
+                ("THE JOB WAS REQUEUED", "The scheduler ended the job and queued it again")
+            }
+            Some(StopReason::User) => ("THE JOB WAS CANCELED", "A user or an administrator canceled the job"),
+            Some(StopReason::Unknown) => {
+                ("THE JOB WAS CANCELED", "The scheduler canceled the job, and no log shows why")
+            }
+            None => {
+                return (
+                    "THE JOB WAS STOPPED FROM OUTSIDE".to_owned(),
+                    "No rank failed or ran out of memory: they received SIGTERM, which schedulers send at a time limit, a \
+                     preemption or a cancellation."
+                        .to_owned(),
+                );
+            }
+        };
+        let none = format!("No {} shows that a rank failed or ran out of memory before.", self.noun(1));
+        (title.to_owned(), format!("{found}{file}. {none}"))
     }
 
     /// Processes that the kernel killed and whose rank is not known.
@@ -82,7 +145,10 @@ impl Case<'_, '_> {
                 described(common)
             );
         }
-        let found = "The recordings show only consequences of a failure: lost connections, collectives that timed out, or ranks that were terminated.";
+        let found = format!(
+            "The {} show only consequences of a failure: lost connections, collectives that timed out, or ranks that were terminated.",
+            self.noun(2)
+        );
         if missing.is_empty() {
             let torn = self.torn();
             if torn.is_empty() {
@@ -97,8 +163,9 @@ impl Case<'_, '_> {
         }
         let verb = if missing.len() == 1 { "has" } else { "have" };
         format!(
-            "{found} {} {verb} no recording, so the failure is most likely there.",
-            capital(&rank_words(missing.clone()))
+            "{found} {} {verb} no {}, so the failure is most likely there.",
+            capital(&rank_words(missing.clone())),
+            self.noun(1)
         )
     }
 
@@ -172,7 +239,7 @@ fn operation(collective: &Collective, has_size: bool) -> String {
 }
 
 /// Ranks that the kernel killed, or whose processes it killed.
-pub(super) fn starved(who: &str, culprits: &[&Process<'_>]) -> String {
+pub(super) fn starved(who: &str, culprits: &[&Process<'_>], on_gpu: &str) -> String {
     let Some(first) = culprits.first() else { return String::new() };
     if first.shown.cause == "host_memory" {
         return join(&[&format!("{}:", capital(&first.label)), &first.shown.summary]);
@@ -192,25 +259,32 @@ pub(super) fn starved(who: &str, culprits: &[&Process<'_>]) -> String {
         let was = if culprits.len() > 1 { "were" } else { "was" };
         return format!(
             "{}{on} {was} killed (SIGKILL), and the kernel's OOM killer killed process{pid}{program}. {unsure}, so that \
-             may have been a different process. No GPU allocation failed.{used}",
+             may have been a different process. {on_gpu}{used}",
             capital(who)
         );
     }
     format!(
-        "The kernel's OOM killer killed {who}{on}, because host memory ran out or a cgroup reached its limit. No GPU allocation failed.{used}"
+        "The kernel's OOM killer killed {who}{on}, because host memory ran out or a cgroup reached its limit. {on_gpu}{used}"
     )
+}
+
+/// The signal that ended a process.
+fn crash_signal(process: &Process<'_>) -> Option<u32> {
+    if let End::Signaled(signal) = process.end { Some(signal) } else { None }
 }
 
 /// Ranks that failed for a reason other than memory.
 pub(super) fn other_failure(who: &str, culprits: &[&Process<'_>]) -> String {
     let who = capital(who);
     let (logs, does) = if culprits.len() > 1 { ("their logs", "do") } else { ("its log", "does") };
-    let found = match culprits.iter().find_map(|process| process.error) {
-        Some(error) => format!("{who} failed with: {}", error.trim_end_matches('.')),
-        None if culprits.iter().all(|process| process.has_log) => {
+    let signal = culprits.iter().find_map(|process| crash_signal(process));
+    let found = match (culprits.iter().find_map(|process| process.error), signal) {
+        (Some(error), _) => format!("{who} failed with: {}", error.trim_end_matches('.')),
+        (None, Some(signal)) => format!("{who} crashed with {}", signal_words(signal)),
+        (None, None) if culprits.iter().all(|process| process.has_log) => {
             format!("{who} exited with an error that {logs} {does} not show")
         }
-        None => format!("{who} exited with an error; check {logs} for the reason"),
+        (None, None) => format!("{who} exited with an error; check {logs} for the reason"),
     };
     format!("No allocation failed on any rank. {found}.")
 }

@@ -11,8 +11,8 @@ use super::names::{rank_words, words};
 use super::select::Process;
 use super::stall::{self, Difference};
 use super::words::{short, size};
-use crate::report::{JobCause, JobFix};
-use crate::tables::{FailureKind, FailureRow, RecordingRow};
+use crate::report::{JobCause, JobFix, RankFate};
+use crate::tables::{FailureKind, FailureRow, RecordingKind, RecordingRow, StopReason};
 
 /// Steps, with the one that shows more.
 const MOST_FIXES: usize = 4;
@@ -211,19 +211,48 @@ impl Case<'_, '_> {
             ));
         }
         fixes.push(fix(format!("if host memory ran out: {USE_LESS_HOST_MEMORY}")));
+        let ran_out = self.blame.fates.iter().position(|fate| *fate == RankFate::RanOut);
+        let own =
+            ran_out.and_then(|index| Some((self.process(index), self.process(index).shown.fixes.first()?)));
+        if own.is_some() {
+            fixes.truncate(MOST_FIXES - 2);
+        }
+        fixes.extend(own.map(|(process, (action, command))| JobFix {
+            action: format!("for {}, which ran out of GPU memory: {action}", process.label),
+            command: command.clone(),
+        }));
         fixes
     }
 
     fn ask_scheduler(&self) -> Vec<JobFix> {
+        let mut fixes = Vec::new();
+        let resume = "save checkpoints so that the next job continues from the last one";
+        let is_known = match self.blame.stop {
+            Some(StopReason::TimeLimit) => {
+                fixes.push(fix(format!("request a longer time limit, or {resume}")));
+                true
+            }
+            Some(StopReason::Unknown) | None => false,
+            Some(_) => {
+                fixes.push(fix(resume));
+                true
+            }
+        };
         match self.selected.processes.iter().find_map(|process| slurm_job(process.row)) {
-            Some(job) => vec![run(
-                "find out why the scheduler stopped the job",
+            Some(job) => fixes.push(run(
+                if is_known {
+                    "see what Slurm recorded"
+                } else {
+                    "find out why the scheduler stopped the job"
+                },
                 format!("sacct -j {job} --format=JobID,State,ExitCode,Elapsed,Timelimit"),
-            )],
-            None => vec![fix(
+            )),
+            None if is_known => {}
+            None => fixes.push(fix(
                 "find out why the scheduler stopped the job: its time limit, a preemption or a failed node",
-            )],
+            )),
         }
+        fixes
     }
 
     /// After a failure that is not about memory.
@@ -325,6 +354,8 @@ impl Case<'_, '_> {
                 .map(|(index, _)| index)
         };
         let process = self.process(first.or_else(fullest)?);
-        Some(run(format!("inspect {} in detail", process.label), look::command(process.shown)))
+        // A log that shows no failed allocation has nothing to explain.
+        let is_shown = process.shown.kind != RecordingKind::Log || process.shown.explains();
+        is_shown.then(|| run(format!("inspect {} in detail", process.label), look::command(process.shown)))
     }
 }

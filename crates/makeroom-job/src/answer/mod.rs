@@ -5,7 +5,8 @@
 //! jobs.rs       which recordings belong together
 //! folders.rs    runs of one job in several directories
 //! groups.rs     ranks that hold the same, and outliers
-//! cards.rs      GPUs: shared, idle, and whose memory fills them
+//! cards.rs      GPUs: shared, idle, and whose memory fills them;  sharing.rs  shared ones, from logs alone
+//! fate.rs       how a process fared;  first.rs  a kill or a scheduler before other failures
 //! blame.rs      the rank whose failure the others cannot explain
 //! order.rs      which process ended first
 //! stall.rs      the rank that others waited for in a collective
@@ -19,6 +20,8 @@ mod assign;
 mod blame;
 mod cards;
 mod ends;
+mod fate;
+mod first;
 mod fixes;
 mod folders;
 mod groups;
@@ -29,6 +32,7 @@ mod names;
 mod notes;
 mod order;
 mod select;
+mod sharing;
 mod stall;
 mod witness;
 mod words;
@@ -55,7 +59,8 @@ pub fn answer(rows: &Rows) -> JobReport {
     let processes = &selected.processes;
     let cards = Cards::new(processes);
     let groups = groups::find(members(processes));
-    let mut blame = blame::judge(processes, &groups, &cards, selected.used.missing_ranks.len());
+    let missing = selected.used.missing_ranks.len();
+    let mut blame = blame::judge(processes, &groups, &cards, missing, selected.stop.map(|stop| stop.reason));
     // A kill that cannot be assigned may have ended a rank whose end is not known.
     let is_unknown = blame.fates.contains(&RankFate::Unknown);
     if blame.cause == JobCause::None && is_unknown && !selected.killed.is_empty() {
@@ -75,7 +80,7 @@ pub fn answer(rows: &Rows) -> JobReport {
         world_size: selected.world_size,
         culprits: blame.culprits.iter().map(|&index| case.finding(index)).collect(),
         consequences: consequences(processes, &blame),
-        errors: errors(processes, &blame),
+        errors: case.errors(),
         caught: labels(processes, |index| blame.fates[index] == RankFate::Caught),
         account,
         groups: reported(processes, &groups),
@@ -140,25 +145,6 @@ fn consequences(processes: &[Process<'_>], blame: &Blame) -> Vec<Consequence> {
         }
     };
     by_kind.into_iter().map(consequence).collect()
-}
-
-/// Errors of ranks that are not to blame, by text.
-fn errors(processes: &[Process<'_>], blame: &Blame) -> Vec<RankError> {
-    let culprits: BTreeSet<usize> = blame.culprits.iter().copied().collect();
-    let mut by_error: BTreeMap<&str, Vec<&Process<'_>>> = BTreeMap::new();
-    for (index, process) in processes.iter().enumerate() {
-        let is_over = matches!(blame.fates[index], RankFate::Finished | RankFate::Caught | RankFate::RanOut);
-        let is_listed = !is_over && !culprits.contains(&index);
-        if let Some(error) = process.error.filter(|_| is_listed) {
-            by_error.entry(error).or_default().push(process);
-        }
-    }
-    let error = |(error, members): (&str, Vec<&Process<'_>>)| RankError {
-        ranks: members.iter().map(|process| process.label.clone()).collect(),
-        words: names::words(&members),
-        error: error.to_owned(),
-    };
-    by_error.into_iter().map(error).collect()
 }
 
 fn reported(processes: &[Process<'_>], groups: &[Cluster<'_>]) -> Vec<Group> {
@@ -236,6 +222,30 @@ impl Case<'_, '_> {
             let member = group.members.iter().find(|member| member.process == process)?;
             Some((index, group, member))
         })
+    }
+
+    /// Errors of ranks that are not to blame, by text.
+    fn errors(&self) -> Vec<RankError> {
+        let culprits: BTreeSet<usize> = self.blame.culprits.iter().copied().collect();
+        let is_killed_first = matches!(self.blame.cause, JobCause::RankKilled | JobCause::HostMemory);
+        let mut by_error: BTreeMap<String, Vec<&Process<'_>>> = BTreeMap::new();
+        for (index, process) in self.selected.processes.iter().enumerate() {
+            let error = match self.blame.fates[index] {
+                _ if culprits.contains(&index) => None,
+                RankFate::Finished | RankFate::Caught => None,
+                RankFate::RanOut => Some(self.ran_out(index)).filter(|_| is_killed_first),
+                _ => process.error.map(str::to_owned),
+            };
+            if let Some(error) = error {
+                by_error.entry(error).or_default().push(process);
+            }
+        }
+        let error = |(error, members): (String, Vec<&Process<'_>>)| RankError {
+            ranks: members.iter().map(|process| process.label.clone()).collect(),
+            words: names::words(&members),
+            error,
+        };
+        by_error.into_iter().map(error).collect()
     }
 
     fn finding(&self, index: usize) -> RankFinding {

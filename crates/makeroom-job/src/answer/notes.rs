@@ -10,6 +10,8 @@ use crate::report::{JobCause, LogConflict};
 /// Hosts whose recordings begin this far apart, in microseconds, have different clocks or started late.
 const SKEWED_US: u64 = 60_000_000;
 
+/// The reason of an empty file: torchrun creates a file for each stream of a rank.
+const EMPTY: &str = "the input is empty";
 /// Reasons why files could not be read that have a remark each.
 const MOST_REASONS: usize = 2;
 /// Ranks with contradicting logs that are named.
@@ -23,7 +25,7 @@ impl Case<'_, '_> {
         if !used.missing_ranks.is_empty() {
             let of = self.selected.world_size.map_or(String::new(), |size| format!(" of {size}"));
             let verb = if used.missing_ranks.len() == 1 { "has" } else { "have" };
-            notes.push(format!("{}{of} {verb} no recording", rank_words(used.missing_ranks.clone())));
+            notes.push(format!("{}{of} {verb} no {}", rank_words(used.missing_ranks.clone()), self.noun(1)));
         }
         named(
             &mut notes,
@@ -45,7 +47,19 @@ impl Case<'_, '_> {
         notes.extend(conflicts.take(MOST_CONFLICTS));
         // torchrun leaves a file for each stream of each rank, and many are empty.
         let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-        for unread in &used.unread {
+        let empty: Vec<String> = used
+            .unread
+            .iter()
+            .filter(|unread| unread.reason == EMPTY)
+            .map(|unread| unread.file.clone())
+            .collect();
+        named(&mut notes, &empty, "is empty", "are empty");
+        let unused = (
+            "was not used: it names no rank and shows no failure",
+            "were not used: they name no rank and show no failure",
+        );
+        named(&mut notes, &used.unused, unused.0, unused.1);
+        for unread in used.unread.iter().filter(|unread| unread.reason != EMPTY) {
             by_reason.entry(&unread.reason).or_default().push(unread.file.clone());
         }
         let are_few = by_reason.len() <= MOST_REASONS;
@@ -53,7 +67,11 @@ impl Case<'_, '_> {
             notes.push(format!("{} could not be read: {reason}", abridged(&files)));
         }
         if !are_few {
-            let unread = used.unread.iter().map(|unread| format!("{} ({})", unread.file, unread.reason));
+            let unread = used
+                .unread
+                .iter()
+                .filter(|unread| unread.reason != EMPTY)
+                .map(|unread| format!("{} ({})", unread.file, unread.reason));
             notes.push(format!("{} could not be read", abridged(&unread.collect::<Vec<_>>())));
         }
         if !used.other_jobs.is_empty() {

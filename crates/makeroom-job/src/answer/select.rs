@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use makeroom_core::identity::JobIdentity;
 
-use super::assign::processes;
+use super::assign::{Assigned, processes};
 use super::jobs::{Key, has_failed, jobs, name, recording_count};
 use super::witness::{self, Reports};
 use crate::report::Used;
 use crate::summarize::CAUGHT;
 use crate::tables::{
-    DeviceRow, End, FailureKind, FailureRow, RecordingKind, RecordingRow, Rows, SeriesRow, SiteRow,
+    DeviceRow, End, FailureKind, FailureRow, RecordingKind, RecordingRow, Rows, SeriesRow, SiteRow, StopRow,
 };
 
 /// Ranks that are listed as missing.
@@ -109,6 +109,8 @@ pub(super) struct Selected<'rows> {
     pub(super) used: Used,
     /// Processes that the kernel killed, but whose rank is not known: PID and file.
     pub(super) killed: BTreeSet<(u32, &'rows str)>,
+    /// The scheduler's report that it ended the job, the most exact one.
+    pub(super) stop: Option<&'rows StopRow>,
 }
 
 /// Chooses a job and assigns its recordings to ranks.
@@ -140,7 +142,8 @@ pub(super) fn select(rows: &Rows) -> Selected<'_> {
     // A text that names no rank and reports no failure, such as a readme, is not a process of the job.
     let reports = witness::reports(rows);
     let is_process = |row: &RecordingRow| {
-        row.kind != RecordingKind::Log || row.names_rank() || reports.contains_key(row.recording.as_str())
+        let is_named = row.names_rank() || row.pod.is_some();
+        row.kind != RecordingKind::Log || is_named || reports.contains_key(row.recording.as_str())
     };
     for (key, rows) in jobs.iter().filter(|(key, _)| Some(*key) != chosen.as_ref()) {
         let count = rows.iter().filter(|row| is_process(row)).count();
@@ -149,15 +152,21 @@ pub(super) fn select(rows: &Rows) -> Selected<'_> {
         }
     }
     let mut members = chosen.as_ref().and_then(|key| jobs.get(key)).cloned().unwrap_or_default();
+    let given: BTreeSet<&str> = members.iter().map(|row| row.file()).collect();
+    let stop = rows
+        .stops
+        .iter()
+        .filter(|stop| given.contains(stop.file.as_str()))
+        .min_by_key(|stop| (stop.reason, &stop.file));
     if members.iter().any(|row| is_process(row)) {
         members.retain(|row| is_process(row));
     }
     leave_out_unranked(&mut members, &reports, &mut used);
     let world_size = members.iter().filter_map(|row| row.world_size).max();
-    let (processes, killed) = processes(rows, &members, &mut used);
+    let Assigned { processes, killed, mut files } = processes(rows, &members, &mut used);
+    files.extend(stop.map(|stop| stop.file.as_str()));
     let present: BTreeSet<u32> = processes.iter().filter_map(|process| process.rank).collect();
     // Without a world size, only a gap between files shows that a rank is missing: not all ranks print to a common log.
-    let files: BTreeSet<&str> = processes.iter().map(|process| process.row.file()).collect();
     let has_own_file = |process: &Process<'_>| process.rank.is_some() && process.row.process.is_none();
     let has_own_files = processes.iter().any(has_own_file);
     let unread = used.unread.iter().filter_map(|unread| JobIdentity::from_file_name(&unread.file).rank);
@@ -171,6 +180,7 @@ pub(super) fn select(rows: &Rows) -> Selected<'_> {
         (0..ranks.unwrap_or(0)).filter(|rank| !present.contains(rank)).take(MOST_MISSING).collect();
     used.recordings = processes.len();
     used.files = files.len();
+    used.unused = given.difference(&files).map(|&file| file.to_owned()).collect();
     Selected {
         processes,
         job: chosen.as_ref().and_then(|key| key.job).map(str::to_owned),
@@ -178,6 +188,7 @@ pub(super) fn select(rows: &Rows) -> Selected<'_> {
         world_size,
         used,
         killed,
+        stop,
     }
 }
 

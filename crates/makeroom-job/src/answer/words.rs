@@ -8,7 +8,7 @@ use super::groups::differences;
 use super::names::{capital, listed, title, words};
 use super::select::Process;
 use crate::report::{JobCause, LineDifference, RankFate};
-use crate::tables::FailureRow;
+use crate::tables::{End, FailureRow};
 
 /// Files that a remark names.
 const MOST_NAMED: usize = 3;
@@ -22,13 +22,18 @@ impl Case<'_, '_> {
         let count = self.selected.processes.len();
         let many = culprits.len() > 1;
         match self.blame.cause {
-            JobCause::None if count == 0 => {
-                ("NO RECORDINGS".to_owned(), "None of the files is a recording, a snapshot or a log.".to_owned())
-            }
-            JobCause::None => ("NOTHING FAILED".to_owned(), self.nothing()),
+            JobCause::None if count == 0 => (
+                "NO RECORDINGS".to_owned(),
+                "None of the files is a recording, a snapshot or a log.".to_owned(),
+            ),
+            JobCause::None => (self.nothing_title().to_owned(), self.nothing()),
             JobCause::Caught => (
-                "NOTHING FAILED: OUT-OF-MEMORY ERRORS WERE CAUGHT".to_owned(),
-                format!("{} caught a failed allocation and continued. {}", capital(&self.caught()), self.nothing()),
+                format!("{}: OUT-OF-MEMORY ERRORS WERE CAUGHT", self.nothing_title()),
+                format!(
+                    "{} caught a failed allocation and continued. {}",
+                    capital(&self.caught()),
+                    self.nothing()
+                ),
             ),
             JobCause::RankHoldsMore => self.holds_more(),
             JobCause::GroupHoldsMore => {
@@ -36,7 +41,10 @@ impl Case<'_, '_> {
                 let hold = if group.is_some_and(|group| group.members.len() == 1) { "HOLDS" } else { "HOLD" };
                 (format!("{} {hold} MORE THAN THE OTHERS", self.group_title()), self.group())
             }
-            JobCause::RanksShareGpu => ("RANKS SHARE A GPU WHILE OTHERS ARE IDLE".to_owned(), self.shared()),
+            JobCause::RanksShareGpu => {
+                let idle = if self.cards.idle.is_empty() { "" } else { " WHILE OTHERS ARE IDLE" };
+                (format!("RANKS SHARE A GPU{idle}"), self.shared())
+            }
             JobCause::EveryRankFull => (self.full_title(), self.full(&culprits)),
             JobCause::RequestTooLarge => {
                 let is_limited = |process: &&Process<'_>| {
@@ -56,7 +64,7 @@ impl Case<'_, '_> {
                 (format!("{name} RAN OUT OF MEMORY"), join(&[&failed, own, &also(culprits.len())]))
             }
             JobCause::HostMemory => {
-                (format!("{name} RAN OUT OF HOST MEMORY"), starved(&who, &culprits))
+                (format!("{name} RAN OUT OF HOST MEMORY"), starved(&who, &culprits, &self.on_gpu()))
             }
             JobCause::RankKilled => {
                 let verb = if many { "WERE" } else { "WAS" };
@@ -69,13 +77,8 @@ impl Case<'_, '_> {
                     if count == 2 { "Both recordings".to_owned() } else { format!("All {count} recordings") }
                 ),
             ),
-            JobCause::Terminated => (
-                "THE JOB WAS STOPPED FROM OUTSIDE".to_owned(),
-                "No rank failed or ran out of memory: they received SIGTERM, which schedulers send at a time limit, a preemption or a cancellation.".to_owned(),
-            ),
-            JobCause::CollectiveStalled => {
-                (format!("{name} HELD UP A COLLECTIVE"), self.stalled(&who, many))
-            }
+            JobCause::Terminated => self.stopped(),
+            JobCause::CollectiveStalled => (format!("{name} HELD UP A COLLECTIVE"), self.stalled(&who, many)),
             JobCause::OtherFailure => {
                 (format!("{name} FAILED, BUT DID NOT RUN OUT OF MEMORY"), other_failure(&who, &culprits))
             }
@@ -83,18 +86,35 @@ impl Case<'_, '_> {
         }
     }
 
+    /// Logs and snapshots do not show how a process ended.
+    fn nothing_title(&self) -> &'static str {
+        if self.blame.certainty == "certain" { "NOTHING FAILED" } else { "NO FAILURE FOUND" }
+    }
+
     fn nothing(&self) -> String {
         let ranks = &self.selected.processes;
         let fullest =
             ranks.iter().max_by_key(|process| (process.peak_bytes(), std::cmp::Reverse(&process.label)));
-        let unknown = self.blame.fates.iter().filter(|fate| matches!(fate, RankFate::Unknown)).count();
+        let unknown = ranks.iter().filter(|process| process.end == End::Unknown).count();
         let peak = fullest.filter(|process| process.peak_bytes() > 0).map_or(String::new(), |process| {
             format!(" The fullest is {} with a peak of {}.", process.label, size(process.peak_bytes()))
         });
         let found = match (ranks.len(), unknown) {
-            (1, _) => "The recording shows no failure.".to_owned(),
+            (1, 0) => "The process exited without an error.".to_owned(),
             (count, 0) => format!("None of the {count} ranks failed."),
-            (count, _) => format!("None of the {count} recordings shows a failure."),
+            (1, _) => format!("The {} shows no failure, but also not how the process ended.", self.noun(1)),
+            (count, _) if unknown == count => {
+                format!(
+                    "None of the {count} {} shows a failure, but they do not show how the ranks ended.",
+                    self.noun(count)
+                )
+            }
+            (count, _) => {
+                format!(
+                    "None of the {count} {} shows a failure, but {unknown} of them do not show how the rank ended.",
+                    self.noun(count)
+                )
+            }
         };
         found + &peak
     }
@@ -119,6 +139,14 @@ impl Case<'_, '_> {
             capital(&process.label),
             self.on_card(index, failure)
         )
+    }
+
+    /// `ran out of GPU memory: 2.00 GiB on GPU 1 at train.py:9 step`.
+    pub(super) fn ran_out(&self, index: usize) -> String {
+        let Some(failure) = self.process(index).decisive() else { return String::new() };
+        let what = failure.requested_bytes.map_or_else(|| "a request".to_owned(), size);
+        let place = failure.place.as_deref().map_or(String::new(), |place| format!(" at {}", short(place)));
+        format!("ran out of GPU memory: {what}{} failed{place}", self.on_card(index, failure))
     }
 
     fn on_card(&self, index: usize, failure: &FailureRow) -> String {
@@ -218,6 +246,7 @@ impl Case<'_, '_> {
         let named = &cards[..cards.len().min(MOST_NAMED)];
         let idle: Vec<String> = self.cards.idle.iter().map(|card| card.device.device.to_string()).collect();
         let idle = match (idle.as_slice(), self.cards.has_hosts) {
+            ([], _) => "each of them lists the others' memory.".to_owned(),
             ([only], false) => format!("GPU {only} is idle."),
             (idle, false) => format!("GPUs {} are idle.", abridged(idle)),
             ([_], true) => "1 GPU of the same host is idle.".to_owned(),

@@ -49,7 +49,8 @@ fn is_name(name: &str) -> bool {
 
 pub(super) fn is_passed_on(error: &str) -> bool {
     let name = error.split([':', '(']).next().unwrap_or(error);
-    PASSED_ON.iter().any(|passed| name.ends_with(passed))
+    // Ray's own exceptions report what happened to a worker.
+    name.starts_with("ray.exceptions.") || PASSED_ON.iter().any(|passed| name.ends_with(passed))
 }
 
 #[cfg(test)]
@@ -75,6 +76,7 @@ mod tests {
         }
         assert!(
             is_passed_on("torch.distributed.DistBackendError: x")
+                && is_passed_on("ray.exceptions.ActorDiedError: x")
                 && !is_passed_on("ValueError: DistBackendError")
         );
     }

@@ -10,28 +10,33 @@
 //!
 //! The number in which file names differ (`job_0.txt`, `job_1.txt`) is a rank only if the lines do not name other ones.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use makeroom_core::identity::{
-    FailureList, JobIdentity, LinePrefix, ListedRank, PodLabels, ProcessReports, ReportedProcess,
+    FailureList, JobIdentity, LinePrefix, ListedRank, PodLabels, PodStatuses, ProcessReports, RayReports,
+    ReportedProcess, without_header,
 };
 use makeroom_explain::TextReader;
 
 use super::Source;
 use super::log_row::{Found, report_processes, row_of};
-use super::log_text::{Label, RankText, is_labeled, mentions_memory};
-use crate::tables::{End, FailureKind, Rows};
+use super::log_text::{Label, RankText, is_labeled, is_of_slurm, mentions_memory, shows_out_of_memory};
+use super::owners::Workers;
+use super::stops;
+use crate::tables::{Rows, StopReason, StopRow};
 
 /// Ranks whose text is read; of further ranks only the kind of failure is known.
 const MOST_READERS: usize = 64;
 /// Ranks that a log can mention.
-const MOST_RANKS: usize = 1 << 16;
+pub(super) const MOST_RANKS: usize = 1 << 16;
 /// Processes that a log can report by their PID alone.
-const MOST_REPORTED: usize = 1 << 12;
+pub(super) const MOST_REPORTED: usize = 1 << 12;
 /// Bytes of one line that are inspected.
 const LONGEST_LINE: usize = 16 << 10;
 /// Lines that show whether `srun` labels its output.
 const LABELED_LINES: u32 = 8;
+/// Labeled lines that are counted: after twice as many as are needed, a few other lines do not matter.
+const MOST_LABELS: u32 = 2 * LABELED_LINES;
 /// Lines at the start that are kept until this is known.
 const MOST_PENDING: usize = 64;
 /// Bytes of the tracebacks of all ranks.
@@ -39,30 +44,38 @@ const MOST_TRACEBACKS: usize = 8 << 20;
 
 /// Reads a log in chunks.
 pub struct LogReader {
-    source: Source,
+    pub(super) source: Source,
     /// The identity of the file if its number is a rank, which only its lines can show.
-    numbered: Option<JobIdentity>,
+    pub(super) numbered: Option<JobIdentity>,
     line: Vec<u8>,
-    ranks: BTreeMap<Label, RankText>,
+    /// Number of lines read.
+    pub(super) lines: u64,
+    pub(super) ranks: BTreeMap<Label, RankText>,
     readers: usize,
-    /// Consecutive lines that start with a number and a colon.
+    /// Lines that start with a number and a colon, less those that do not.
     labels: u32,
     /// The first lines, while it is not known whether words or numbers in front of them are labels.
     pending: Option<Vec<String>>,
     /// The pods in front of lines.
     pods: Option<PodLabels>,
+    /// The pods that kubectl describes.
+    statuses: PodStatuses,
     /// Bytes of tracebacks that are kept.
     kept: usize,
     /// The rank of each local rank and its pod, where a line or a report has both; `None` if several have the local rank.
-    by_local: BTreeMap<(u32, Option<String>), Option<u32>>,
-    listed: FailureList,
+    pub(super) by_local: BTreeMap<(u32, Option<String>), Option<u32>>,
+    pub(super) listed: FailureList,
     /// The rank whose failure the launcher observed first.
-    root: Option<ListedRank>,
+    pub(super) root: Option<ListedRank>,
     /// Whether a launcher reports how ranks ended.
-    has_list: bool,
-    reports: ProcessReports,
+    pub(super) has_list: bool,
+    pub(super) reports: ProcessReports,
     /// Processes that are reported by their PID.
-    reported: Vec<ReportedProcess>,
+    pub(super) reported: Vec<ReportedProcess>,
+    pub(super) ray: RayReports,
+    pub(super) workers: Workers,
+    /// Why a scheduler ended the job.
+    stop: Option<StopReason>,
 }
 
 impl LogReader {
@@ -75,11 +88,13 @@ impl LogReader {
             source,
             numbered,
             line: Vec::new(),
+            lines: 0,
             ranks: BTreeMap::new(),
             readers: 0,
             labels: 0,
             pending: Some(Vec::new()),
             pods: None,
+            statuses: PodStatuses::default(),
             kept: 0,
             by_local: BTreeMap::new(),
             listed: FailureList::default(),
@@ -87,6 +102,9 @@ impl LogReader {
             has_list: false,
             reports: ProcessReports::default(),
             reported: Vec::new(),
+            ray: RayReports::default(),
+            workers: Workers::default(),
+            stop: None,
         }
     }
 
@@ -105,8 +123,16 @@ impl LogReader {
         let bytes = std::mem::take(&mut self.line);
         let text = String::from_utf8_lossy(&bytes);
         let line = text.trim_end();
-        self.labels =
-            if LinePrefix::is_label(line) { self.labels.saturating_add(1) } else { self.labels / 2 };
+        self.labels = match () {
+            () if LinePrefix::is_label(line) => (self.labels + 1).min(MOST_LABELS),
+            // `srun` does not label its own lines.
+            () if is_of_slurm(line) => self.labels,
+            () => self.labels.saturating_sub(if self.labels < LABELED_LINES {
+                self.labels.div_ceil(2)
+            } else {
+                1
+            }),
+        };
         let is_labeled = self.labels >= LABELED_LINES;
         let Some(pending) = &mut self.pending else { return self.read_line(line, is_labeled) };
         pending.push(line.to_owned());
@@ -126,24 +152,20 @@ impl LogReader {
         }
     }
 
-    /// Notes that a rank has a local rank.
-    fn pair(&mut self, rank: u32, local: u32, pod: Option<String>) {
-        if self.by_local.len() < MOST_RANKS {
-            let known = self.by_local.entry((local, pod)).or_insert(Some(rank));
-            *known = known.filter(|&known| known == rank);
-        }
-    }
-
     fn read_line(&mut self, line: &str, is_labeled: bool) {
+        self.lines += 1;
         let of_pod = self.pods.as_ref().and_then(|pods| pods.read(line));
         let prefix = of_pod.or_else(|| LinePrefix::read(line, is_labeled));
+        let described = if prefix.is_none() { self.statuses.read(line) } else { None };
+        let prefix =
+            prefix.or_else(|| described.as_ref().map(|found| LinePrefix::of_described(&found.pod, line)));
         let rest = prefix.as_ref().map_or(line, |prefix| prefix.rest);
+        let bare = without_header(rest);
+        // The most exact reason counts.
+        self.stop = self.stop.into_iter().chain(stops::read(bare)).min();
         let pod = prefix.as_ref().and_then(|prefix| prefix.job.pod.as_deref());
-        let is_listed = self.list(rest, pod);
-        let (is_report, reported) = self.reports.read(rest);
         // A line about another process is not about the one that prints it.
-        let is_reported = is_listed || is_report;
-        self.reported.extend(reported.filter(|_| self.reported.len() < MOST_REPORTED));
+        let is_reported = self.report(bare, pod);
         let (prefix, pid) = prefix.map_or_else(Default::default, |prefix| (prefix.job, prefix.pid));
         if let (Some(rank), Some(local)) = (prefix.rank, prefix.local_rank) {
             self.pair(rank, local, prefix.pod.clone());
@@ -155,11 +177,21 @@ impl LogReader {
         if self.ranks.len() >= MOST_RANKS && !self.ranks.contains_key(&label) {
             return;
         }
+        if let Label::Process(pid, host) = &label {
+            self.workers.read_own(*pid, host.as_deref(), rest);
+        }
+        let number = self.lines;
         let rank = self.ranks.entry(label).or_default();
         if rank.identity.is_alone() {
             rank.identity = prefix.or(&self.source.identity);
         }
         rank.pid = rank.pid.or(pid);
+        if let Some(status) = described.and_then(|found| found.exit_code) {
+            rank.ended(status, number);
+        }
+        if shows_out_of_memory(rest) {
+            rank.memory_line = Some(number);
+        }
         if !is_reported {
             rank.read(rest);
         }
@@ -180,118 +212,6 @@ impl LogReader {
         }
     }
 
-    /// Reads a line in which a launcher reports ranks that ended. Returns whether it is one.
-    fn list(&mut self, line: &str, pod: Option<&str>) -> bool {
-        let listed = self.listed.read(line);
-        let is_listed = !listed.is_empty();
-        self.has_list |= is_listed;
-        let is_starved = line.ends_with(": Out Of Memory");
-        for listed in listed {
-            if let Some(local) = listed.local_rank {
-                self.pair(listed.rank, local, pod.map(str::to_owned));
-            }
-            let label = Label::Rank(listed.rank);
-            if self.ranks.len() >= MOST_RANKS && !self.ranks.contains_key(&label) {
-                break;
-            }
-            let text = self.ranks.entry(label).or_default();
-            text.identity.rank = Some(listed.rank);
-            text.identity.local_rank = text.identity.local_rank.or(listed.local_rank);
-            text.host = text.host.take().or_else(|| listed.host.clone());
-            text.pid = text.pid.or(listed.pid);
-            text.end = Some(match listed.exit_code {
-                -9 => End::Killed,
-                code @ ..0 => End::Signaled(code.unsigned_abs()),
-                code => End::Exited(code.unsigned_abs()),
-            });
-            if is_starved {
-                text.add(FailureKind::HostMemory);
-            }
-            text.is_first |= listed.is_first;
-            if listed.is_first {
-                self.root = Some(listed);
-            }
-        }
-        is_listed
-    }
-
-    /// Merges the lines of a local rank with those of the rank that has it, if there is only one.
-    fn merge_local(&mut self) {
-        let locals: Vec<(u32, Option<String>)> = self
-            .ranks
-            .keys()
-            .filter_map(|label| match label {
-                Label::LocalRank(local, pod) => Some((*local, pod.clone())),
-                _ => None,
-            })
-            .collect();
-        let pods: BTreeSet<&Option<String>> = locals.iter().map(|(_, pod)| pod).collect();
-        let is_one_pod = pods.len() == 1;
-        for (local, pod) in locals {
-            // torchrun's report does not name pods.
-            let any = || self.by_local.get(&(local, None)).filter(|_| is_one_pod);
-            let rank = self.by_local.get(&(local, pod.clone())).or_else(any).copied().flatten();
-            let Some(rank) = rank.map(Label::Rank).filter(|rank| self.ranks.contains_key(rank)) else {
-                continue;
-            };
-            let text = self.ranks.remove(&Label::LocalRank(local, pod));
-            if let (Some(text), Some(owner)) = (text, self.ranks.get_mut(&rank)) {
-                owner.merge(text);
-            }
-        }
-    }
-
-    /// Restores errors that seemed to be handled, of ranks that exited with an error and printed nothing else about it. If
-    /// one of them shows its error, that explains the others.
-    fn restore_dropped(&mut self) {
-        let failed = || self.ranks.values().filter(|text| text.has_exited_with_error());
-        if failed().any(|text| !text.errors.is_empty()) {
-            return;
-        }
-        let failed = self.ranks.values_mut().filter(|text| text.has_exited_with_error());
-        failed.filter(|text| text.is_unexplained()).for_each(|text| text.errors.restore());
-    }
-
-    /// Gives a traceback without a prefix to the rank that the launcher names as the root cause, or to the only one that it
-    /// lists with an exit code above 0, if that rank printed nothing about its error. Of several such ranks, none is known
-    /// to have printed it. Without a prefix, lines of other ranks look as if the program had continued, so an error that
-    /// seemed to be handled is restored.
-    fn assign_unnamed(&mut self) {
-        let Some(mut unnamed) = self.ranks.remove(&Label::None) else { return };
-        let root = self.root.take();
-        let is_candidate = |label: &Label| root.as_ref().is_none_or(|root| *label == Label::Rank(root.rank));
-        let failed = self.ranks.iter_mut().filter(|(_, text)| text.has_exited_with_error());
-        let mut failed: Vec<&mut RankText> =
-            failed.filter(|(label, _)| is_candidate(label)).map(|(_, text)| text).collect();
-        if !failed.is_empty() && failed.iter().all(|text| text.reader.is_none() && text.is_unexplained()) {
-            unnamed.errors.restore();
-        }
-        if let [owner] = failed.as_mut_slice()
-            && owner.reader.is_none()
-            && owner.errors.is_empty()
-        {
-            owner.reader = unnamed.reader.take();
-            owner.errors = std::mem::take(&mut unnamed.errors);
-        }
-        self.ranks.insert(Label::None, unnamed);
-    }
-
-    /// Takes the number of the file as its rank, unless the lines name other ranks.
-    fn number(&mut self) {
-        let Some(numbered) = self.numbered.take() else { return };
-        let Some(own) = numbered.rank.map(Label::Rank) else { return };
-        if self.ranks.keys().any(|label| *label != Label::None && *label != own) {
-            return;
-        }
-        let texts = [self.ranks.remove(&own), self.ranks.remove(&Label::None)];
-        let text = texts.into_iter().flatten().reduce(|mut text, other| {
-            text.merge(other);
-            text
-        });
-        self.ranks.extend(text.map(|text| (own, RankText { identity: numbered.clone(), ..text })));
-        self.source.identity = numbered;
-    }
-
     /// Ends the log.
     pub fn finish(mut self) -> Rows {
         if !self.line.is_empty() {
@@ -301,11 +221,13 @@ impl LogReader {
         self.read_pending(is_short_and_labeled);
         let reported = std::mem::take(&mut self.reports).finish();
         self.reported.extend(reported.filter(|_| self.reported.len() < MOST_REPORTED));
+        self.merge_workers();
         self.merge_local();
         self.restore_dropped();
         self.assign_unnamed();
         self.number();
         let mut rows = Rows::default();
+        rows.stops.extend(self.stop.map(|reason| StopRow { file: self.source.name.clone(), reason }));
         report_processes(&self.reported, &self.source.name, &mut rows);
         let found = Found::new(&self.source, &self.ranks, &self.reported, self.has_list);
         for (label, text) in self.ranks {
@@ -316,74 +238,5 @@ impl LogReader {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(name: &str, text: &str) -> Rows {
-        let identity = JobIdentity::from_file_name(name);
-        let mut reader = LogReader::new(Source { name: name.to_owned(), identity, is_running: false });
-        // In small chunks, as a file is read.
-        text.as_bytes().chunks(7).for_each(|chunk| reader.push(chunk));
-        reader.finish()
-    }
-
-    #[test]
-    fn the_lines_of_each_rank_are_read_separately() {
-        let rows = read(
-            "job.log",
-            "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB. GPU 2 has a total capacity \
-             of 31.74 GiB of which 1.20 GiB is free. Of the allocated memory 29.00 GiB is allocated by PyTorch, and \
-             240.00 MiB is reserved by PyTorch but unallocated.\n\
-             [rank1]: [rank1]:[E] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE)\n\
-             [rank0]: RuntimeError: Connection closed by peer\n",
-        );
-        let found: Vec<_> =
-            rows.failures.iter().map(|failure| (failure.recording.as_str(), failure.kind)).collect();
-        assert_eq!(
-            found,
-            [
-                ("job.log (rank 0)", FailureKind::PeerLost),
-                ("job.log (rank 1)", FailureKind::CollectiveTimeout),
-                ("job.log (rank 2)", FailureKind::DeviceMemory),
-            ]
-        );
-        assert_eq!(rows.failures[2].requested_bytes, Some(3 << 30));
-        assert_eq!(rows.recordings[2].rank, Some(2));
-    }
-
-    #[test]
-    fn processes_of_ray_are_told_apart_by_their_pid() {
-        let rows = read(
-            "job.log",
-            "(Worker pid=11, ip=10.0.0.1) loss 2.7\n\
-             (Worker pid=12, ip=10.0.0.2) torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 \
-             has a total capacity of 31.74 GiB of which 1.20 GiB is free. Of the allocated memory 29.00 GiB is allocated \
-             by PyTorch, and 240.00 MiB is reserved by PyTorch but unallocated.\n\
-             (Worker pid=13, ip=10.0.0.1) RuntimeError: Connection closed by peer\n",
-        );
-        let found: Vec<_> =
-            rows.failures.iter().map(|failure| (failure.recording.as_str(), failure.kind)).collect();
-        assert_eq!(
-            found,
-            [
-                ("job.log (PID 12 on 10.0.0.2)", FailureKind::DeviceMemory),
-                ("job.log (PID 13 on 10.0.0.1)", FailureKind::PeerLost),
-            ]
-        );
-        assert_eq!(
-            (rows.recordings[0].pid, rows.recordings[0].host.as_deref()),
-            (Some(12), Some("10.0.0.2"))
-        );
-    }
-
-    #[test]
-    fn the_ranks_that_torchrun_lists_have_their_exit_codes() {
-        let rows = read(
-            "job.log",
-            "Root Cause (first observed failure):\n[0]:\n  time      : 2026-01-01_10:00:00\n  host      : node7\n  \
-             rank      : 3 (local_rank: 3)\n  exitcode  : -9 (pid: 4711)\n  error_file: <N/A>\n",
-        );
-        let row = rows.recordings.iter().find(|row| row.rank == Some(3));
-        assert_eq!(row.map(|row| (row.end, row.host.as_deref())), Some((End::Killed, Some("node7"))));
-    }
-}
+#[path = "log_tests.rs"]
+mod tests;

@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use makeroom_core::Bytes;
 use makeroom_core::identity::{JobField, JobIdentity, ProcessEvent, ReportedProcess};
-use makeroom_explain::{Cause, Explanation, TextReader};
+use makeroom_explain::{Cause, Explanation, LedgerLine, TextReader};
 
 use super::log_text::{Label, RankText};
 use super::{CAUGHT, MOST_FIXES, Source, first_fixes};
 use crate::tables::{
     DeviceRow, End, FailureKind, FailureRow, KilledProcess, RecordingKind, RecordingRow, Rows,
 };
+
+/// Other processes on a GPU that are kept.
+const MOST_OTHERS: usize = 64;
 
 /// What the whole log contains.
 pub(super) struct Found<'log> {
@@ -105,7 +108,10 @@ pub(super) fn row_of(label: &Label, mut text: RankText, found: &Found<'_>, rows:
         let failure = FailureRow {
             device: request.and_then(|request| request.device).map(|device| device.0),
             requested_bytes: request.and_then(|request| request.bytes).map(Bytes::get),
+            free_bytes: explanation.as_ref().filter(|_| Some(kind) == own).and_then(free),
             place: request.and_then(|request| request.site.clone()),
+            line: text.memory_line.filter(|_| Some(kind) == own).or(text.end_line),
+            others: explanation.as_ref().filter(|_| Some(kind) == own).map_or_else(Vec::new, other_processes),
             ..FailureRow::new(recording.clone(), kind)
         };
         if kind == FailureKind::CollectiveTimeout && !text.collectives.is_empty() {
@@ -128,8 +134,31 @@ pub(super) fn row_of(label: &Label, mut text: RankText, found: &Found<'_>, rows:
     }
     let end = text.end.unwrap_or(End::Unknown);
     let recording = row(recording, &identity, end, explanation.as_ref());
-    let is_first_failure = text.is_first;
-    rows.recordings.push(RecordingRow { process, pid: text.pid, is_first_failure, error, ..recording });
+    let (is_first_failure, ended_line) = (text.is_first, text.end_line);
+    rows.recordings.push(RecordingRow {
+        process,
+        pid: text.pid,
+        is_first_failure,
+        ended_line,
+        error,
+        ..recording
+    });
+}
+
+/// Free memory of the GPU.
+fn free(explanation: &Explanation) -> Option<u64> {
+    let lines = explanation.ledger.as_ref()?.lines();
+    lines.iter().find(|line| line.what() == "free").map(|line| line.bytes().get())
+}
+
+/// The other processes on the GPU that the message lists: PID and memory.
+fn other_processes(explanation: &Explanation) -> Vec<(u32, u64)> {
+    let lines = explanation.ledger.as_ref().map_or(&[][..], |ledger| ledger.lines());
+    let process = |line: &LedgerLine| {
+        let pid = line.what().strip_prefix("process ")?.parse().ok()?;
+        Some((pid, line.bytes().get()))
+    };
+    lines.iter().filter_map(process).take(MOST_OTHERS).collect()
 }
 
 /// The kind of failure that an explanation stands for.
@@ -138,7 +167,14 @@ fn failure_kind(explanation: &Explanation) -> Option<FailureKind> {
         Cause::None => None,
         Cause::HostMemory => Some(FailureKind::HostMemory),
         // The message is not about memory, or does not say which.
-        Cause::Undetermined if explanation.request.is_none() => None,
+        Cause::Undetermined
+            if explanation
+                .request
+                .as_ref()
+                .is_none_or(|request| request.bytes.is_none() && request.device.is_none()) =>
+        {
+            None
+        }
         _ => Some(FailureKind::DeviceMemory),
     }
 }
@@ -167,6 +203,7 @@ fn row(
         local_rank: identity.local_rank,
         world_size: identity.world_size,
         host: identity.node.clone().or_else(|| identity.host.clone()),
+        pod: identity.pod.clone(),
         node_rank: identity.node_rank,
         job: identity.job_id.clone(),
         attempt: identity.attempt,
@@ -181,6 +218,7 @@ fn row(
         ended_us: None,
         silence_us: None,
         end,
+        ended_line: None,
         torn_bytes: 0,
         events: 0,
         is_incomplete: false,

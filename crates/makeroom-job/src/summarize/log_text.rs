@@ -6,6 +6,7 @@ use makeroom_core::identity::{JobIdentity, LinePrefix};
 use makeroom_explain::TextReader;
 
 use super::collectives;
+use super::crashes;
 use super::errors::{ErrorFinder, Line};
 use super::phrases;
 use crate::tables::{Collective, End, FailureKind};
@@ -67,6 +68,9 @@ pub(super) struct RankText {
     pub(super) collectives: Vec<Collective>,
     pub(super) errors: ErrorFinder,
     pub(super) end: Option<End>,
+    /// The line that reports its end, and the last one about memory that ran out.
+    pub(super) end_line: Option<u64>,
+    pub(super) memory_line: Option<u64>,
     /// Whether the launcher observed its failure first.
     pub(super) is_first: bool,
 }
@@ -74,7 +78,9 @@ pub(super) struct RankText {
 impl RankText {
     /// Reads a line of the process, without the prefix.
     pub(super) fn read(&mut self, line: &str) {
-        let kinds = phrases::kinds(line.as_bytes());
+        let mut kinds = phrases::kinds(line.as_bytes());
+        let reported = crashes::read(line).and_then(|crash| crash.kind());
+        kinds.extend(reported.filter(|kind| !kinds.contains(kind)));
         match self.errors.read(line, !kinds.is_empty()) {
             Line::Source => {}
             Line::Resumed => {
@@ -115,6 +121,16 @@ impl RankText {
         self.traceback.drain(..excess);
     }
 
+    /// A launcher or a scheduler reports how it ended.
+    pub(super) fn ended(&mut self, status: i32, line: u64) {
+        self.end = Some(match crashes::signal_of(status) {
+            Some(9) => End::Killed,
+            Some(signal) => End::Signaled(signal),
+            None => End::Exited(status.unsigned_abs()),
+        });
+        self.end_line = self.end_line.or(Some(line));
+    }
+
     /// Whether a launcher reports that it exited with an error.
     pub(super) fn has_exited_with_error(&self) -> bool {
         matches!(self.end, Some(End::Exited(1..)))
@@ -138,6 +154,8 @@ impl RankText {
             collectives::add(&mut self.collectives, collective);
         }
         self.errors.merge(other.errors);
+        self.end_line = self.end_line.or(other.end_line);
+        self.memory_line = self.memory_line.or(other.memory_line);
         self.end = self.end.or(other.end);
         self.is_first |= other.is_first;
     }
@@ -147,7 +165,7 @@ impl RankText {
 pub(super) fn is_labeled<'line>(lines: impl Iterator<Item = &'line str>) -> bool {
     let (mut labels, mut others, mut has_srun) = (0, 0, false);
     for line in lines {
-        if line.starts_with("srun: ") || line.starts_with("slurmstepd: ") {
+        if is_of_slurm(line) {
             has_srun = true;
         } else if LinePrefix::is_label(line) {
             labels += 1;
@@ -156,6 +174,16 @@ pub(super) fn is_labeled<'line>(lines: impl Iterator<Item = &'line str>) -> bool
         }
     }
     has_srun && labels > others
+}
+
+/// Whether a line is one of Slurm's own.
+pub(super) fn is_of_slurm(line: &str) -> bool {
+    line.starts_with("srun: ") || line.starts_with("slurmstepd: ")
+}
+
+/// Whether a line shows that memory ran out.
+pub(super) fn shows_out_of_memory(line: &str) -> bool {
+    line.contains("OutOfMemory") || line.contains("out of memory")
 }
 
 /// Whether a line can be about memory, so that the explanation starts there.

@@ -5,8 +5,11 @@
 //! series.rs   memory over time and over steps, in a bounded number of points
 //! log.rs      a program's output: its lines by rank
 //! log_text.rs what a log contains about one rank
+//! reports.rs  lines in which launchers, Ray and Kubernetes report other processes
+//! owners.rs   which rank the lines of a process belong to
 //! log_row.rs  the rows of a process in a log
 //! errors.rs   the error that ended a process;  exceptions.rs  names of Python's exceptions
+//! crashes.rs  ends without a traceback;  stops.rs  jobs that a scheduler ended
 //! phrases.rs  the messages that tell a failure from its consequences;  collectives.rs  those that timed out
 //! ```
 //!
@@ -14,19 +17,24 @@
 //! explanation replays the recording under other settings.
 
 mod collectives;
+mod crashes;
 mod errors;
 mod exceptions;
 mod log;
 mod log_row;
 mod log_text;
+mod owners;
 mod phrases;
+mod reports;
 mod series;
+mod stops;
 
 use makeroom_core::identity::JobIdentity;
 use makeroom_core::{Action, Bytes, DeviceIndex, DeviceTrace, ProcessEnd, ProcessRecord, Trace, TraceKind};
 use makeroom_explain::{Explanation, Fix, TraceQuestion, context_bytes, explain_trace, line_of, live_lines};
 
 use crate::tables::{DeviceRow, End, FailureKind, FailureRow, RecordingKind, RecordingRow, Rows, SiteRow};
+pub(crate) use crashes::signal_words;
 pub use log::LogReader;
 use series::OverTime;
 
@@ -136,6 +144,7 @@ fn row(trace: &Trace, source: &Source) -> RecordingRow {
         local_rank: identity.local_rank,
         world_size: identity.world_size,
         host: identity.node.or(identity.host).or(host),
+        pod: identity.pod,
         node_rank: identity.node_rank,
         job: identity.job_id,
         attempt: identity.attempt,
@@ -150,6 +159,7 @@ fn row(trace: &Trace, source: &Source) -> RecordingRow {
         ended_us,
         silence_us: process.map(|process| process.silence_us).filter(|&silence| silence > 0),
         end: process.map_or(End::Unknown, |process| end(process, source.is_running)),
+        ended_line: None,
         torn_bytes: process.map_or(0, |process| process.unread.get()),
         events: trace.event_count() as u64,
         is_incomplete: process.is_some_and(|process| process.dropped > 0)

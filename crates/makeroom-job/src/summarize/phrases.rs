@@ -9,7 +9,7 @@ use aho_corasick::AhoCorasick;
 
 use crate::tables::FailureKind;
 
-const PHRASES: [(&str, FailureKind); 37] = [
+const PHRASES: [(&str, FailureKind); 39] = [
     // The kernel, Slurm and Kubernetes kill for host memory.
     ("oom-kill event", FailureKind::HostMemory),
     ("oom_kill event", FailureKind::HostMemory),
@@ -25,6 +25,8 @@ const PHRASES: [(&str, FailureKind); 37] = [
     ("ms for recv operation to complete", FailureKind::CollectiveTimeout),
     ("ms for send operation to complete", FailureKind::CollectiveTimeout),
     ("monitoredbarrier", FailureKind::CollectiveTimeout),
+    ("due to processgroupnccl watchdog hang", FailureKind::CollectiveTimeout),
+    ("watchdog got stuck for", FailureKind::CollectiveTimeout),
     // The same, when another rank has ended.
     ("connection closed by peer", FailureKind::PeerLost),
     ("connection reset by peer", FailureKind::PeerLost),
@@ -87,6 +89,11 @@ mod tests {
                 FailureKind::PeerLost,
             ),
             ("W0101 Sending process 4711 closing signal SIGTERM", FailureKind::Terminated),
+            (
+                "[F1] [PG ID 0 PG GUID 0(default_pg) Rank 1] Terminating the process after attempting to dump debug \
+                 info, due to ProcessGroupNCCL watchdog hang.",
+                FailureKind::CollectiveTimeout,
+            ),
             ("slurmstepd: error: Detected 1 oom_kill event in StepId=77.0.", FailureKind::HostMemory),
             ("traceback : Signal 9 (SIGKILL) received by PID 4711", FailureKind::Killed),
         ] {

@@ -1,0 +1,115 @@
+//! Ranks that share a GPU, from their logs alone.
+//!
+//! PyTorch's message lists the other processes on the GPU: `Process 4711 has 19.70 GiB memory in use.` Two ranks that ran
+//! out on a GPU of the same number share it if
+//!
+//! ```text
+//! both list the same other process, or one lists the other's PID      certain
+//! each lists a process of the other's size, or they have the same
+//! host and different local ranks                                      likely
+//! ```
+//!
+//! PIDs in different containers or on different hosts can be the same, so ranks of different hosts are never compared.
+
+use std::collections::BTreeMap;
+
+use super::select::Process;
+use crate::tables::{FailureKind, FailureRow, RecordingKind};
+
+/// Ranks of one GPU number that are compared one by one by size.
+const MOST_COMPARED: usize = 64;
+/// Sizes are the same within this share: they were read at different times.
+const SAME: f64 = 0.05;
+
+/// The result.
+#[derive(Debug, Default)]
+pub(super) struct Sharing {
+    /// The first process on the same GPU, by process.
+    groups: BTreeMap<usize, usize>,
+    /// Whether PIDs show it for all of them.
+    pub(super) is_certain: bool,
+}
+
+impl Sharing {
+    /// The first of the processes that share the GPU of this one.
+    pub(super) fn group(&self, process: usize) -> Option<usize> {
+        self.groups.get(&process).copied()
+    }
+}
+
+/// A rank that ran out, and lists other processes.
+struct Listing<'rows> {
+    process: usize,
+    failure: &'rows FailureRow,
+    /// What the rank itself uses.
+    own: u64,
+}
+
+/// Finds ranks that share a GPU.
+pub(super) fn find(processes: &[Process<'_>]) -> Sharing {
+    let mut cards: BTreeMap<(Option<&str>, u32), Vec<Listing<'_>>> = BTreeMap::new();
+    for (index, process) in processes.iter().enumerate() {
+        let listing = process.decisive().filter(|failure| failure.kind == FailureKind::DeviceMemory);
+        let listing =
+            listing.filter(|failure| process.row.kind == RecordingKind::Log && !failure.others.is_empty());
+        let Some((failure, device)) = listing.and_then(|failure| Some((failure, failure.device?))) else {
+            continue;
+        };
+        let others: u64 = failure.others.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
+        let total = process.total_bytes(failure.device).unwrap_or(0);
+        let own = total.saturating_sub(failure.free_bytes.unwrap_or(0)).saturating_sub(others);
+        cards.entry((process.host, device)).or_default().push(Listing { process: index, failure, own });
+    }
+    let mut sharing = Sharing { groups: BTreeMap::new(), is_certain: true };
+    for listings in cards.values().filter(|listings| listings.len() > 1) {
+        let by_pid = by_pid(processes, listings);
+        let groups =
+            if by_pid.values().any(|&group| by_pid.values().filter(|other| **other == group).count() > 1) {
+                by_pid
+            } else {
+                sharing.is_certain = false;
+                by_size(processes, listings)
+            };
+        sharing.groups.extend(groups);
+    }
+    sharing
+}
+
+/// Groups of ranks that list the same PID, or one another.
+fn by_pid(processes: &[Process<'_>], listings: &[Listing<'_>]) -> BTreeMap<usize, usize> {
+    let mut groups: BTreeMap<usize, usize> = listings.iter().map(|one| (one.process, one.process)).collect();
+    let mut first: BTreeMap<u32, usize> = BTreeMap::new();
+    for listing in listings {
+        let listed = listing.failure.others.iter().map(|(pid, _)| *pid).chain(processes[listing.process].pid);
+        for pid in listed {
+            let other = *first.entry(pid).or_insert(listing.process);
+            let (from, to) =
+                (groups[&listing.process].max(groups[&other]), groups[&listing.process].min(groups[&other]));
+            groups.values_mut().filter(|group| **group == from).for_each(|group| *group = to);
+        }
+    }
+    groups
+}
+
+/// Groups of ranks that list each other's sizes, or that a host tells apart.
+fn by_size(processes: &[Process<'_>], listings: &[Listing<'_>]) -> BTreeMap<usize, usize> {
+    let lists = |one: &Listing<'_>, bytes: u64| {
+        let is_same = |(_, other): &(u32, u64)| other.abs_diff(bytes) as f64 <= bytes as f64 * SAME;
+        bytes > 0 && one.failure.others.iter().any(is_same)
+    };
+    let is_local = |one: &Listing<'_>, two: &Listing<'_>| {
+        let (one, two) = (&processes[one.process], &processes[two.process]);
+        one.host.is_some() && one.row.local_rank.zip(two.row.local_rank).is_some_and(|(one, two)| one != two)
+    };
+    let mut groups = BTreeMap::new();
+    let compared = &listings[..listings.len().min(MOST_COMPARED)];
+    for (position, listing) in compared.iter().enumerate() {
+        let shares = |other: &&Listing<'_>| {
+            lists(listing, other.own) && lists(other, listing.own) || is_local(listing, other)
+        };
+        let earlier = compared[..position].iter().find(shares);
+        let group = earlier.and_then(|other| groups.get(&other.process).copied()).unwrap_or(listing.process);
+        groups.insert(listing.process, group);
+    }
+    groups
+}

@@ -1,0 +1,191 @@
+//! Messages without a traceback that report how a process ended: those of the C library and of shells, exit codes that a
+//! launcher or a build tool prints, and errors of a program that did not start.
+//!
+//! ```text
+//! Segmentation fault (core dumped)
+//! run.sh: line 3:  4711 Killed                  python train.py
+//! command terminated with exit code 137
+//! train.py: error: unrecognized arguments: --batch
+//! ```
+//!
+//! An exit code above 128 is that of a process that a signal ended. Other codes show only that something failed.
+
+use super::exceptions::exception;
+use crate::tables::FailureKind;
+
+/// Messages of a crash, anywhere in a line.
+const CRASHES: [&str; 8] = [
+    "CUDA error: ",
+    "Segmentation fault",
+    "terminate called after throwing an instance of",
+    "Fatal Python error:",
+    "Bus error",
+    "Illegal instruction",
+    "double free or corruption",
+    "Aborted (core dumped)",
+];
+/// Words of shells for signals.
+const SIGNALS: [(&str, u32); 8] = [
+    ("Killed", 9),
+    ("Terminated", 15),
+    ("Aborted", 6),
+    ("Segmentation fault", 11),
+    ("Bus error", 7),
+    ("Illegal instruction", 4),
+    ("Floating point exception", 8),
+    ("Trace/breakpoint trap", 5),
+];
+/// Phrases before an exit code.
+const STATUSES: [&str; 12] = [
+    "exited with code ",
+    "exited with exit code ",
+    "exited with status ",
+    "exited with exit status ",
+    "terminated with exit code ",
+    "completed with exit code ",
+    "finished with exit code ",
+    "failed with exit code ",
+    "returned non-zero exit status ",
+    "exits with return code = ",
+    "exited with return code ",
+    "failed (exitcode: ",
+];
+const SIGKILL: u32 = 9;
+const SIGTERM: u32 = 15;
+/// The exit status of a process that a signal ended is this plus the signal, as shells report it.
+const BY_SIGNAL: u32 = 128;
+
+/// What a line reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Crash<'line> {
+    /// The error of the process.
+    Error(&'line str),
+    /// A signal ended it.
+    Signal(u32),
+    /// An exit code other than 0, which names no reason.
+    Status,
+}
+
+impl Crash<'_> {
+    /// The kind of failure, of signals that come from outside.
+    pub(super) fn kind(&self) -> Option<FailureKind> {
+        match self {
+            Self::Signal(SIGKILL) => Some(FailureKind::Killed),
+            Self::Signal(SIGTERM) => Some(FailureKind::Terminated),
+            _ => None,
+        }
+    }
+}
+
+/// What a line outside of tracebacks reports about the end of a process.
+pub(super) fn read(line: &str) -> Option<Crash<'_>> {
+    let from_shell = shell(line).or_else(|| bare(line)).map(Crash::Signal);
+    let crash = || CRASHES.iter().find_map(|message| line.get(line.find(message)?..)).map(Crash::Error);
+    from_shell.or_else(crash).or_else(|| status(line)).or_else(|| start(line).map(Crash::Error))
+}
+
+/// The signal of an exit status above 128, or of a negative one.
+pub(super) fn signal_of(status: i32) -> Option<u32> {
+    match status {
+        ..0 => Some(status.unsigned_abs()),
+        _ => status.unsigned_abs().checked_sub(BY_SIGNAL).filter(|signal| (1..=31).contains(signal)),
+    }
+}
+
+/// `run.sh: line 3:  4711 Killed                  python train.py`.
+fn shell(line: &str) -> Option<u32> {
+    let (_, rest) = line.split_once(": line ")?;
+    let (number, rest) = rest.split_once(':')?;
+    let (pid, rest) = rest.trim_start().split_once(' ')?;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    signal(rest.trim_start()).filter(|_| is_number(number) && is_number(pid))
+}
+
+/// `Killed`, `Segmentation fault (core dumped)`: nothing else on the line.
+fn bare(line: &str) -> Option<u32> {
+    let line = line.trim_end();
+    let word = line.strip_suffix("(core dumped)").unwrap_or(line).trim_end();
+    SIGNALS.iter().find(|(name, _)| *name == word).map(|(_, signal)| *signal)
+}
+
+fn signal(text: &str) -> Option<u32> {
+    SIGNALS.iter().find(|(name, _)| text.starts_with(name)).map(|(_, signal)| *signal)
+}
+
+fn status(line: &str) -> Option<Crash<'static>> {
+    let rest = STATUSES
+        .iter()
+        .find_map(|phrase| line.get(line.to_ascii_lowercase().find(phrase)? + phrase.len()..))?;
+    let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '-').unwrap_or(rest.len());
+    let status: i32 = rest.get(..end)?.parse().ok()?;
+    match (status, signal_of(status)) {
+        (0, _) => None,
+        (_, Some(signal)) => Some(Crash::Signal(signal)),
+        (_, None) => Some(Crash::Status),
+    }
+}
+
+/// A program that did not start, or an exception without a traceback: `ModuleNotFoundError: No module named 'x'`.
+fn start(line: &str) -> Option<&str> {
+    let is_whole = exception(line).is_some_and(|error| error.len() == line.len() && error.contains(": "));
+    let is_usage = line
+        .split_once(": error: ")
+        .is_some_and(|(name, _)| name.strip_suffix(".py").is_some_and(|name| !name.contains(' ')));
+    let is_missing = line.ends_with(": command not found") || line.contains(": can't open file '");
+    (is_whole || is_usage || is_missing).then_some(line)
+}
+
+/// The name of a signal: `SIGSEGV (segmentation fault)`.
+pub(crate) fn signal_words(signal: u32) -> String {
+    match signal {
+        4 => "SIGILL (illegal instruction)".to_owned(),
+        5 => "SIGTRAP".to_owned(),
+        6 => "SIGABRT (abort)".to_owned(),
+        7 => "SIGBUS (bus error)".to_owned(),
+        8 => "SIGFPE (floating-point exception)".to_owned(),
+        9 => "SIGKILL".to_owned(),
+        11 => "SIGSEGV (segmentation fault)".to_owned(),
+        15 => "SIGTERM".to_owned(),
+        other => format!("signal {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_without_a_traceback_are_read() {
+        for (line, signal) in [
+            ("Segmentation fault (core dumped)", 11),
+            ("Aborted (core dumped)", 6),
+            ("Killed", 9),
+            ("run.sh: line 3:  4711 Killed                  python train.py", 9),
+            ("/bin/bash: line 1: 77 Bus error               (core dumped) python t.py", 7),
+            ("command terminated with exit code 137", 9),
+            ("Process completed with exit code 143.", 15),
+            ("x exits with return code = -11", 11),
+        ] {
+            assert_eq!(read(line), Some(Crash::Signal(signal)), "{line}");
+        }
+        for line in [
+            "ModuleNotFoundError: No module named 'flash_attn'",
+            "train.py: error: unrecognized arguments: --batch",
+            "bash: torchrun: command not found",
+            "python: can't open file '/app/t.py': [Errno 2] No such file or directory",
+        ] {
+            assert_eq!(read(line), Some(Crash::Error(line)));
+        }
+        assert_eq!(read("worker exited with code 1"), Some(Crash::Status));
+        for line in [
+            "exited with code 0",
+            "Killed 3 idle workers",
+            "srun: error: x",
+            "WARNING: ValueError: x",
+            "é: line é",
+            "",
+        ] {
+            assert_eq!(read(line), None, "{line}");
+        }
+    }
+}
