@@ -62,6 +62,9 @@ fn pods_of_operators_are_ranks_of_their_job() {
         ("notes.txt", "read me\n"),
     ]);
     assert_eq!(culprits(&report), ["a process in ray-gpu-worker-bcdfg.log"]);
+    let compose: String = (0..3).flat_map(|_| ["trainer-0  | step 1\n", "trainer-1  | step 1\n"]).collect();
+    let compose = job(&[("compose.log", &format!("{compose}trainer-1 exited with code 137\n"))]);
+    assert_eq!((compose.verdict.cause, culprits(&compose)), (JobCause::RankKilled, vec!["pod trainer-1"]));
     assert!(report.notes.iter().any(|note| note.contains("notes.txt was not used")), "{:?}", report.notes);
 }
 

@@ -60,6 +60,9 @@ fn a_scheduler_that_ends_a_job_is_named() {
         ("rank1.log", &format!("{STEPS}=>> PBS: job killed: walltime 61 exceeded limit 60\n")),
     ]);
     assert_eq!(title(&report), ("THE JOB REACHED ITS TIME LIMIT", "certain"));
+    let lsf = "User defined signal 2\n\nTERM_RUNLIMIT: job killed after reaching LSF run time limit.\nExited with exit code 140.\n";
+    let report = job(&[("job.out", &format!("{}{lsf}", labeled(4)))]);
+    assert_eq!(title(&report), ("THE JOB REACHED ITS TIME LIMIT", "certain"));
 }
 
 #[test]

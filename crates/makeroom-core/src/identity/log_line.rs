@@ -54,7 +54,18 @@ impl<'line> LinePrefix<'line> {
         };
         let of_text = |text: &'line str| Self::first(text, false).filter(|prefix| is_sure(text, prefix));
         Self::first(line, is_labeled)
+            .or_else(|| Self::after_host(line))
             .or_else(|| texts_after(line).filter(|text| text.starts_with(['[', '('])).find_map(of_text))
+    }
+
+    /// `node7: [rank3]: x`, as `pdsh` and `clush` name the host.
+    fn after_host(line: &'line str) -> Option<Self> {
+        let (host, rest) = line.split_once(": ").filter(|(_, rest)| rest.starts_with("[rank"))?;
+        let is_host = !host.is_empty()
+            && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+        let mut prefix = Self::first(rest, false).filter(|_| is_host)?;
+        prefix.job.set(JobField::Host, host);
+        Some(prefix)
     }
 
     fn first(line: &'line str, is_labeled: bool) -> Option<Self> {
@@ -172,6 +183,10 @@ mod tests {
             let prefix = LinePrefix::read(line, false);
             assert_eq!(prefix.map(|prefix| (prefix.job.rank, prefix.rest)), Some((Some(3), "x")), "{line}");
         }
+        let of_host =
+            LinePrefix::read("node7: [rank3]: x", false).map(|prefix| (prefix.job.rank, prefix.job.host));
+        assert_eq!(of_host, Some((Some(3), Some("node7".to_owned()))));
+        assert_eq!(rank("lost the peer: [rank3]: x"), None);
         assert_eq!(rank("10:14:11 [epoch3]: x").or(local("10:14:11 [epoch3]: x")), None);
         assert_eq!(local("10:14:11 [default3]:x"), Some(3));
         for line in ["[rank3]:   x", "3:   x", "[1,3]<stderr>:  x", "(w pid=3)   x", "[pod/a/b]   x"] {

@@ -31,7 +31,7 @@ impl PodLabels {
         let (mut labeled, mut others) = (0, 0);
         let mut pods: BTreeMap<&str, usize> = BTreeMap::new();
         let mut containers = BTreeSet::new();
-        for line in lines.filter(|line| !line.trim().is_empty()) {
+        for line in lines.filter(|line| !line.trim().is_empty() && !is_report(line)) {
             match split(line) {
                 Some((pod, container, _)) => {
                     labeled += 1;
@@ -47,13 +47,18 @@ impl PodLabels {
 
     /// The prefix of a line; `None` if it has none.
     pub fn read<'line>(&self, line: &'line str) -> Option<LinePrefix<'line>> {
-        let (pod, container, rest) = split(line)?;
+        let (pod, container, rest) = split(line).filter(|_| !is_report(line))?;
         let prefix = of_pod(pod, container, rest).filter(|_| self.containers.contains(container))?;
         match LinePrefix::read(prefix.rest, false).filter(|_| !prefix.rest.starts_with("  ")) {
             Some(inner) => Some(LinePrefix { job: inner.job.or(&prefix.job), ..inner }),
             None => Some(prefix),
         }
     }
+}
+
+/// Whether Docker Compose reports the end of a container: `worker-0 exited with code 1`.
+fn is_report(line: &str) -> bool {
+    line.split_once(' ').is_some_and(|(_, rest)| rest.starts_with("exited with code "))
 }
 
 /// The pod, the container and the text of a line.

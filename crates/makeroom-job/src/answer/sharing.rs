@@ -63,32 +63,38 @@ pub(super) fn find(processes: &[Process<'_>]) -> Sharing {
     let mut sharing = Sharing { groups: BTreeMap::new(), is_certain: true };
     for listings in cards.values().filter(|listings| listings.len() > 1) {
         let by_pid = by_pid(processes, listings);
-        let groups =
-            if by_pid.values().any(|&group| by_pid.values().filter(|other| **other == group).count() > 1) {
-                by_pid
-            } else {
-                sharing.is_certain = false;
-                by_size(processes, listings)
-            };
+        let is_shared = by_pid.iter().any(|(process, group)| process != group);
+        sharing.is_certain &= is_shared;
+        let groups = if is_shared { by_pid } else { by_size(processes, listings) };
         sharing.groups.extend(groups);
     }
     sharing
 }
 
-/// Groups of ranks that list the same PID, or one another.
+/// Groups of ranks that list the same PID, or one another: a union-find over the ranks.
 fn by_pid(processes: &[Process<'_>], listings: &[Listing<'_>]) -> BTreeMap<usize, usize> {
-    let mut groups: BTreeMap<usize, usize> = listings.iter().map(|one| (one.process, one.process)).collect();
+    let mut parents: Vec<usize> = (0..listings.len()).collect();
     let mut first: BTreeMap<u32, usize> = BTreeMap::new();
-    for listing in listings {
+    for (position, listing) in listings.iter().enumerate() {
         let listed = listing.failure.others.iter().map(|(pid, _)| *pid).chain(processes[listing.process].pid);
         for pid in listed {
-            let other = *first.entry(pid).or_insert(listing.process);
-            let (from, to) =
-                (groups[&listing.process].max(groups[&other]), groups[&listing.process].min(groups[&other]));
-            groups.values_mut().filter(|group| **group == from).for_each(|group| *group = to);
+            let other = *first.entry(pid).or_insert(position);
+            let (one, two) = (root(&mut parents, position), root(&mut parents, other));
+            parents[one.max(two)] = one.min(two);
         }
     }
-    groups
+    let group = |position: usize| listings[root(&mut parents, position)].process;
+    let groups: Vec<usize> = (0..listings.len()).map(group).collect();
+    listings.iter().map(|listing| listing.process).zip(groups).collect()
+}
+
+/// The first rank of a group. Halves the path to it.
+fn root(parents: &mut [usize], mut position: usize) -> usize {
+    while parents[position] != position {
+        parents[position] = parents[parents[position]];
+        position = parents[position];
+    }
+    position
 }
 
 /// Groups of ranks that list each other's sizes, or that a host tells apart.

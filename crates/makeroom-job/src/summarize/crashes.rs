@@ -25,9 +25,11 @@ const CRASHES: [&str; 8] = [
     "Aborted (core dumped)",
 ];
 /// Words of shells for signals.
-const SIGNALS: [(&str, u32); 8] = [
+const SIGNALS: [(&str, u32); 10] = [
     ("Killed", 9),
     ("Terminated", 15),
+    ("User defined signal 1", 10),
+    ("User defined signal 2", 12),
     ("Aborted", 6),
     ("Segmentation fault", 11),
     ("Bus error", 7),
@@ -51,7 +53,8 @@ const STATUSES: [&str; 12] = [
     "failed (exitcode: ",
 ];
 const SIGKILL: u32 = 9;
-const SIGTERM: u32 = 15;
+/// SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE and SIGSEGV: a process causes them itself.
+const OWN: [u32; 6] = [4, 5, 6, 7, 8, 11];
 /// The exit status of a process that a signal ended is this plus the signal, as shells report it.
 const BY_SIGNAL: u32 = 128;
 
@@ -71,7 +74,7 @@ impl Crash<'_> {
     pub(super) fn kind(&self) -> Option<FailureKind> {
         match self {
             Self::Signal(SIGKILL) => Some(FailureKind::Killed),
-            Self::Signal(SIGTERM) => Some(FailureKind::Terminated),
+            Self::Signal(signal) if !OWN.contains(signal) => Some(FailureKind::Terminated),
             _ => None,
         }
     }

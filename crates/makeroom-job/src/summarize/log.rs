@@ -203,11 +203,12 @@ impl LogReader {
             self.readers += 1;
         }
         if let Some(reader) = &mut rank.reader {
-            reader.push(rest.as_bytes());
+            // A traceback is recognized by its indentation, after the time and the level.
+            reader.push(bare.as_bytes());
             reader.push(b"\n");
         } else if self.readers < MOST_READERS {
             self.kept -= rank.traceback.len();
-            rank.keep(rest, MOST_TRACEBACKS.saturating_sub(self.kept));
+            rank.keep(bare, MOST_TRACEBACKS.saturating_sub(self.kept));
             self.kept += rank.traceback.len();
         }
     }

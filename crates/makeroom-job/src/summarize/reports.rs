@@ -9,7 +9,10 @@ use crate::tables::{End, FailureKind};
 impl LogReader {
     /// Reads a line about other processes. Returns whether it is one.
     pub(super) fn report(&mut self, line: &str, pod: Option<&str>) -> bool {
-        let is_listed = self.list(line, pod) | self.list_local(line, pod) | self.list_signal(line);
+        let is_listed = self.list(line, pod)
+            | self.list_local(line, pod)
+            | self.list_signal(line)
+            | self.list_container(line);
         let (is_report, reported) = self.reports.read(line);
         self.reported.extend(reported.filter(|_| self.reported.len() < MOST_REPORTED));
         let worker = self.ray.read(line);
@@ -95,6 +98,19 @@ impl LogReader {
             text.ended(-signal, number);
         }
         true
+    }
+
+    /// `trainer-1 exited with code 137`, which Docker Compose prints without a prefix.
+    fn list_container(&mut self, line: &str) -> bool {
+        let Some((name, status)) = line.split_once(" exited with code ") else { return false };
+        let Ok(status) = status.trim().parse() else { return false };
+        let number = self.lines;
+        let text = self.ranks.get_mut(&Label::Pod(name.trim().to_owned()));
+        let is_known = text.is_some();
+        if let Some(text) = text {
+            text.ended(status, number);
+        }
+        is_known
     }
 
     fn report_worker(&mut self, worker: RayWorker) {
