@@ -1,8 +1,9 @@
 //! Reads the files of a job and reduces each to rows, on two threads. One file per thread is open at a time, and a
 //! recording is dropped as soon as its rows exist, so memory does not depend on the number of files.
 
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek as _};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -11,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use makeroom_core::Trace;
-use makeroom_core::identity::JobIdentity;
+use makeroom_core::identity::{JobIdentity, identities_of_set};
 use makeroom_job::{LogReader, Rows, Source, Unread, summarize};
 use makeroom_trace::{Error, is_archive_name, read_streaming, visit_archive};
 
@@ -74,7 +75,7 @@ fn open(found: &Found, watcher: &dyn Watcher) -> Result<Rows, Error> {
     let file = if found.is_named { File::open(&found.path) } else { open_plain(&found.path) };
     let file = file.map_err(failed)?;
     if found.is_archive {
-        return archive(&name, file);
+        return archive(&name, &file);
     }
     let mut source = Source { name, identity: found.identity.clone(), is_running: false };
     let mut log = LogReader::new(source.clone());
@@ -88,9 +89,11 @@ fn open(found: &Found, watcher: &dyn Watcher) -> Result<Rows, Error> {
 }
 
 /// The rows of all members of an archive. One that cannot be read does not affect the others.
-fn archive(name: &str, file: File) -> Result<Rows, Error> {
+fn archive(name: &str, file: &File) -> Result<Rows, Error> {
     let mut rows = Rows::default();
     let mut members = 0;
+    let identities = identities(file);
+    (&*file).rewind().map_err(|cause| Error::Read { offset: 0, cause })?;
     let visited = visit_archive(file, &mut |member, contents| {
         members += 1;
         if members > MOST_FILES {
@@ -100,7 +103,8 @@ fn archive(name: &str, file: File) -> Result<Rows, Error> {
             });
             return ControlFlow::Break(());
         }
-        rows.extend(archived(&format!("{name}!{member}"), member, contents));
+        let identity = identities.get(member).cloned().unwrap_or_default();
+        rows.extend(archived(&format!("{name}!{member}"), identity, contents));
         ControlFlow::Continue(())
     });
     match visited {
@@ -133,8 +137,21 @@ pub fn read_recording(name: &str) -> Result<Option<Trace>, Error> {
     found
 }
 
-fn archived(name: &str, member: &str, contents: &mut dyn Read) -> Rows {
-    let identity = JobIdentity::from_file_name(member);
+/// What the names of the members say about their processes. A number in which they differ is known only from all names, so
+/// the archive is read twice.
+fn identities(file: &File) -> BTreeMap<String, JobIdentity> {
+    let mut names: Vec<String> = Vec::new();
+    let visited = visit_archive(file, &mut |member, _| {
+        names.push(member.to_owned());
+        if names.len() < MOST_FILES { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    // The second reading reports the damage; the names before it count.
+    drop(visited);
+    let found = identities_of_set(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    names.into_iter().zip(found).collect()
+}
+
+fn archived(name: &str, identity: JobIdentity, contents: &mut dyn Read) -> Rows {
     let source = Source { name: name.to_owned(), identity, is_running: false };
     let mut log = LogReader::new(source.clone());
     match read_streaming(contents, |bytes| log.push(bytes)) {
