@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use makeroom_job::{JobReport, Rows, SeriesRow};
+use makeroom_job::{JobFix, JobReport, Rows, SeriesRow};
 use makeroom_report::job_text;
 use serde::Serialize;
 
@@ -31,6 +31,9 @@ struct Data<'report> {
     certainty: &'static str,
     is_failure: bool,
     summary: &'report str,
+    consequences: Vec<String>,
+    errors: Vec<String>,
+    fixes: &'report [JobFix],
     text: String,
     ranks: Vec<Rank<'report>>,
     notes: &'report [String],
@@ -85,6 +88,13 @@ pub fn job_page(report: &JobReport, rows: &Rows, pages: &BTreeMap<String, String
         certainty: report.verdict.certainty,
         is_failure: report.verdict.cause.is_failure(),
         summary: &report.verdict.summary,
+        consequences: report
+            .consequences
+            .iter()
+            .map(|found| format!("{}: {}", found.words, found.kind.words()))
+            .collect(),
+        errors: report.errors.iter().map(|found| format!("{}: {}", found.words, found.error)).collect(),
+        fixes: &report.fixes,
         text: anstream::adapter::strip_str(&job_text(report, TEXT_COLUMNS, None)).to_string(),
         ranks: report
             .ranks
