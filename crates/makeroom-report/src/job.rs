@@ -345,7 +345,7 @@ fn based_on(out: &mut String, report: &JobReport, columns: usize, most: usize) {
         (0, logs) if used.files < logs => {
             format!("the lines of {logs} processes in {}", count(used.files, "log"))
         }
-        (0, logs) if logs > 0 => count(logs, "log"),
+        (0, logs) if logs > 0 => count(used.files.max(1), "log"),
         (others, 0) => count(others, "recording"),
         (others, logs) => {
             let logs = count(logs.min(used.files.saturating_sub(others)).max(1), "log");
