@@ -45,6 +45,12 @@ pub(crate) enum Failure {
         /// The first of them, and why.
         first: Option<String>,
     },
+    /// A directory has logs, but a comparison needs recordings.
+    #[error("{name}: only logs, and logs do not show how much memory each line of code holds")]
+    OnlyLogs {
+        /// The directory, as the user named it.
+        name: String,
+    },
     /// No file was named, and standard input is a terminal.
     #[error("no input: pass a file, or pipe a program's output into `makeroom why`")]
     NoInput,
@@ -361,6 +367,10 @@ impl Failure {
                 "explain one of them: makeroom why {first}; ranks are recognized by their launcher's variables, or by names such as rank0.log"
             )),
             Self::NoCompanion { name } => Some(format!("install it: cargo install --path crates/{name}")),
+            Self::OnlyLogs { name } => Some(format!(
+                "to explain the logs: makeroom job {}; to compare runs, record both: makeroom run -- COMMAND",
+                makeroom_core::shell_word(name)
+            )),
             Self::NoInput => Some("for example: python train.py 2>&1 | makeroom why".to_owned()),
             Self::NoBuffers => Some("for example: makeroom plan buffers.csv".to_owned()),
             Self::TwoOutputs => Some("the JSON contains the offsets: omit -o -".to_owned()),

@@ -45,11 +45,14 @@ fn of_trace(trace: &Trace, path: &Path, device: Option<u32>, moment: Moment) -> 
 fn fullest(directory: &Path, device: Option<u32>, moment: Moment) -> Result<Source, Failure> {
     let found = find(&[PathBuf::from(directory)]).map_err(Failure::Open)?;
     let mut fullest: Option<Source> = None;
-    let mut first = None;
+    let (mut first, mut has_text) = (None, false);
     for path in found.paths() {
         let source = match makeroom_trace::open(path) {
             Ok(Input::Trace(trace)) => of_trace(&trace, path, device, moment),
-            Ok(Input::Text(_)) => continue,
+            Ok(Input::Text(_)) => {
+                has_text = true;
+                continue;
+            }
             Err(error) => Err(Failure::input(&recording::name(path), error)),
         };
         match source {
@@ -63,5 +66,8 @@ fn fullest(directory: &Path, device: Option<u32>, moment: Moment) -> Result<Sour
         }
     }
     let name = recording::name(directory);
-    fullest.ok_or(Failure::NoRecordings { name, is_recorded: false, files: found.len(), first })
+    fullest.ok_or_else(|| match first {
+        None if has_text => Failure::OnlyLogs { name },
+        first => Failure::NoRecordings { name, is_recorded: false, files: found.len(), first },
+    })
 }
