@@ -232,6 +232,8 @@ pub enum FailureKind {
     Terminated,
     /// SIGKILL, by the kernel or by someone else.
     Killed,
+    /// The process died, and its supervisor does not know why.
+    Died,
     /// Another failure.
     Other,
 }

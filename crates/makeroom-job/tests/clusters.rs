@@ -4,6 +4,7 @@
 mod support;
 
 use makeroom_job::{JobCause, Unread, answer};
+use proptest::prelude::*;
 use support::{LOST, OUT_OF_MEMORY, TRACEBACK, culprits, job, prefixed, rows};
 
 const STEPS: &str = "step 1: loss 2.71\nstep 2: loss 2.64\nstep 3: loss 2.60\n";
@@ -135,6 +136,7 @@ fn workers_of_ray_are_ranks() {
         let report = job(&[("driver.log", &format!("{log}{died}"))]);
         assert_eq!((report.verdict.cause, culprits(&report)), (JobCause::RankKilled, vec!["rank 2"]));
         assert!(report.verdict.summary.contains("no log shows why"), "{}", report.verdict.summary);
+        assert_eq!(report.verdict.title, "RANK 2 DIED UNEXPECTEDLY");
         let report = job(&[("driver.log", &format!("{log}{starved}"))]);
         assert_eq!((report.verdict.cause, culprits(&report)), (JobCause::HostMemory, vec!["rank 2"]));
     }
@@ -161,4 +163,46 @@ fn remarks_count_files_and_name_what_they_are() {
         "{}",
         report.verdict.summary
     );
+}
+
+/// Parts of the lines that launchers, schedulers and kubectl print.
+const PARTS: [&str; 24] = [
+    "2026-01-05T10:14:11Z ",
+    "[INFO] ",
+    "[rank3]: ",
+    "node7: ",
+    "(W pid=7, ip=10.0.0.4) ",
+    "[pod/llm-1/main] ",
+    "3: ",
+    "Name:   llm-1",
+    "Namespace: x",
+    "    Last State: Terminated",
+    "      Exit Code: 137",
+    "NAME  READY  STATUS  AGE",
+    "ActorDiedError",
+    "pid: 7",
+    "The actor is dead because",
+    ") world_rank=",
+    "[rank=2, world_size=",
+    "local_rank=",
+    "failed (exitcode: -",
+    " exited with code ",
+    " CANCELLED ",
+    "*** STEP ",
+    ") received by PID ",
+    "Signal 4294967296",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_log_makes_the_answer_panic(lines in prop::collection::vec(prop::collection::vec((0..PARTS.len(), "[é0-9 :()\\[\\]-]{0,6}"), 0..6), 0..40)) {
+        let text: String = lines
+            .iter()
+            .map(|parts| parts.iter().map(|(part, other)| format!("{}{other}", PARTS[*part])).collect::<String>() + "\n")
+            .collect();
+        let report = job(&[("llm-master-0.log", &text), ("llm-worker-0.log", &text), ("slurm-1.out", &text)]);
+        prop_assert!(!report.verdict.title.is_empty());
+    }
 }

@@ -9,7 +9,7 @@ use super::witness;
 use super::words::{abridged, join, milliseconds, size};
 use crate::report::RankFate;
 use crate::summarize::signal_words;
-use crate::tables::{Collective, End, RecordingKind, StopReason};
+use crate::tables::{Collective, End, FailureKind, RecordingKind, StopReason};
 
 /// A cgroup is full from this share of its limit on.
 const FULL_CGROUP: f64 = 0.9;
@@ -18,8 +18,7 @@ impl Case<'_, '_> {
     pub(super) fn killed(&self, who: &str, many: bool) -> String {
         let index = self.blame.culprits.first().copied();
         let row = index.map(|index| self.process(index).row);
-        let host = index.and_then(|index| self.process(index).host);
-        let on = host.map_or(String::new(), |host| format!(" on {host}"));
+        let on = index.map_or(String::new(), |index| Self::on_host(self.process(index)));
         let cgroup = row.and_then(|row| row.cgroup_bytes.zip(row.cgroup_limit_bytes));
         let resident = row.and_then(|row| row.host_peak_bytes);
         let (its, it) = if many { ("Their", "them") } else { ("Its", "it") };
@@ -45,9 +44,7 @@ impl Case<'_, '_> {
         if is_reported {
             let was = if many { "were" } else { "was" };
             let gpu = self.on_gpu();
-            let is_signaled =
-                index.is_some_and(|index| matches!(self.process(index).end, End::Killed | End::Signaled(9)));
-            if !is_signaled {
+            if !self.is_signaled() {
                 return format!(
                     "{}{on} died, and no log shows why. {gpu} When host memory runs out, the kernel kills processes without notice; \
                      a crash or a user may also have ended {it}.",
@@ -60,6 +57,18 @@ impl Case<'_, '_> {
             "The {noun} of {who}{on} {verb} abruptly, as after SIGKILL{order}. {} {reason}",
             self.on_gpu()
         )
+    }
+
+    /// Whether SIGKILL ended the ranks to blame, as far as is known: Ray only reports that a worker died.
+    pub(super) fn is_signaled(&self) -> bool {
+        let mut culprits = self.blame.culprits.iter().map(|&index| self.process(index));
+        culprits.all(|process| !process.reports(FailureKind::Died))
+    }
+
+    /// ` on node7`, unless the name of the process contains it: that of a pod is its host.
+    fn on_host(process: &Process<'_>) -> String {
+        let host = process.host.filter(|host| !process.label.ends_with(host));
+        host.map_or(String::new(), |host| format!(" on {host}"))
     }
 
     /// Whether GPU memory ran out after ranks were killed.

@@ -32,7 +32,7 @@ pub(super) fn fate(process: &Process<'_>) -> RankFate {
                 RankFate::PeerLost
             } else if process.reports(FailureKind::Terminated) {
                 RankFate::Terminated
-            } else if process.reports(FailureKind::Killed) {
+            } else if process.reports(FailureKind::Killed) || process.reports(FailureKind::Died) {
                 RankFate::Killed
             } else if process.end != End::Unknown {
                 RankFate::Failed

@@ -1,4 +1,4 @@
-//! What to do, most effective first. The last step always shows more about the rank to blame.
+//! What to do, most effective first. The last step shows more about the rank to blame, if its file has more to show.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -199,7 +199,8 @@ impl Case<'_, '_> {
         let culprits: Vec<&Process<'_>> =
             self.blame.culprits.iter().map(|&index| self.process(index)).collect();
         let culprit = culprits.first();
-        let on = culprit.and_then(|process| process.host).map_or(String::new(), |host| format!(" on {host}"));
+        let host = culprit.and_then(|process| process.host.filter(|host| !process.label.ends_with(host)));
+        let on = host.map_or(String::new(), |host| format!(" on {host}"));
         let mut fixes = vec![run(
             format!("check whether the kernel's OOM killer killed {}{on}", words(&culprits)),
             "dmesg -T | grep -i -E 'killed process|oom'",

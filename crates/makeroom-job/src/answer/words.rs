@@ -67,8 +67,12 @@ impl Case<'_, '_> {
                 (format!("{name} RAN OUT OF HOST MEMORY"), starved(&who, &culprits, &self.on_gpu()))
             }
             JobCause::RankKilled => {
-                let verb = if many { "WERE" } else { "WAS" };
-                (format!("{name} {verb} KILLED"), self.killed(&who, many))
+                let verb = match (self.is_signaled(), many) {
+                    (false, _) => "DIED UNEXPECTEDLY",
+                    (true, false) => "WAS KILLED",
+                    (true, true) => "WERE KILLED",
+                };
+                (format!("{name} {verb}"), self.killed(&who, many))
             }
             JobCause::AllKilled => (
                 "ALL RANKS WERE KILLED".to_owned(),

@@ -81,9 +81,12 @@ impl Crash<'_> {
 }
 
 /// What a line outside of tracebacks reports about the end of a process.
-pub(super) fn read(line: &str) -> Option<Crash<'_>> {
+pub(super) fn read<'line>(line: &'line str) -> Option<Crash<'line>> {
     let from_shell = shell(line).or_else(|| bare(line)).map(Crash::Signal);
-    let crash = || CRASHES.iter().find_map(|message| line.get(line.find(message)?..)).map(Crash::Error);
+    let message = || CRASHES.iter().find_map(|message| line.get(line.find(message)?..));
+    // `Caught signal 11 (Segmentation fault: …)`: the text starts within the parentheses.
+    let unbracketed = |text: &'line str| if text.contains('(') { text } else { text.trim_end_matches(')') };
+    let crash = || message().map(unbracketed).map(Crash::Error);
     from_shell.or_else(crash).or_else(|| status(line)).or_else(|| start(line).map(Crash::Error))
 }
 
@@ -179,6 +182,10 @@ mod tests {
         ] {
             assert_eq!(read(line), Some(Crash::Error(line)));
         }
+        assert_eq!(
+            read("Caught signal 11 (Segmentation fault: x)"),
+            Some(Crash::Error("Segmentation fault: x"))
+        );
         assert_eq!(read("worker exited with code 1"), Some(Crash::Status));
         for line in [
             "exited with code 0",

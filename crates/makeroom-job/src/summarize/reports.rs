@@ -119,7 +119,7 @@ impl LogReader {
         let kind = match event {
             RayEvent::Numbered(rank, local) => return self.workers.add(pid, host, rank, local),
             RayEvent::KilledForMemory => FailureKind::HostMemory,
-            RayEvent::Died => FailureKind::Killed,
+            RayEvent::Died => FailureKind::Died,
         };
         let Some(text) = self.text(Label::Process(pid, host)) else { return };
         text.pid = Some(pid);
