@@ -119,9 +119,13 @@ fn signal(text: &str) -> Option<u32> {
 }
 
 fn status(line: &str) -> Option<Crash<'static>> {
-    let rest = STATUSES
-        .iter()
-        .find_map(|phrase| line.get(line.to_ascii_lowercase().find(phrase)? + phrase.len()..))?;
+    // A fast filter: all phrases contain it.
+    if !line.contains("xit") {
+        return None;
+    }
+    let lower = line.to_ascii_lowercase();
+    let at = STATUSES.iter().find_map(|phrase| Some(lower.find(phrase)? + phrase.len()))?;
+    let rest = line.get(at..)?;
     let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '-').unwrap_or(rest.len());
     let status: i32 = rest.get(..end)?.parse().ok()?;
     match (status, signal_of(status)) {
