@@ -367,10 +367,7 @@ impl Failure {
                 "explain one of them: makeroom why {first}; ranks are recognized by their launcher's variables, or by names such as rank0.log"
             )),
             Self::NoCompanion { name } => Some(format!("install it: cargo install --path crates/{name}")),
-            Self::OnlyLogs { name } => Some(format!(
-                "to explain the logs: makeroom job {}; to compare runs, record both: makeroom run -- COMMAND",
-                makeroom_core::shell_word(name)
-            )),
+            Self::OnlyLogs { name } => Some(only_logs(name)),
             Self::NoInput => Some("for example: python train.py 2>&1 | makeroom why".to_owned()),
             Self::NoBuffers => Some("for example: makeroom plan buffers.csv".to_owned()),
             Self::TwoOutputs => Some("the JSON contains the offsets: omit -o -".to_owned()),
@@ -471,4 +468,9 @@ fn no_recordings(is_recorded: bool) -> &'static str {
     } else {
         "files in directories are recognized by their names: .room, .pickle, .pkl, .log, .txt, .out, .err, .csv, .tar, .zip; pass others by name"
     }
+}
+
+fn only_logs(name: &str) -> String {
+    let name = makeroom_core::shell_word(name);
+    format!("to explain the logs: makeroom job {name}; to compare runs, record both: makeroom run -- COMMAND")
 }

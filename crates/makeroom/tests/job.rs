@@ -220,6 +220,27 @@ fn a_directory_without_recordings_is_explained() {
 }
 
 #[test]
+fn logs_are_numbered_in_archives_too_and_cannot_be_compared() {
+    let stage = stage("numbered");
+    fs::create_dir_all(stage.path("logs")).unwrap();
+    let failed = "Traceback (most recent call last):\n  File \"t.py\", line 3, in main\n    f(x)\nValueError: bad shape\n";
+    for (name, text) in [("logs/job_0.txt", "step 1\n"), ("logs/job_1.txt", failed)] {
+        fs::write(stage.path(name), text).unwrap();
+    }
+    let packed =
+        Command::new("tar").args(["-czf", "logs.tar.gz", "logs"]).current_dir(stage.directory()).status();
+    assert!(packed.unwrap().success());
+    for path in ["logs", "logs.tar.gz"] {
+        let shown = text(&makeroom(&stage, &["job", path]).stdout);
+        assert!(shown.contains("RANK 1 FAILED"), "{path}: {shown}");
+        assert!(shown.contains("based on 2 logs"), "{path}: {shown}");
+    }
+    let output = makeroom(&stage, &["diff", "logs", "logs"]);
+    let shown = text(&output.stderr);
+    assert!(!output.status.success() && shown.contains("makeroom job logs"), "{shown}");
+}
+
+#[test]
 fn all_ranks_on_one_gpu() {
     let answer = answer(&recorded("one-gpu"));
     assert_eq!(answer["verdict"]["cause"], "ranks_share_gpu", "{:#}", answer["verdict"]);
