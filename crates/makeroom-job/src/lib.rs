@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! summarize/   one recording in, rows of a few small tables out (the map)
-//! tables.rs    the rows
+//! tables.rs    the rows;  stop.rs  those of jobs that a scheduler ended
 //! answer/      the rows of all recordings in, one report out (the reduce)
 //! report.rs    the report, as data; `makeroom-report` renders it
 //! ```
@@ -17,6 +17,7 @@
 
 mod answer;
 mod report;
+mod stop;
 mod summarize;
 mod tables;
 

@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::stop::{StopReason, StopRow};
+
 /// The rows of one or many recordings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rows {
@@ -382,33 +384,6 @@ impl SeriesRow {
         let after = self.elapsed_us.partition_point(|&time| time <= elapsed_us);
         after.checked_sub(1).and_then(|index| self.held_bytes.get(index)).copied().unwrap_or(0)
     }
-}
-
-/// A scheduler ended the job.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct StopRow {
-    /// The log that reports it.
-    pub file: String,
-    /// Why.
-    pub reason: StopReason,
-}
-
-/// Why a scheduler ended a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StopReason {
-    /// Its time limit.
-    TimeLimit,
-    /// A job of higher priority.
-    Preemption,
-    /// A node failed.
-    NodeFailure,
-    /// The scheduler queued it again.
-    Requeue,
-    /// A user or an administrator canceled it.
-    User,
-    /// It was canceled, and no reason is shown: also when a rank has failed.
-    Unknown,
 }
 
 /// A file that could not be read.
