@@ -3,7 +3,7 @@
 
 use makeroom_core::{
     Action, Address, Bytes, ContextRecord, DeviceIndex, DeviceSample, DeviceTrace, Event, Frame, Library,
-    NameId, PinnedBlock, ProcessEnd, ProcessRecord, StackId, Stacks, StreamId, Trace, TraceKind,
+    NameId, PagesUse, PinnedBlock, ProcessEnd, ProcessRecord, StackId, Stacks, StreamId, Trace, TraceKind,
 };
 use makeroom_explain::{
     Cause, Certainty, Explanation, LedgerLine, LeftKind, LibraryHold, Room, RunSummary, TraceQuestion,
@@ -53,6 +53,36 @@ fn refused_below_the_limit(limit: Option<Bytes>, is_unasked: bool) -> Explanatio
     let tensor = event(31, Action::Alloc, 1 << 40, Bytes::gib(11));
     let refusal = event(60, Action::OutOfMemory, free.get(), Bytes::gib(2));
     explain(process, &[segment, tensor, refusal])
+}
+
+/// Under paging, memory that is free and pages without a block do not make a failure one of fragmentation, and PyTorch set no
+/// limit: paging guarantees memory for all that PyTorch has reserved.
+#[test]
+fn virtual_slack_is_not_fragmentation() {
+    let mut pieces = vec![];
+    for piece in 0..60 {
+        pieces.push(event(30, Action::SegmentMap, (1 << 40) + piece * Bytes::gib(1).get(), Bytes::gib(1)));
+        pieces.push(event(31, Action::Alloc, (1 << 40) + piece * Bytes::gib(1).get(), Bytes::mib(800)));
+    }
+    let failed = pieces.len();
+    pieces.push(event(60, Action::OutOfMemory, Bytes::gib(10).get(), Bytes::gib(2)));
+    for is_unasked in [false, true] {
+        let free = [(5, Bytes::gib(74)), (20, Bytes::gib(73)), (60, Bytes::gib(10))];
+        let mut process = process(&free);
+        if is_unasked {
+            process.refused_unasked.push((DeviceIndex(0), failed));
+        }
+        let plain = explain(process.clone(), &pieces);
+        assert_ne!(plain.verdict.cause, Cause::LiveDataFillsDevice, "{}", plain.verdict.summary);
+        process.pages.push(PagesUse { peak_mapped: Bytes::gib(73).get(), ..PagesUse::default() });
+        let paged = explain(process, &pieces);
+        assert_eq!(paged.verdict.cause, Cause::LiveDataFillsDevice, "{}", paged.verdict.summary);
+        let is_wrong = |cause| matches!(cause, Cause::Fragmentation | Cause::ArtificialLimit);
+        assert!(!paged.causes.iter().any(|finding| is_wrong(finding.cause)), "{:?}", paged.causes);
+        assert!(commands(&paged).iter().any(|command| command.contains("--pool=paging --spill")));
+        let ledger = format!("{:?}", paged.ledger);
+        assert!(!ledger.contains("fragmented"), "{ledger}");
+    }
 }
 
 #[test]

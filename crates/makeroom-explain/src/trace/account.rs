@@ -174,7 +174,8 @@ fn unused(pieces: &Pieces, refusal: Option<&Refusal<'_>>) -> LedgerLine {
         .map(|piece| piece.size)
         .sum();
     if usable.is_zero() {
-        let is_one_piece = pieces.largest() >= cached;
+        // Pages of free blocks move, so they are not fragments.
+        let is_one_piece = pieces.largest() >= cached || refusal.is_paged();
         let name = if is_one_piece { "unused, cached" } else { "unused, fragmented" };
         let line = LedgerLine::new(name, cached);
         return if is_one_piece { line } else { line.note(note) };

@@ -31,6 +31,9 @@ pub(crate) fn attach(
             Cause::LiveDataFillsDevice => {
                 let mut fixes = live_data(trace, refusal, split, alternatives);
                 let missing = fixes.first().and_then(|fix| fix.frees);
+                if refusal.is_paged() {
+                    fixes.push(spill_pages(refusal));
+                }
                 if refusal.limit_of_run().is_some() {
                     let raise = raise_limit_of_run(refusal);
                     fixes.insert(
@@ -85,6 +88,13 @@ fn raise_limit_of_run(refusal: &Refusal<'_>) -> Fix {
     let mebibytes = (wanted + spare).get().div_ceil(1 << 20);
     Fix::new("raise --limit, if the GPU has the memory")
         .command(format!("makeroom run … --limit {mebibytes}MiB -- …"))
+}
+
+/// A quota of host memory lets PyTorch reserve more than the GPU has; paging uses it only if all of it is live at once.
+fn spill_pages(refusal: &Refusal<'_>) -> Fix {
+    let gibibytes = refusal.driver_request().get().div_ceil(1 << 30).max(2);
+    Fix::new("let PyTorch reserve more than the GPU has: paging uses host memory only for what does not fit")
+        .command(format!("makeroom run --pool=paging --spill {gibibytes}GiB -- …"))
 }
 
 /// The limit of makeroom's own pool with which the refused request would have fit.

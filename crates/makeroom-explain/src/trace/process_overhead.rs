@@ -65,6 +65,7 @@ impl Subject<'_> {
             pending: frees.and_then(|frees| frees.at_refusal).unwrap_or_default(),
             other_framework: libraries.iter().find(is_other).copied(),
             total,
+            is_paged: process.pages.iter().any(|pages| pages.device == self.device.device),
         })
     }
 

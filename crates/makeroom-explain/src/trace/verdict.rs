@@ -50,6 +50,8 @@ pub(crate) struct ProcessOverhead {
     pub(crate) other_framework: Option<(Library, Bytes)>,
     /// The device's memory, where it was measured.
     pub(crate) total: Option<Bytes>,
+    /// PyTorch's segments on the device were paged: free space in them is virtual.
+    pub(crate) is_paged: bool,
 }
 
 impl Refusal<'_> {
@@ -65,6 +67,11 @@ impl Refusal<'_> {
     /// What this process would have again if it destroyed all contexts but one.
     pub(super) fn further_contexts(&self) -> Bytes {
         self.process_overhead.map_or(Bytes::ZERO, |process_overhead| process_overhead.further_contexts)
+    }
+
+    /// Whether PyTorch's segments on the device were paged.
+    pub(super) fn is_paged(&self) -> bool {
+        self.process_overhead.is_some_and(|process_overhead| process_overhead.is_paged) && !self.is_of_other
     }
 
     /// The limit as people know it.
@@ -131,7 +138,9 @@ impl Refusal<'_> {
             findings.push(limit_of_pool);
             findings.extend(self.request_exceeds());
         }
-        let room_was_left = self.limit_counted_more().or_else(|| self.room_was_left());
+        // Growth that paging rejects can leave memory free.
+        let room_was_left =
+            if self.is_paged() { None } else { self.limit_counted_more().or_else(|| self.room_was_left()) };
         let is_full = room_was_left.is_none();
         findings.extend(room_was_left);
         if is_full {
@@ -139,8 +148,11 @@ impl Refusal<'_> {
                 findings.extend(self.kept_by_the_framework());
             } else {
                 findings.extend(self.private_pools());
-                findings.extend(self.fitting_piece());
-                findings.extend(self.fragmentation());
+                // Pages of free blocks move to where memory is needed.
+                if !self.is_paged() {
+                    findings.extend(self.fitting_piece());
+                    findings.extend(self.fragmentation());
+                }
             }
             findings.extend(self.waiting_frees());
             findings.extend(self.other_framework());
@@ -150,7 +162,9 @@ impl Refusal<'_> {
             let is_mostly_others = self.others() > self.held();
             findings
                 .extend(if is_mostly_others { [others, live] } else { [live, others] }.into_iter().flatten());
-            findings.extend(self.pieces_of_the_driver());
+            if !self.is_paged() {
+                findings.extend(self.pieces_of_the_driver());
+            }
         }
         findings.extend(self.only_the_limit_refused());
         findings.extend(perhaps);
@@ -360,6 +374,13 @@ impl Refusal<'_> {
     fn live_data(&self) -> Option<Finding> {
         let request = self.event.size;
         let live = self.live();
+        if self.is_paged() {
+            let place = self.room.limit().map_or("the GPU".to_owned(), |limit| self.name_of(limit));
+            let summary = format!(
+                "{request} does not fit: {live} is live, and paging guarantees memory for everything that PyTorch has reserved, including free space in its segments, up to the size of {place}."
+            );
+            return Some(self.finding(Cause::LiveDataFillsDevice, Certainty::Likely, live, summary));
+        }
         if let Some(limit) = self.room.limit() {
             let summary = match self.limit_of_run() {
                 Some(whole) if whole > limit => format!(
