@@ -149,6 +149,20 @@ fn memory_beyond_the_card_is_in_host_memory() {
     assert!(text(&without.stdout).contains("not enough memory"), "{}", text(&without.stdout));
 }
 
+/// A network adapter reads memory by its physical addresses, also after PyTorch freed the tensor.
+#[test]
+fn memory_that_another_device_may_know_does_not_move() {
+    // Any library of this name.
+    let verbs = compile("neighbour.c", "paging/libibverbs.so.1", &["-shared", "-fPIC"]);
+    let program = program(1, 300, 1024).variable("LOADED", verbs.to_str().unwrap());
+    let (stdout, _) = run(&program);
+    assert!(figure(&stdout, "moved") < 10, "memory of large tensors moved: {stdout}");
+    let [recording] = &program.recordings()[..] else { panic!("one recording") };
+    assert!(
+        recording.notes.iter().any(|note| text(&note.text).contains("libibverbs or libcufile is loaded"))
+    );
+}
+
 /// A kernel that uses freed memory fails only with paging, so the notice names the way back.
 #[test]
 fn an_illegal_access_names_the_way_back() {

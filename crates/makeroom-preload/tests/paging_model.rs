@@ -1,5 +1,5 @@
 //! Paging under the addresses of PyTorch's own allocator, as its exact model places them: recorded and random programs run on
-//! a stand-in for libc10_cuda, on the software GPU. Contents are written and checked on different streams.
+//! a stand-in for `libc10_cuda`, on the software GPU. Contents are written and checked on different streams.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod support;

@@ -1,6 +1,6 @@
 //! Idle pages by size and place, oldest first: doubly linked lists through the table of pages.
 
-use super::slots::{NO_PAGE, Page, PageId, Pages};
+use super::slots::{NO_PAGE, PageId, Pages};
 
 /// The idle pages of one size, in device memory or in host memory.
 #[derive(Clone, Copy, Debug)]
@@ -18,19 +18,20 @@ pub(super) struct Idle {
 }
 
 impl Idle {
-    fn position(&mut self, page: &Page) -> usize {
-        let &Page { size, is_on_host, .. } = page;
+    /// The list of the pages of a size and a place (whether on the host).
+    fn list(&mut self, (size, is_on_host): (u64, bool)) -> &mut List {
         let is_its = |list: &List| list.size == size && list.is_on_host == is_on_host;
-        self.lists.iter().position(is_its).unwrap_or_else(|| {
+        let position = self.lists.iter().position(is_its).unwrap_or_else(|| {
             self.lists.push(List { size, is_on_host, oldest: NO_PAGE, newest: NO_PAGE });
             self.lists.len() - 1
-        })
+        });
+        &mut self.lists[position]
     }
 
     /// Adds a page that became idle after all others.
     pub(super) fn push(&mut self, pages: &mut Pages, id: PageId) {
-        let position = self.position(pages.get(id));
-        let list = &mut self.lists[position];
+        let page = pages.get(id);
+        let list = self.list((page.size, page.is_on_host));
         let newest = std::mem::replace(&mut list.newest, id);
         if newest == NO_PAGE {
             list.oldest = id;
@@ -44,19 +45,20 @@ impl Idle {
 
     /// Removes a page, if it is idle.
     pub(super) fn remove(&mut self, pages: &mut Pages, id: PageId) {
-        let page = *pages.get(id);
-        if !page.is_idle {
+        let page = pages.get_mut(id);
+        if !std::mem::take(&mut page.is_idle) {
             return;
         }
-        pages.get_mut(id).is_idle = false;
-        let position = self.position(&page);
-        match page.older {
-            NO_PAGE => self.lists[position].oldest = page.newer,
-            older => pages.get_mut(older).newer = page.newer,
+        // Only the ends of a list need it.
+        let list = (page.size, page.is_on_host);
+        let (older, newer) = (page.older, page.newer);
+        match older {
+            NO_PAGE => self.list(list).oldest = newer,
+            older => pages.get_mut(older).newer = newer,
         }
-        match page.newer {
-            NO_PAGE => self.lists[position].newest = page.older,
-            newer => pages.get_mut(newer).older = page.older,
+        match newer {
+            NO_PAGE => self.list(list).newest = older,
+            newer => pages.get_mut(newer).older = older,
         }
     }
 

@@ -12,6 +12,9 @@ use crate::pool::{PAGE, Timeout};
 /// Pages are about this fraction of the live memory, so that partly used pages cost little of it.
 const PAGES_PER_LIVE: u64 = 1 << 7;
 
+/// Blocks up to this size are PyTorch's small ones, which are in segments of their own.
+const LARGE: u64 = 1 << 20;
+
 /// Limits of the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
@@ -28,6 +31,8 @@ pub struct Paged {
     pub(super) pages: Pages,
     pub(super) idle: Idle,
     pub(super) stats: Stats,
+    /// Memory of large blocks stays where it is: a device may know it by its physical addresses.
+    keeps_large: bool,
     /// Pages of the current step that have no memory yet.
     missing: Vec<PageId>,
 }
@@ -140,6 +145,7 @@ impl Paged {
         self.stats.peak_live = self.stats.peak_live.max(self.stats.live);
         let mut needs_memory = false;
         let (idle, stats) = (&mut self.idle, &mut self.stats);
+        let is_kept = self.keeps_large && size > LARGE;
         self.ranges.each_page(&mut self.pages, address, size, |pages, id| {
             if pages.get(id).is_idle {
                 idle.remove(pages, id);
@@ -147,6 +153,7 @@ impl Paged {
             }
             let page = pages.get_mut(id);
             page.blocks += 1;
+            page.is_pinned |= is_kept;
             needs_memory |= page.handle.is_none();
         });
         needs_memory
@@ -201,6 +208,14 @@ impl Paged {
         let (start, size) = (range.address, range.size);
         self.pin_pages(start, size);
         Some((start, size))
+    }
+
+    /// From now on, memory under large blocks stays where it is, also after they are freed: a network or storage device may
+    /// have it registered by its physical addresses, without a call that shows it. Blocks that are live now may be.
+    pub fn keep_large(&mut self) {
+        if !std::mem::replace(&mut self.keeps_large, true) {
+            self.ranges.each_live_page(&mut self.pages, |page| page.is_pinned = true);
+        }
     }
 
     /// The memory under addresses stays where it is from now on, as others know it by its handle.

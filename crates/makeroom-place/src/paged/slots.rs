@@ -1,7 +1,7 @@
 //! Ranges of addresses, their slots, and the pages of each slot.
 
 use super::backing::Mark;
-use crate::pool::Handle;
+use crate::pool::{Handle, PAGE};
 
 /// The index of a page in the table.
 pub(super) type PageId = u32;
@@ -277,6 +277,18 @@ impl Ranges {
                 }
             }
             at = slot_end;
+        }
+    }
+
+    /// Calls `visit` with each page of slots of more than 2 MiB, which are those of large blocks, that has a block.
+    pub(super) fn each_live_page(&self, pages: &mut Pages, mut visit: impl FnMut(&mut Page)) {
+        let large = self.list.iter().filter(|range| range.slot > PAGE);
+        for slot in large.flat_map(|range| &range.slots).filter(|slot| slot.is_mapped()) {
+            for id in slot.first..slot.first + slot.count {
+                if pages.get(id).blocks > 0 {
+                    visit(pages.get_mut(id));
+                }
+            }
         }
     }
 }

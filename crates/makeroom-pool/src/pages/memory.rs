@@ -162,6 +162,14 @@ impl PageMemory {
         Ok(())
     }
 
+    /// The access that a location was given to a range.
+    pub(super) fn access(&self, address: u64, who: Location) -> Access {
+        let found = self.range(address).ok().and_then(|(range, _)| {
+            range.readers.iter().find(|(known, _)| *known == who).map(|&(_, access)| access)
+        });
+        found.unwrap_or(Access::None)
+    }
+
     /// Sets the access rights of mapped memory to those of its range.
     pub(super) fn apply_access(&mut self, address: u64, bytes: u64) -> Result<(), Error> {
         let (range, offset) = self.range(address)?;

@@ -361,6 +361,26 @@ impl Pages {
         })?
     }
 
+    /// The properties of a token's memory, as PyTorch requested it.
+    pub fn properties(&self, token: u64) -> Option<AllocationProperties> {
+        let inner = self.lock()?;
+        inner.tokens.get(token).and(inner.properties)
+    }
+
+    /// The access of a location to the slot that contains an address, as PyTorch set it, also while it has no memory.
+    pub fn access(&self, address: u64, who: Location) -> Option<Access> {
+        let inner = self.lock()?;
+        inner.policy.slot(address)?;
+        Some(inner.memory.access(address, who))
+    }
+
+    /// From now on, memory under large blocks stays where it is: other devices may have it registered.
+    pub fn keep_large(&self) {
+        if let Some(mut inner) = self.lock() {
+            inner.policy.keep_large();
+        }
+    }
+
     /// Start and size of the slot that contains an address.
     pub fn slot(&self, address: u64) -> Option<(u64, u64)> {
         self.lock()?.policy.slot(address)

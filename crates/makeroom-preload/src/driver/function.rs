@@ -72,6 +72,8 @@ functions! {
     cuPointerGetAttribute,
     cuPointerGetAttributes,
     cuPointerSetAttribute,
+    cuMemGetAllocationPropertiesFromHandle,
+    cuMemGetAccess,
     cuMemGetHandleForAddressRange,
     cuStreamSynchronize,
     cuStreamSynchronize_ptsz,

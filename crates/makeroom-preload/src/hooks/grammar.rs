@@ -173,6 +173,17 @@ macro_rules! body {
             None => body!($real $arguments $($what)*),
         }
     }};
+    ($real:ident ($($argument:ident),*) paged $serve:expr) => {{
+        let call = Call::new();
+        let mut served = None;
+        if call.enter() == Role::Outermost {
+            // SAFETY: the pages use the call's parameters as the driver would.
+            served = pages::serve(|| unsafe { $serve });
+        }
+        drop(call);
+        // SAFETY: the program's own call, forwarded unchanged.
+        served.unwrap_or_else(|| unsafe { $real($($argument),*) })
+    }};
     ($real:ident ($($argument:ident),*) waits $awaited:expr) => {{
         let wait = Wait::begin($awaited);
         // SAFETY: the program's own call, forwarded unchanged.

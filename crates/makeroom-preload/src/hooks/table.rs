@@ -169,6 +169,12 @@ hooks! {
     cuPointerSetAttribute(value: *const c_void, attribute: i32, pointer: DevicePointer) {
         first if attribute == SYNC_MEMOPS { pages::pin(pointer, 1) }
     }
+    cuMemGetAllocationPropertiesFromHandle(properties: *mut c_void, handle: u64) {
+        paged pages::properties(properties, handle)
+    }
+    cuMemGetAccess(flags: *mut u64, location: *const c_void, pointer: DevicePointer) {
+        paged pages::access(flags, location, pointer)
+    }
     cuMemGetHandleForAddressRange(
         handle: *mut c_void, pointer: DevicePointer, bytes: usize, kind: i32, flags: u64
     ) {

@@ -9,7 +9,7 @@ use makeroom_cuda::{Access, AllocationProperties, Code, Location};
 use makeroom_pool::{Pages, is_token};
 use makeroom_trace::room::EventKind;
 
-use super::{devices, reservations};
+use super::{devices, registered, reservations};
 use crate::call::Call;
 use crate::driver::capture;
 use crate::driver::done::Done;
@@ -33,6 +33,15 @@ const ILLEGAL_ADDRESS: CuResult = 700;
 /// A driver's code as the program gets it.
 pub(super) fn code(result: Result<(), Code>) -> CuResult {
     result.map_or_else(|code| code.0.cast_signed(), |()| SUCCESS)
+}
+
+/// A `CUmemLocation`; `None` for kinds that PyTorch does not use.
+pub(super) fn where_is(kind: i32, number: i32) -> Option<Location> {
+    match kind {
+        DEVICE => Some(Location::device(number)),
+        HOST_NODE => Some(Location::host_node(number)),
+        _ => None,
+    }
 }
 
 /// The pages that a token belongs to.
@@ -88,7 +97,11 @@ pub(crate) unsafe fn create(
     // SAFETY: not null; the driver reads the same structure of this size.
     let properties = AllocationProperties::from_bytes(&unsafe { field::<[u8; 32]>(properties, 0) });
     let device = u8::try_from(properties.location().device_number()?).ok()?;
-    match devices::open(device)?.create(bytes as u64, &properties)? {
+    let pages = devices::open(device)?;
+    if registered::is_possible() {
+        pages.keep_large();
+    }
+    match pages.create(bytes as u64, &properties)? {
         Ok(token) => {
             // SAFETY: not null, so it is the program's out-parameter for the handle.
             unsafe { handle.write_unaligned(token) };
@@ -135,13 +148,8 @@ pub(crate) unsafe fn set_access(
         // SAFETY: guaranteed by the caller.
         let (kind, id, flags) =
             unsafe { (field::<i32>(access, at), field::<i32>(access, at + 4), field::<i32>(access, at + 8)) };
-        let location = match kind {
-            DEVICE => Location::device(id),
-            HOST_NODE => Location::host_node(id),
-            _ => return None,
-        };
         Some((
-            location,
+            where_is(kind, id)?,
             if flags == 0 {
                 Access::None
             } else if flags == 1 {

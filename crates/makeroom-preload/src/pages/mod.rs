@@ -7,7 +7,7 @@
 //! ```text
 //! calls.rs   cuMemCreate to cuMemRelease      sharing.rs        calls after which memory must not move
 //! devices.rs the pages of each device         reservations.rs   address ranges that PyTorch's allocator reserved
-//! range.rs   queries about an address
+//! range.rs   queries about an address         registered.rs     libraries that register memory with other devices
 //! ```
 //!
 //! Memory is created for PyTorch's allocator only if it calls directly: other libraries call through the same pointers.
@@ -19,13 +19,14 @@
 mod calls;
 mod devices;
 mod range;
+mod registered;
 mod reservations;
 mod sharing;
 
 pub(crate) use calls::{create, failed, frees_range, map, release, report, reserved, set_access, unmap};
 pub(crate) use devices::{abandon, figures, uses};
 pub(crate) use range::{address_range, range_attribute, range_attributes};
-pub(crate) use sharing::{bind, export, pin, retain};
+pub(crate) use sharing::{access, bind, export, pin, properties, retain};
 
 use crate::config::config;
 use crate::driver::types::CuResult;

@@ -2,10 +2,13 @@
 
 use std::ffi::c_void;
 
-use super::calls::{of_address, of_token};
+use makeroom_cuda::{AllocationProperties, Code};
+
+use super::calls::{code, of_address, of_token, where_is};
 use crate::driver::function::Function;
 use crate::driver::real;
-use crate::driver::types::{CuResult, DevicePointer};
+use crate::driver::types::{CuResult, DevicePointer, SUCCESS};
+use crate::fields::field;
 use crate::notices::{Notice, warn_once};
 
 /// `CUDA_ERROR_NOT_SUPPORTED`.
@@ -78,4 +81,39 @@ pub(crate) unsafe fn bind(
     let real = unsafe { std::mem::transmute::<*mut c_void, Bind>(address) };
     // SAFETY: the program's own call, with the handle that stands behind the token.
     Some(unsafe { real(handle, offset, whole, memory_offset, bytes, flags) })
+}
+
+/// Serves `cuMemGetAllocationPropertiesFromHandle` of a token: those with which PyTorch created it.
+///
+/// # Safety
+///
+/// `place` is the program's out-parameter for the properties, or null.
+pub(crate) unsafe fn properties(place: *mut c_void, handle: u64) -> Option<CuResult> {
+    let found = of_token(handle)?.properties(handle);
+    let Some(found) = found.filter(|_| !place.is_null()) else { return Some(code(Err(Code::INVALID_VALUE))) };
+    // SAFETY: not null, so it is the program's out-parameter for this structure.
+    unsafe { place.cast::<AllocationProperties>().write_unaligned(found) };
+    Some(SUCCESS)
+}
+
+/// Serves `cuMemGetAccess`: a page without memory has the access that it will have with memory.
+///
+/// # Safety
+///
+/// The parameters are the program's; pointers may be null.
+pub(crate) unsafe fn access(
+    flags: *mut u64,
+    location: *const c_void,
+    address: DevicePointer,
+) -> Option<CuResult> {
+    let pages = of_address(address)?;
+    if flags.is_null() || location.is_null() {
+        return None;
+    }
+    // SAFETY: not null; the driver reads the same structure.
+    let (kind, number) = unsafe { (field::<i32>(location, 0), field::<i32>(location, 4)) };
+    let found = pages.access(address, where_is(kind, number)?)?;
+    // SAFETY: not null, so it is the program's out-parameter for the flags.
+    unsafe { flags.write_unaligned(found as u64) };
+    Some(SUCCESS)
 }

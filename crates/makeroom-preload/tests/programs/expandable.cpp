@@ -151,6 +151,12 @@ extern "C" void torch_free(CUdeviceptr at) {
     c10::reportMemoryUsageToProfiler((void *)at, -(long)bytes, allocated, reserved, {1, 0});
 }
 
+// The handle of the slot in which a block begins.
+extern "C" CUdeviceptr torch_handle(CUdeviceptr at) {
+    Segment *own = owner(at);
+    return own->handles[(at - own->start) / own->slot];
+}
+
 extern "C" size_t torch_reserved(void) { return reserved; }
 
 // What another process does with a shared tensor: its slots, exported and imported, at other addresses. The result is the

@@ -22,6 +22,9 @@ void torch_free(CUdeviceptr);
 void torch_empty_cache(void);
 size_t torch_reserved(void);
 CUdeviceptr torch_share(CUdeviceptr);
+CUdeviceptr torch_handle(CUdeviceptr);
+CUresult cuMemGetAllocationPropertiesFromHandle(void *, CUdeviceptr);
+CUresult cuMemGetAccess(unsigned long long *, const void *, CUdeviceptr);
 
 enum { MOST = 4096, STREAMS = 4, WRITTEN = 64 };
 #define PAGE ((size_t)2 << 20)
@@ -164,6 +167,23 @@ static void fork_once(void) {
     torch_free(at);
 }
 
+// Properties of a handle, and access to memory, also where no page has any.
+static void query(void) {
+    struct { int kind, handles, location, device; void *metadata; char flags[8]; } properties = {0};
+    struct { int kind, number; } own = {1, 0}, host = {3, 0};
+    unsigned long long access = 0, none = 7;
+    CUdeviceptr at = torch_allocate(24 << 20, 0), start;
+    size_t bytes;
+    if (!at) return;
+    OK(cuMemGetAllocationPropertiesFromHandle(&properties, torch_handle(at)));
+    if (properties.kind != 1 || properties.location != 1 || properties.device != 0) fail("not the properties");
+    OK(cuMemGetAddressRange_v2(&start, &bytes, at));
+    OK(cuMemGetAccess(&access, &own, start + bytes - 64));
+    OK(cuMemGetAccess(&none, &host, at));
+    if (access != 3 || none != 0) fail("not the access");
+    torch_free(at);
+}
+
 // Memory by its handle, and by an attribute that the driver keeps with the handle.
 static void name_memory(void) {
     unsigned on = 1;
@@ -193,12 +213,14 @@ int main(int number, char **words) {
     OK(cuDevicePrimaryCtxRetain(&primary, 0));
     OK(cuCtxSetCurrent(primary));
     for (int i = 0; i < STREAMS; i++) OK(cuStreamCreate(&streams[i], 1));
+    if (getenv("LOADED") && !dlopen(getenv("LOADED"), RTLD_NOW)) fail("a library was not loaded");
     churn(steps, most);
     if (number > 4 && strcmp(words[4], "fill") == 0) {
         fill_up(most);
     } else if (number > 4) {
         pthread_t thread;
         own_memory();
+        query();
         name_memory();
         fork_once();
         if (pthread_create(&thread, NULL, free_some, NULL) || pthread_join(thread, NULL)) return 98;
