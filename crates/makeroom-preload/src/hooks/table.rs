@@ -28,6 +28,22 @@ fn event(kind: Kind) -> RawEvent {
     RawEvent::new(kind)
 }
 
+/// The result of pages for `cuMemCreate`. Growth that they reject is recorded as if the driver had failed: an explanation needs
+/// the free memory at that time.
+///
+/// # Safety
+///
+/// `properties` is the program's parameter.
+unsafe fn created(served: Option<CuResult>, bytes: usize, properties: *const c_void) -> Option<CuResult> {
+    if served == Some(OUT_OF_MEMORY) {
+        // SAFETY: guaranteed by the caller; pages serve only calls with properties.
+        let (_, device) = unsafe { Done(OUT_OF_MEMORY).location(properties, CREATE_LOCATION) };
+        let event = event(Kind::PhysicalCreate).size(bytes).on_device(device);
+        Call::aside(|| record(event, OUT_OF_MEMORY, Moment::After));
+    }
+    served
+}
+
 /// Whether an address is that of a hook.
 pub(crate) fn is_hook(address: *mut c_void) -> bool {
     Function::ALL.iter().any(|&function| hook(function) == address)
@@ -219,7 +235,7 @@ hooks! {
         first pages::frees_range(pointer), gave |_done| event(Kind::AddressRelease).at(pointer).size(bytes)
     }
     cuMemCreate(handle: *mut u64, bytes: usize, properties: *const c_void, flags: u64) {
-        paged pages::create(handle, bytes, properties, flags), limited limit::reserve_physical(bytes, properties), took |done| event(Kind::PhysicalCreate)
+        paged created(pages::create(handle, bytes, properties, flags), bytes, properties), limited limit::reserve_physical(bytes, properties), took |done| event(Kind::PhysicalCreate)
             .at(done.out(handle))
             .size(bytes)
             .on_device(done.location(properties, CREATE_LOCATION).1)

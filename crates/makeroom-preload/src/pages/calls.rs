@@ -7,14 +7,11 @@ use std::ffi::c_void;
 
 use makeroom_cuda::{Access, AllocationProperties, Code, Location};
 use makeroom_pool::{Pages, is_token};
-use makeroom_trace::room::EventKind;
 
 use super::{devices, registered, reservations};
-use crate::call::Call;
 use crate::driver::capture;
 use crate::driver::done::Done;
-use crate::driver::types::{CuResult, DevicePointer, OUT_OF_MEMORY, SUCCESS};
-use crate::event::{Moment, record};
+use crate::driver::types::{CuResult, DevicePointer, SUCCESS};
 use crate::fields::field;
 use crate::notices::{Notice, warn_once};
 use crate::pool;
@@ -107,15 +104,7 @@ pub(crate) unsafe fn create(
             unsafe { handle.write_unaligned(token) };
             Some(SUCCESS)
         }
-        Err(error) => {
-            let result = error.0.cast_signed();
-            if result == OUT_OF_MEMORY {
-                // As if the driver had failed: an explanation needs the free memory at this time.
-                let event = RawEvent::new(EventKind::PhysicalCreate).size(bytes).on_device(device.into());
-                Call::aside(|| record(event, result, Moment::After));
-            }
-            Some(result)
-        }
+        Err(error) => Some(error.0.cast_signed()),
     }
 }
 

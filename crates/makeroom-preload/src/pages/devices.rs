@@ -11,6 +11,7 @@ use crate::driver::real;
 use crate::driver::types::SUCCESS;
 use crate::notices::{Notice, warn_once};
 use crate::pool::{self, Watch};
+use crate::record::figures;
 
 const MOST_DEVICES: usize = 64;
 
@@ -55,7 +56,7 @@ pub(crate) fn figures(device: i32) -> Option<[u64; 8]> {
 
 /// The figures of all devices with pages, for the recording. Leaves out a device whose pages another thread has: the
 /// writer must not wait for a thread that may have crashed.
-pub(crate) fn uses() -> Vec<PagesUse> {
+fn uses() -> Vec<PagesUse> {
     let of = |number: u8| {
         let stats = known(number)?.stats_now()?;
         let pages = stats.pages;
@@ -71,7 +72,7 @@ pub(crate) fn uses() -> Vec<PagesUse> {
             reports: stats.reports,
         })
     };
-    if config().pages { (0..MOST_DEVICES as u8).filter_map(of).collect() } else { Vec::new() }
+    (0..MOST_DEVICES as u8).filter_map(of).collect()
 }
 
 /// A device's primary context is about to be reset: its events end, so nothing can be proven idle anymore.
@@ -105,6 +106,7 @@ fn make(device: u8) -> Option<&'static Pages> {
         warn_once(Notice::PagesUnavailable);
         return None;
     };
+    figures::set_pages(uses);
     PAGES.get(index)?.store(Box::into_raw(Box::new(pages)), Ordering::Release);
     known(device)
 }

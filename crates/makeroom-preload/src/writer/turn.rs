@@ -19,8 +19,8 @@ use super::{header, keeping};
 use crate::config::{Keep, config};
 use crate::driver::types::OUT_OF_MEMORY;
 use crate::record::event::{RawEvent, SAMPLE};
-use crate::record::{lost, threads};
-use crate::{clock, cost, notices, pages};
+use crate::record::{figures, lost, threads};
+use crate::{clock, cost, notices};
 
 /// Intervals between host memory samples: shorter while a program starts, so that short programs get enough.
 const HOST_INTERVAL_NS: u64 = 1_000_000_000;
@@ -324,7 +324,7 @@ impl Writer {
         let now = clock::monotonic_ns();
         if is_last || now.wrapping_sub(self.last_pages_ns) >= HOST_INTERVAL_NS {
             self.last_pages_ns = now;
-            for used in pages::uses() {
+            for used in figures::pages() {
                 self.definitions.encoder.pages(used.device.0.into(), used.figures());
             }
         }
