@@ -30,9 +30,11 @@ pub(crate) fn attach(
             Cause::Fragmentation => fragmentation(trace, refusal, alternatives),
             Cause::LiveDataFillsDevice => {
                 let mut fixes = live_data(trace, refusal, split, alternatives);
-                let missing = fixes.first().and_then(|fix| fix.frees);
+                let missing = fixes.first().and_then(|fix| fix.frees).filter(|bytes| !bytes.is_zero());
                 if refusal.is_paged() {
-                    fixes.push(spill_pages(refusal));
+                    // Enough may be free: then no amount is missing, only the guarantee.
+                    fixes.retain(|fix| missing.is_some() || fix.frees.is_none_or(|bytes| !bytes.is_zero()));
+                    fixes.insert(0, spill_pages(refusal));
                 }
                 if refusal.limit_of_run().is_some() {
                     let raise = raise_limit_of_run(refusal);
