@@ -36,6 +36,7 @@ mod ranges;
 mod shell;
 mod stacks;
 mod start;
+mod taken;
 mod trace;
 
 pub use address_table::AddressTable;
@@ -55,6 +56,7 @@ pub use ranges::Ranges;
 pub use shell::shell_word;
 pub use stacks::{Frame, FrameId, NameId, StackId, Stacks};
 pub use start::{OlderBlock, OlderSegment, Start};
+pub use taken::Taken;
 pub use trace::{
     AllocatorSettings, Annotation, AnnotationStage, Block, BlockState, DeviceTrace, Segment, Trace, TraceKind,
 };

@@ -2,7 +2,9 @@
 //!
 //! What a file did not say is `None`, never a guess.
 
-use crate::{Address, Bytes, DeviceIndex, Events, PoolId, ProcessRecord, StackId, Stacks, StreamId};
+use crate::{
+    Action, Address, Bytes, DeviceIndex, Events, PoolId, ProcessRecord, StackId, Stacks, Start, StreamId,
+};
 
 /// The source of a trace, which determines the meaning of its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +53,29 @@ pub struct DeviceTrace {
     pub segments: Vec<Segment>,
     /// Whether the recorder lost the oldest events; `None` if it does not record that.
     pub overflowed: Option<bool>,
+}
+
+impl DeviceTrace {
+    /// The time of the first failed allocation.
+    fn first_failure_us(&self) -> Option<u64> {
+        let index = self.events.actions().iter().position(|&action| action == Action::OutOfMemory)?;
+        self.events.get(index).map(|event| event.time_us)
+    }
+
+    /// The most memory that was live at once.
+    fn peak_live(&self) -> Bytes {
+        let mut live = Start::new(self).live();
+        let mut peak = live;
+        for event in self.events.iter() {
+            match event.action {
+                Action::Alloc => live += event.size,
+                Action::FreeCompleted => live = live - event.size,
+                _ => {}
+            }
+            peak = peak.max(live);
+        }
+        peak
+    }
 }
 
 /// A segment of driver memory at the end of a recording.
@@ -165,19 +190,61 @@ impl Trace {
         }
     }
 
-    /// A device by its index, or the one with the most events.
+    /// A device by its index, or the default one, which is the same in all commands: the one whose allocation failed first,
+    /// else the one with the highest peak of live memory.
     pub fn device(&self, index: Option<DeviceIndex>) -> Option<&DeviceTrace> {
-        match index {
-            Some(index) => self.devices.iter().find(|device| device.device == index),
-            None => self
-                .devices
-                .iter()
-                .max_by_key(|device| (device.events.len(), std::cmp::Reverse(device.device))),
+        if let Some(index) = index {
+            return self.devices.iter().find(|device| device.device == index);
         }
+        if let [only] = self.devices.as_slice() {
+            return Some(only);
+        }
+        let failed = self.devices.iter().filter_map(|device| Some((device.first_failure_us()?, device)));
+        let fullest = || {
+            let rank = |device: &&DeviceTrace| (device.peak_live(), std::cmp::Reverse(device.device));
+            self.devices.iter().max_by_key(rank)
+        };
+        failed.min_by_key(|&(time_us, _)| time_us).map(|(_, device)| device).or_else(fullest)
     }
 
     /// Number of events on all devices.
     pub fn event_count(&self) -> usize {
         self.devices.iter().map(|device| device.events.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Event;
+
+    fn device(index: u32, events: &[(Action, u64, u64)]) -> DeviceTrace {
+        let mut device = DeviceTrace { device: DeviceIndex(index), ..DeviceTrace::default() };
+        for (time_us, &(action, address, size)) in (10 * u64::from(index)..).zip(events) {
+            device.events.push(Event { time_us, ..Event::new(action, address, size) });
+        }
+        device
+    }
+
+    #[test]
+    fn the_default_device_is_the_one_that_failed_or_the_fullest() {
+        use Action::{Alloc, FreeCompleted, OutOfMemory};
+        let chosen = |devices: &[&DeviceTrace]| {
+            let mut trace = Trace::new(TraceKind::TorchSnapshot);
+            trace.devices = devices.iter().copied().cloned().collect();
+            trace.device(None).map(|device| device.device.0)
+        };
+        let busy = device(0, &[(Alloc, 512, 9), (FreeCompleted, 512, 9), (Alloc, 512, 9)]);
+        let full = device(1, &[(Alloc, 512, 100)]);
+        let failed = device(2, &[(Alloc, 512, 1), (OutOfMemory, 0, 50)]);
+        let failed_later = device(3, &[(Alloc, 512, 200), (OutOfMemory, 0, 50)]);
+        assert_eq!(chosen(&[]), None);
+        assert_eq!(chosen(&[&busy]), Some(0));
+        // Not the one with the most events.
+        assert_eq!(chosen(&[&busy, &full]), Some(1));
+        assert_eq!(chosen(&[&busy, &full, &failed_later, &failed]), Some(2));
+        // Equally full: the first. Memory that is older than the recording counts.
+        assert_eq!(chosen(&[&device(4, &[(Alloc, 512, 9)]), &busy]), Some(0));
+        assert_eq!(chosen(&[&full, &device(5, &[(FreeCompleted, 512, 101)])]), Some(5));
     }
 }

@@ -4,7 +4,7 @@ use makeroom_kind::Kind;
 
 use crate::batch::{self, BatchRatio};
 use crate::lines::{self, LineChange, LineStatus, signed};
-use crate::profile::{Profile, StepGrowth};
+use crate::profile::{Profile, Source, StepGrowth};
 
 /// Changes of at most this share of the peak are noise: allocators and libraries round.
 const NOISE_SHARE: f64 = 0.0005;
@@ -37,6 +37,14 @@ pub struct Difference {
     pub lines: Vec<LineChange>,
     /// The requests that failed: a run with one is compared at that moment, the other at its peak.
     pub failed_requests: (Option<u64>, Option<u64>),
+    /// What recorded the runs, as far as it is known.
+    pub sources: (Option<Source>, Option<Source>),
+    /// The most memory outside of a framework's allocator, if it is left out because the other recorder does not see it.
+    pub left_out: (Option<u64>, Option<u64>),
+    /// Whether a recording has no history, so that the memory when it was written is compared.
+    pub without_history: (bool, bool),
+    /// Whether an allocation failed in a run, so that its peak is not complete.
+    pub incomplete: (bool, bool),
     /// Growth from step to step before and now.
     pub step_growth: (Option<StepGrowth>, Option<StepGrowth>),
     /// Another batch size, if that is what differs.
@@ -90,6 +98,30 @@ impl Difference {
         signed(self.after).saturating_sub(signed(self.before))
     }
 
+    /// Whether different programs recorded the runs: they do not see the same memory.
+    pub fn is_mixed(&self) -> bool {
+        matches!(self.sources, (Some(before), Some(after)) if before != after)
+    }
+
+    /// The line of code that the verdict names.
+    pub fn named_place(&self) -> Option<&str> {
+        match &self.verdict {
+            Verdict::Line(line) => line.place.as_deref(),
+            Verdict::Leak(growth) | Verdict::LeakInBoth(growth) => growth.lines.first()?.place.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The line of code that grew most, of the kind that the verdict names if it names one.
+    pub fn most_grown(&self) -> Option<&LineChange> {
+        let is_of_kind = |line: &LineChange| match self.verdict {
+            Verdict::OneKind(kind) => line.kind == kind.id(),
+            _ => true,
+        };
+        let is_grown = |line: &LineChange| matches!(line.status, LineStatus::Grown | LineStatus::New);
+        self.changed().find(|line| is_grown(line) && line.place.is_some() && is_of_kind(line))
+    }
+
     /// Lines that changed.
     pub fn changed(&self) -> impl Iterator<Item = &LineChange> {
         self.lines.iter().filter(|line| line.status != LineStatus::Same)
@@ -119,6 +151,10 @@ pub fn compare(before: &Profile, after: &Profile) -> Difference {
         kinds,
         lines,
         failed_requests: (before.failed_request_bytes, after.failed_request_bytes),
+        sources: (before.source, after.source),
+        left_out: (before.left_out_bytes, after.left_out_bytes),
+        without_history: (before.is_without_history, after.is_without_history),
+        incomplete: (before.is_incomplete, after.is_incomplete),
         step_growth: (before.growth.clone(), after.growth.clone()),
         batch,
         verdict: Verdict::Same,

@@ -3,6 +3,8 @@
 //! ```text
 //! profile.rs   one run, reduced to the memory at its peak or failure: kinds and lines. Small, and a file: a baseline
 //! reduce.rs    reduces a recording to a profile
+//! align.rs     which places of a function are the same, although an edit moved them
+//! places.rs    the parts of a place
 //! lines.rs     which line of one run is which line of the other: unchanged, grown, moved, new, gone
 //! batch.rs     whether the runs differ in the size of their batches: sizes scale by one ratio
 //! compare.rs   the difference and its main cause
@@ -23,10 +25,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod align;
 mod batch;
 mod compare;
 mod gate;
 mod lines;
+mod places;
 mod profile;
 mod reduce;
 
@@ -34,5 +38,5 @@ pub use batch::BatchRatio;
 pub use compare::{Difference, KindChange, Verdict, compare};
 pub use gate::{Allowance, Gate, ParseAllowanceError, gate};
 pub use lines::{LineChange, LineStatus};
-pub use profile::{BASELINE, GrowingLine, Line, Profile, StepGrowth};
+pub use profile::{BASELINE, GrowingLine, Line, Profile, Source, StepGrowth};
 pub use reduce::Moment;

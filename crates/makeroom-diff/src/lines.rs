@@ -1,15 +1,17 @@
 //! Which line of one run is which line of the other.
 //!
-//! Lines are the same if kind and place are. An edit above a line moves it: lines of the same kind, file and function
-//! are paired if they hold the same, or if there is only one on each side and they hold similar amounts. A place that
-//! holds memory of any kind in both runs did not move.
+//! Lines are the same if kind and place are. An edit above a line moves it, so the places of each function are aligned
+//! (`align`). Of the lines that remain, those of the same kind, file and function are paired if they hold the same, or if
+//! there is only one on each side and they hold similar amounts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::align::{Place, Tolerance, align, is_ratio, is_similar};
+use crate::places::{harmonized, number, parts};
 use crate::profile::{Line, Profile};
 
-/// A line that moved holds at most this many times what it held before, and no less than the inverse.
-const MOST_GROWTH_OF_MOVED: u64 = 2;
+/// Lines that must have changed by the same ratio before it is that of the run.
+const LEAST_OF_RATIO: usize = 3;
 
 /// What happened to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,37 +60,25 @@ pub(crate) fn signed(bytes: u64) -> i64 {
 
 /// All lines of both runs, the largest change first. Changes of at most `noise` bytes are none.
 pub(crate) fn changes(before: &Profile, after: &Profile, noise: u64) -> Vec<LineChange> {
-    let key = |line: &Line| (line.kind.clone(), line.place.clone());
-    let mut old: BTreeMap<_, &Line> = before.lines.iter().map(|line| (key(line), line)).collect();
+    let [old, new] = harmonized(before, after);
+    let tolerance = Tolerance { noise, ratio: usual_ratio(&old, &new, noise) };
     let mut pairs: Vec<Pair<'_>> = Vec::new();
-    let mut new: Vec<&Line> = Vec::new();
-    for line in &after.lines {
-        match old.remove(&key(line)) {
-            Some(counterpart) => pairs.push((Some(counterpart), Some(line))),
-            None => new.push(line),
+    let mut functions: BTreeMap<FunctionKey<'_>, [BTreeMap<u64, Place<'_>>; 2]> = BTreeMap::new();
+    let mut others: BTreeMap<LineKey<'_>, Pair<'_>> = BTreeMap::new();
+    for (side, lines) in [&old, &new].into_iter().enumerate() {
+        for line in lines {
+            if let Some((file, number, function)) = line.place.as_deref().and_then(parts) {
+                let places = &mut functions.entry((file, function)).or_default()[side];
+                places.entry(number).or_insert_with(|| Place { number, lines: Vec::new() }).lines.push(line);
+            } else {
+                let pair = others.entry((&line.kind, line.place.as_deref())).or_default();
+                *(if side == 0 { &mut pair.0 } else { &mut pair.1 }) = Some(line);
+            }
         }
     }
-    let places = |profile: &Profile| -> BTreeSet<Option<String>> {
-        profile.lines.iter().map(|line| line.place.clone()).collect()
-    };
-    let (old_places, new_places) = (places(before), places(after));
-    let mut by_function: BTreeMap<FunctionKey<'_>, Sides<'_>> = BTreeMap::new();
-    for line in old.into_values() {
-        if new_places.contains(&line.place) {
-            pairs.push((Some(line), None));
-        } else {
-            by_function.entry(function(line)).or_default().0.push(line);
-        }
-    }
-    for line in new {
-        if old_places.contains(&line.place) {
-            pairs.push((None, Some(line)));
-        } else {
-            by_function.entry(function(line)).or_default().1.push(line);
-        }
-    }
-    for (old, new) in by_function.into_values() {
-        pair_within_function(old, new, noise, &mut pairs);
+    pairs.extend(others.into_values());
+    for sides in functions.into_values() {
+        pair_function(&sides.map(|places| places.into_values().collect()), tolerance, &mut pairs);
     }
     let mut changes: Vec<LineChange> =
         pairs.into_iter().filter_map(|(old, new)| change(old, new, noise)).collect();
@@ -97,6 +87,54 @@ pub(crate) fn changes(before: &Profile, after: &Profile, noise: u64) -> Vec<Line
         size(two).cmp(&size(one)).then_with(|| (&one.kind, &one.place).cmp(&(&two.kind, &two.place)))
     });
     changes
+}
+
+/// The ratio by which most of the lines that changed did, if there is one.
+fn usual_ratio(old: &[Line], new: &[Line], noise: u64) -> Option<f64> {
+    let after: BTreeMap<LineKey<'_>, &Line> =
+        new.iter().map(|line| ((line.kind.as_str(), line.place.as_deref()), line)).collect();
+    let mut ratios: Vec<f64> = old
+        .iter()
+        .filter_map(|one| Some((one, *after.get(&(one.kind.as_str(), one.place.as_deref()))?)))
+        .filter(|(one, two)| one.bytes > 0 && two.bytes > 0 && one.bytes.abs_diff(two.bytes) > noise)
+        .map(|(one, two)| two.bytes as f64 / one.bytes as f64)
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    let median = *ratios.get(ratios.len() / 2)?;
+    let of_median = ratios.iter().filter(|&&ratio| is_ratio(ratio, median)).count();
+    (of_median >= LEAST_OF_RATIO && of_median * 2 > ratios.len()).then_some(median)
+}
+
+/// Pairs the lines of one function: those of places that are the same, and then lines that moved out of their order.
+fn pair_function<'line>(sides: &[Vec<Place<'line>>; 2], tolerance: Tolerance, pairs: &mut Vec<Pair<'line>>) {
+    let [old, new] = sides;
+    let mut is_paired = [vec![false; old.len()], vec![false; new.len()]];
+    for (one, two) in align(old, new, tolerance) {
+        (is_paired[0][one], is_paired[1][two]) = (true, true);
+        let mut kinds: BTreeMap<&str, Pair<'line>> = BTreeMap::new();
+        old[one].lines.iter().for_each(|line| kinds.entry(&line.kind).or_default().0 = Some(line));
+        new[two].lines.iter().for_each(|line| kinds.entry(&line.kind).or_default().1 = Some(line));
+        pairs.extend(kinds.into_values());
+    }
+    // A place that holds memory in both runs did not move.
+    let numbers = [old, new].map(|places| places.iter().map(|place| place.number).collect::<BTreeSet<u64>>());
+    let mut left: BTreeMap<&str, Sides<'line>> = BTreeMap::new();
+    for (side, places) in sides.iter().enumerate() {
+        let alone = places.iter().zip(&is_paired[side]).filter(|(_, is_paired)| !**is_paired);
+        for (line, number) in
+            alone.flat_map(|(place, _)| place.lines.iter().map(|line| (*line, place.number)))
+        {
+            match (numbers[1 - side].contains(&number), side) {
+                (true, 0) => pairs.push((Some(line), None)),
+                (true, _) => pairs.push((None, Some(line))),
+                (false, 0) => left.entry(&line.kind).or_default().0.push(line),
+                (false, _) => left.entry(&line.kind).or_default().1.push(line),
+            }
+        }
+    }
+    for (old, new) in left.into_values() {
+        pair_within_function(old, new, tolerance.noise, pairs);
+    }
 }
 
 /// Pairs the lines of one function: first those that hold the same bytes, in the order of their numbers, then each with the
@@ -141,11 +179,6 @@ fn pair_within_function<'line>(
     pairs.extend(left.into_values().map(|line| (Some(line), None)));
 }
 
-fn is_similar(old: &Line, new: &Line) -> bool {
-    let (least, most) = (old.bytes.min(new.bytes), old.bytes.max(new.bytes));
-    most <= least.saturating_mul(MOST_GROWTH_OF_MOVED)
-}
-
 fn change(old: Option<&Line>, new: Option<&Line>, noise: u64) -> Option<LineChange> {
     let line = new.or(old)?;
     let bytes = |line: Option<&Line>| line.map_or(0, |line| line.bytes);
@@ -170,30 +203,14 @@ fn change(old: Option<&Line>, new: Option<&Line>, noise: u64) -> Option<LineChan
     })
 }
 
-/// The kind, file and function of a line, without its number: `model.py:88 forward`.
-fn function(line: &Line) -> (&str, Option<(&str, &str)>) {
-    let place = line.place.as_deref().map(|place| match parts(place) {
-        Some((file, _, function)) => (file, function),
-        None => (place, ""),
-    });
-    (&line.kind, place)
-}
-
-fn number(line: &Line) -> u64 {
-    line.place.as_deref().and_then(parts).map_or(0, |(_, number, _)| number)
-}
-
-fn parts(place: &str) -> Option<(&str, u64, &str)> {
-    let (position, function) = place.split_once(' ')?;
-    let (file, number) = position.rsplit_once(':')?;
-    Some((file, number.parse().ok()?, function))
-}
-
 /// A line before and now.
 type Pair<'line> = (Option<&'line Line>, Option<&'line Line>);
 
-/// The kind of memory, and the file and name of a function.
-type FunctionKey<'line> = (&'line str, Option<(&'line str, &'line str)>);
+/// The kind and the place of a line.
+type LineKey<'line> = (&'line str, Option<&'line str>);
+
+/// The file and the name of a function.
+type FunctionKey<'line> = (&'line str, &'line str);
 
 /// The lines of a function in both runs.
 type Sides<'line> = (Vec<&'line Line>, Vec<&'line Line>);
@@ -262,17 +279,58 @@ mod tests {
         ] {
             assert_eq!(moved(&[old], &[new]), None, "{new:?}");
         }
-        // The new place held memory of another kind before, or the old place still does.
-        let new = ("temporaries", "train.py:25 step", 100);
-        assert_eq!(moved(&[old, ("activations", "train.py:25 step", 9)], &[new]), None);
-        assert_eq!(moved(&[old], &[new, ("activations", "train.py:26 step", 9)]), None);
+        // The new place held memory of another kind before, or the old place still does: then only equal amounts show a move.
+        for (amount, expected) in [(150, None), (100, from)] {
+            let new = ("temporaries", "train.py:25 step", amount);
+            assert_eq!(moved(&[old, ("activations", "train.py:25 step", 9)], &[new]), expected);
+            assert_eq!(moved(&[old], &[new, ("activations", "train.py:26 step", 9)]), expected);
+        }
+    }
+
+    #[test]
+    fn an_edit_above_adjacent_lines_is_no_change() {
+        let lines = |first: u64| -> Vec<(&str, String, u64)> {
+            [4, 8, 16, 8]
+                .into_iter()
+                .zip(first..)
+                .map(|(bytes, number)| ("activations", format!("model.py:{number} forward"), bytes))
+                .collect()
+        };
+        let of = |lines: &[(&'static str, String, u64)]| {
+            profile(
+                &lines.iter().map(|(kind, place, bytes)| (*kind, place.as_str(), *bytes)).collect::<Vec<_>>(),
+            )
+        };
+        let changes = changes(&of(&lines(10)), &of(&lines(11)), 0);
+        assert!(
+            changes.iter().all(|change| change.status == LineStatus::Same && change.moved_from.is_some())
+        );
+    }
+
+    #[test]
+    fn places_of_different_recorders_are_reduced_to_what_both_have() {
+        use crate::profile::Source;
+        let snapshot = Profile {
+            source: Some(Source::TorchSnapshot),
+            ..profile(&[("activations", "model.py:10 forward", 9), ("temporaries", "", 5)])
+        };
+        let lines = [
+            ("activations", "src/model.py:10 Gpt.forward", 9),
+            ("temporaries", "thread pt_autograd_0", 2),
+            ("temporaries", "thread pt_autograd_1", 3),
+        ];
+        let recording = Profile { source: Some(Source::Recording), ..profile(&lines) };
+        assert!(changes(&snapshot, &recording, 0).iter().all(|change| change.status == LineStatus::Same));
+        // Of one recorder, they are other places.
+        let other = Profile { source: Some(Source::Recording), ..snapshot };
+        assert!(changes(&other, &recording, 0).iter().all(|change| change.status != LineStatus::Same));
     }
 
     #[test]
     fn lines_of_one_function_are_paired_by_what_they_hold() {
         let line = |number: u64, bytes: u64| ("activations", format!("model.py:{number} forward"), bytes);
         let before = [line(1, 4096), line(2, 4096), line(3, 9000), line(4, 5000)];
-        let after = [line(11, 4100), line(12, 4096), line(13, 5002), line(14, 1 << 20)];
+        let after = [line(11, 4100), line(12, 4096), line(15, 5002), line(17, 1 << 20)];
         let of = |lines: &[(&'static str, String, u64)]| {
             let lines: Vec<_> =
                 lines.iter().map(|(kind, place, bytes)| (*kind, place.as_str(), *bytes)).collect();
@@ -283,11 +341,11 @@ mod tests {
             let change = changes.iter().find(|change| change.place.as_deref() == Some(place)).unwrap();
             change.moved_from.as_deref()
         };
-        // Equal bytes come first, whatever the order of the lines; then the nearest.
-        assert_eq!(from("model.py:12 forward"), Some("model.py:1 forward"));
-        assert_eq!(from("model.py:11 forward"), Some("model.py:2 forward"));
-        assert_eq!(from("model.py:13 forward"), Some("model.py:4 forward"));
-        assert_eq!((from("model.py:14 forward"), from("model.py:3 forward")), (None, None));
+        // In the order of the lines.
+        assert_eq!(from("model.py:11 forward"), Some("model.py:1 forward"));
+        assert_eq!(from("model.py:12 forward"), Some("model.py:2 forward"));
+        assert_eq!(from("model.py:15 forward"), Some("model.py:4 forward"));
+        assert_eq!((from("model.py:17 forward"), from("model.py:3 forward")), (None, None));
     }
 
     /// Seconds to pair `count` lines of one function whose order is reversed, so that a search from the front would have to
@@ -322,12 +380,5 @@ mod tests {
         // machine may slow down one of the measurements.
         let is_linear = || seconds_to_pair(100_000) < 150.0 * seconds_to_pair(4_000);
         assert!((0..5).any(|_| is_linear()));
-    }
-
-    #[test]
-    fn places_have_a_file_a_number_and_a_function() {
-        assert_eq!(parts("a/model.py:88 f g"), Some(("a/model.py", 88, "f g")));
-        assert_eq!(parts("cudaMalloc in libx.so"), None);
-        assert_eq!(parts("model.py:x f"), None);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use makeroom_core::{Action, Bytes, DeviceTrace, FastMap, StackId, Start, Trace};
+use makeroom_core::{Action, Bytes, DeviceTrace, FastMap, StackId, Start, Taken, Trace, TraceKind};
 use makeroom_kind::{Kind, Kinds};
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,8 @@ pub struct Profile {
     /// The request that failed, if this is the memory at a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_request_bytes: Option<u64>,
-    /// The most that was reserved, if the recording shows segments.
+    /// The most that was taken from the driver, by the framework's allocator and by all other code that was recorded, if
+    /// the recording shows segments.
     pub reserved_bytes: Option<u64>,
     /// Live bytes by the ID of a kind.
     pub kinds: BTreeMap<String, u64>,
@@ -34,6 +35,61 @@ pub struct Profile {
     /// Growth of live memory from step to step, if there is any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub growth: Option<StepGrowth>,
+    /// What recorded the run, which determines the memory that it contains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
+    /// Whether the recording has no history, so that this is the memory when it was written, not the peak.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_without_history: bool,
+    /// Whether an allocation failed in the run, so that it would have needed more than its peak.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_incomplete: bool,
+    /// The most memory that was live outside of the framework's allocator, if it is left out.
+    #[serde(skip)]
+    pub left_out_bytes: Option<u64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// What recorded a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// PyTorch, as a snapshot: the memory of its allocator, with the sizes that were requested.
+    TorchSnapshot,
+    /// `makeroom run`: the memory of the whole process, with the sizes of PyTorch's blocks.
+    Recording,
+    /// RMM's logging resource.
+    RmmLog,
+    /// JAX, as a profile of live buffers.
+    JaxProfile,
+}
+
+impl From<TraceKind> for Source {
+    fn from(kind: TraceKind) -> Self {
+        match kind {
+            TraceKind::TorchSnapshot => Self::TorchSnapshot,
+            TraceKind::Room => Self::Recording,
+            TraceKind::RmmLog => Self::RmmLog,
+            TraceKind::JaxProfile => Self::JaxProfile,
+        }
+    }
+}
+
+impl Source {
+    /// Its ID in JSON.
+    #[must_use]
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::TorchSnapshot => "torch_snapshot",
+            Self::Recording => "recording",
+            Self::RmmLog => "rmm_log",
+            Self::JaxProfile => "jax_profile",
+        }
+    }
 }
 
 /// Live memory that grows from step to step.
@@ -90,7 +146,8 @@ pub struct Line {
 impl Profile {
     /// Reduces the recording of a device; `place` names the line of a stack.
     pub fn new(trace: &Trace, device: &DeviceTrace, place: impl Fn(StackId) -> Option<String>) -> Self {
-        Self::of_kinds(device, &Kinds::new(trace, device), place)
+        let profile = Self::of_kinds(device, &Kinds::new(trace, device), place);
+        Self { source: Some(trace.kind.into()), ..profile }
     }
 
     /// Reduces the recording of a device whose kinds are known to its peak.
@@ -147,7 +204,9 @@ impl Profile {
             reserved_bytes: peak_reserved(device).map(Bytes::get),
             kinds: totals.iter().map(|(kind, total)| (kind.id().to_owned(), total.bytes.get())).collect(),
             lines,
-            growth: None,
+            is_without_history: totals.live() != Bytes::ZERO
+                && !device.events.actions().contains(&Action::Alloc),
+            ..Self::default()
         }
     }
 
@@ -158,21 +217,9 @@ impl Profile {
 }
 
 fn peak_reserved(device: &DeviceTrace) -> Option<Bytes> {
-    let mut reserved = Start::new(device).reserved();
-    let mut has_segments = !device.segments.is_empty();
-    let mut peak = reserved;
-    for event in device.events.iter() {
-        match event.action {
-            Action::SegmentAlloc | Action::SegmentMap => {
-                has_segments = true;
-                reserved += event.size;
-                peak = peak.max(reserved);
-            }
-            Action::SegmentFree | Action::SegmentUnmap => reserved = reserved - event.size,
-            _ => {}
-        }
-    }
-    has_segments.then_some(peak)
+    let takes = |action: &Action| matches!(action, Action::SegmentAlloc | Action::SegmentMap);
+    let has_segments = !device.segments.is_empty() || device.events.actions().iter().any(takes);
+    has_segments.then(|| Taken::peak(device, &Start::new(device)))
 }
 
 #[cfg(test)]
@@ -198,6 +245,19 @@ mod tests {
         assert_eq!(profile.kinds.values().sum::<u64>(), 1500);
         assert_eq!(profile.lines.iter().map(|line| line.bytes).sum::<u64>(), 1500);
         assert_eq!((profile.of_kind("temporaries"), profile.of_kind("unknown")), (500, 1000));
+    }
+
+    #[test]
+    fn reserved_memory_includes_memory_outside_of_the_allocator() {
+        let mut device = DeviceTrace::default();
+        for (action, address, size) in
+            [(Action::SegmentAlloc, 512, 4096), (Action::Alloc, 512, 4000), (Action::Alloc, 9000, 2000)]
+        {
+            device.events.push(Event::new(action, address, size));
+        }
+        let profile = Profile::new(&Trace::new(TraceKind::Room), &device, |_| None);
+        assert_eq!((profile.peak_bytes, profile.reserved_bytes), (6000, Some(6096)));
+        assert!(!profile.is_without_history);
     }
 
     #[test]

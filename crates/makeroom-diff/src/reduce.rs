@@ -23,13 +23,19 @@ impl Profile {
     /// Reduces the recording of a device whose kinds are known to one moment, and to the growth from step to step.
     pub fn of_run(trace: &Trace, device: &DeviceTrace, kinds: &Kinds, moment: Moment) -> Self {
         let line = |stack| line_of(trace, stack);
+        let failure = Grouped::failure(device, kinds);
         let profile = match moment {
             Moment::Peak => Self::of_kinds(device, kinds, line),
-            Moment::Need => Self::of_need(device, kinds, Grouped::failure(device, kinds), line),
+            Moment::Need => Self::of_need(device, kinds, failure, line),
         };
         // Equal parts of a recording are not steps: growth from one to the next may be on purpose.
         let growth = growing(trace, device, kinds).filter(|growing| growing.parts.is_none());
-        Self { growth: growth.map(step_growth), ..profile }
+        Self {
+            growth: growth.map(step_growth),
+            source: Some(trace.kind.into()),
+            is_incomplete: moment == Moment::Peak && failure.is_some(),
+            ..profile
+        }
     }
 }
 

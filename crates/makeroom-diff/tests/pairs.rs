@@ -51,6 +51,44 @@ fn attention_that_keeps_its_scores_is_named_by_its_line() {
 }
 
 #[test]
+fn a_comment_above_changes_nothing() {
+    let before = profile("kinds/adamw.pickle.gz");
+    let shifted = |by: u64| {
+        let mut after = before.clone();
+        for line in &mut after.lines {
+            if let Some((file, number, rest)) = line.place.as_deref().and_then(|place| {
+                let (position, function) = place.split_once(' ')?;
+                let (file, number) = position.rsplit_once(':')?;
+                Some((file, number.parse::<u64>().ok()?, function))
+            }) {
+                line.place = Some(format!("{file}:{} {rest}", number + by));
+            }
+        }
+        after
+    };
+    for by in 1..6 {
+        let difference = compare(&before, &shifted(by));
+        assert_eq!((&difference.verdict, difference.changed().count()), (&Verdict::Same, 0), "{by}");
+        // With another batch too.
+        let mut after = shifted(by);
+        let large = profile("kinds/adamw-batch.pickle.gz");
+        after.lines.iter_mut().zip(&large.lines).for_each(|(line, other)| {
+            (line.bytes, line.blocks) = (other.bytes, other.blocks);
+        });
+        let after = Profile { lines: after.lines, ..large };
+        assert!(matches!(compare(&before, &after).verdict, Verdict::OtherBatch(_)), "{by}");
+    }
+}
+
+#[test]
+fn reserved_memory_is_no_less_than_live_memory() {
+    for name in ["adamw.pickle.gz", "adamw.room.gz", "growing.room.gz", "checkpointing.room.gz"] {
+        let profile = profile(&format!("kinds/{name}"));
+        assert!(profile.reserved_bytes.unwrap() >= profile.peak_bytes, "{name}: {profile:?}");
+    }
+}
+
+#[test]
 fn another_optimizer_shows_as_its_state() {
     let difference = difference("adamw", "adamw-sgd");
     assert_eq!(growth(&difference, Kind::OptimizerState), -41_688_320);

@@ -1,15 +1,15 @@
 //! Memory of runs without a backward pass: weights that the program allocated itself, and KV caches, which either grow
 //! with each token or are blocks of one size from the start.
 
+use std::collections::HashSet;
+
 use makeroom_core::{FastMap, StackId};
 
 use crate::assign::Evidence;
+use crate::growth::{Block, Growth, UNSPLIT};
 use crate::marks::Marks;
 use crate::table::Allocation;
 use crate::{Kind, Rule};
-
-/// A cache that grows does so at least this often.
-const LEAST_GROWTHS: usize = 4;
 
 /// A model has at least this many weights.
 const LEAST_WEIGHTS: usize = 8;
@@ -40,9 +40,6 @@ pub(crate) fn assign(rows: &mut [Allocation], evidence: &Evidence<'_>) {
         }
     }
 }
-
-/// PyTorch does not split a block above this size if no more than this would remain.
-const UNSPLIT: u64 = 1 << 20;
 
 /// The sizes of blocks, to find others of the same size.
 struct EqualSizes {
@@ -100,81 +97,19 @@ fn without_stacks(rows: &mut [Allocation]) {
 
 /// Blocks of one stack that grow by the same amount again and again.
 fn growing(rows: &mut [Allocation], evidence: &Evidence<'_>) {
-    let mut series: FastMap<StackId, Series> = FastMap::default();
+    let mut growths: FastMap<StackId, Growth> = FastMap::default();
     for row in rows.iter().filter(|row| row.is_open() && row.stack != StackId::NONE) {
         let Some(born) = row.born() else { continue };
         if !evidence.of(row).has(Marks::FORWARD) || evidence.of(row).has(Marks::PYTHON) {
-            series.entry(row.stack).or_default().add(born, row.end(), row.size.get());
+            let growth = growths.entry(row.stack).or_default();
+            growth.add(Block { born, end: row.end(), size: row.size.get() }, evidence.has_block_sizes);
         }
     }
+    let caches: HashSet<StackId> =
+        growths.into_iter().filter(|(_, growth)| growth.is_cache()).map(|(stack, _)| stack).collect();
     for row in rows.iter_mut().filter(|row| row.is_open()) {
-        if series.get(&row.stack).is_some_and(Series::is_cache) {
+        if caches.contains(&row.stack) {
             row.set(Kind::KvCache, Rule::GrowsPerToken);
         }
-    }
-}
-
-/// The sizes that one stack allocates.
-#[derive(Default)]
-struct Series {
-    last: u64,
-    growth: Option<u64>,
-    growths: usize,
-    is_uneven: bool,
-    /// Blocks, and those of them that outlived the first larger one.
-    blocks: usize,
-    replaced: usize,
-    /// Ends of the blocks of the current size.
-    ends: Vec<usize>,
-}
-
-impl Series {
-    fn add(&mut self, born: usize, end: usize, size: u64) {
-        if self.is_uneven {
-            return;
-        }
-        if self.blocks > 0 && size != self.last {
-            let growth = size.checked_sub(self.last);
-            if growth.is_none() || self.growth.is_some_and(|usual| growth != Some(usual)) {
-                self.is_uneven = true;
-                self.ends = Vec::new();
-                return;
-            }
-            self.growth = growth;
-            self.growths += 1;
-            self.replaced += self.ends.iter().filter(|&&end| end > born).count();
-            self.ends.clear();
-        }
-        self.last = size;
-        self.blocks += 1;
-        self.ends.push(end);
-    }
-
-    fn is_cache(&self) -> bool {
-        let settled = self.blocks - self.ends.len();
-        !self.is_uneven && self.growths >= LEAST_GROWTHS && self.replaced * 2 > settled
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn is_cache(blocks: impl IntoIterator<Item = (usize, usize, u64)>) -> bool {
-        let mut series = Series::default();
-        blocks.into_iter().for_each(|(born, end, size)| series.add(born, end, size));
-        series.is_cache()
-    }
-
-    #[test]
-    fn a_cache_grows_evenly_and_each_block_replaces_the_previous_one() {
-        assert!(is_cache((0..9).map(|token| (token * 10, token * 10 + 11, 4096 + token as u64 * 512))));
-        // Freed before the next one: scores of a longer and longer context.
-        assert!(!is_cache((0..9).map(|token| (token * 10, token * 10 + 3, 4096 + token as u64 * 512))));
-        // Of one size, uneven, shrinking.
-        assert!(!is_cache((0..9).map(|token| (token * 10, token * 10 + 11, 4096))));
-        assert!(!is_cache((0..9).map(|token| (token * 10, token * 10 + 11, 4096 << token))));
-        assert!(!is_cache((0..9).map(|token| (token * 10, token * 10 + 11, 8192 - token as u64 * 512))));
-        assert!(!is_cache([]));
     }
 }

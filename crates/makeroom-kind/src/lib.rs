@@ -7,7 +7,8 @@
 //! phases.rs   forward pass, backward pass, optimizer step;  shape.rs  the same without stacks
 //! sizes.rs    gradients and optimizer state repeat the sizes of the parameters
 //! table.rs    lifetimes: results that live from the forward to the backward pass are activations
-//! assign.rs   applies the rules;  lasting.rs  those for memory that outlives steps;  cache.rs  those for inference
+//! assign.rs   applies the rules;  lasting.rs  those for memory that outlives steps;  cache.rs  those for inference;
+//!             growth.rs  a cache that grows
 //! totals.rs   bytes by kind at a moment
 //! ```
 //!
@@ -28,6 +29,7 @@
 
 mod assign;
 mod cache;
+mod growth;
 mod kind;
 mod lasting;
 mod marks;

@@ -4,7 +4,9 @@
 
 mod support;
 
-use makeroom_core::Bytes;
+use std::collections::HashMap;
+
+use makeroom_core::{Action, Bytes, Events, StackId, Trace};
 use makeroom_kind::{Certainty, Kind, Kinds, Rule};
 use support::{Moment, block_sizes, bytes_of, marks, moments, open, without_stacks};
 
@@ -190,4 +192,38 @@ fn graphs_have_pools_of_their_own() {
     let kinds = Kinds::new(&trace, &trace.devices[0]);
     let totals = kinds.at(kinds.peak().0);
     assert_eq!(totals.get(Kind::GraphPools).unwrap().main_rule(), Some(Rule::PrivatePool));
+}
+
+/// The cache of a real recording in blocks of 16 MiB and more, each with an unsplit rest of up to 1 MiB.
+fn in_unsplit_blocks(trace: &Trace, is_cache: impl Fn(StackId) -> bool) -> Trace {
+    let mut trace = trace.clone();
+    let (mut events, mut sizes) = (Events::default(), HashMap::new());
+    for (index, mut event) in trace.devices[0].events.iter().enumerate() {
+        if event.action == Action::Alloc {
+            let rest = index as u64 * 7919 % 2048 * 512;
+            sizes.remove(&event.address);
+            if is_cache(event.stack) {
+                sizes.insert(event.address, Bytes::new(event.size.get() * 32 + rest));
+            }
+        }
+        event.size = sizes.get(&event.address).copied().unwrap_or(event.size);
+        events.push(event);
+    }
+    trace.devices[0].events = events;
+    trace
+}
+
+#[test]
+fn a_growing_cache_is_found_in_blocks_that_were_not_split() {
+    let trace = open("kinds/growing.room.gz");
+    let births = |trace: &Trace| -> Vec<(Option<usize>, StackId)> {
+        let kinds = Kinds::new(trace, &trace.devices[0]);
+        let cached = kinds.allocations().iter().filter(|row| row.rule == Rule::GrowsPerToken);
+        cached.map(|row| (row.born(), row.stack)).collect()
+    };
+    let exact = births(&trace);
+    // Keys and values of four layers, for all tokens but the first.
+    assert_eq!(exact.len(), 23 * 2 * 4);
+    let is_cache = |stack| exact.iter().any(|&(_, other)| other == stack);
+    assert_eq!(births(&in_unsplit_blocks(&trace, is_cache)), exact);
 }

@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 
 use anstyle::AnsiColor;
 use makeroom_core::Bytes;
-use makeroom_diff::{Difference, GrowingLine, LineChange, LineStatus, StepGrowth, Verdict};
+use makeroom_diff::{Difference, GrowingLine, LineChange, LineStatus, Source, StepGrowth, Verdict};
 use makeroom_kind::Kind;
 use serde_json::{Value, json};
 
+use crate::diff_notes::{Moment, diff_notes, moments};
 use crate::diff_words::{growth_rate, sentence, title};
 use crate::kinds::{kind_name, kind_words};
 use crate::text::{DIM, LEAST_COLUMNS, MARGIN, TITLE};
@@ -61,7 +62,18 @@ pub fn diff_text(difference: &Difference, columns: usize, is_verbose: bool) -> S
             "{MARGIN}{DIM}note: {moved} {lines} moved within a file and {hold} the same memory{DIM:#}"
         );
     }
+    for note in diff_notes(difference, ["before", "after"]) {
+        for (index, line) in wrap(&note, columns - 8).iter().enumerate() {
+            let indent = if index == 0 { "note: " } else { "      " };
+            let _ = writeln!(out, "{MARGIN}{DIM}{indent}{line}{DIM:#}");
+        }
+    }
     out
+}
+
+/// What delimits the steps, if it is known.
+fn step_mark(growth: &StepGrowth) -> String {
+    if growth.measured_by.is_empty() { String::new() } else { format!(" (step: {})", growth.measured_by) }
 }
 
 /// The lines that grow from step to step, of each run.
@@ -71,9 +83,10 @@ fn growing(out: &mut String, difference: &Difference, columns: usize) {
         let Some(growth) = growth else { continue };
         let _ = writeln!(
             out,
-            "\n{MARGIN}{TITLE}Growing memory{TITLE:#}, {run}: over {} steps, {}",
+            "\n{MARGIN}{TITLE}Growing memory{TITLE:#}, {run}: over {} steps, {}{}",
             growth.steps,
-            growth_rate(growth)
+            growth_rate(growth),
+            step_mark(growth)
         );
         let width = growth.lines.iter().map(|line| kind_words(&line.kind).chars().count()).max().unwrap_or(0);
         for line in &growth.lines {
@@ -88,15 +101,21 @@ fn growing(out: &mut String, difference: &Difference, columns: usize) {
 
 fn kinds(out: &mut String, difference: &Difference) {
     let (before, after) = difference.failed_requests;
-    let moment = |failed: Option<u64>| if failed.is_some() { "at failure" } else { "at peak" };
-    let heading = if before.or(after).is_none() { "Peak by kind" } else { "Memory by kind" };
+    let moments = moments(difference);
+    let are_peaks = moments == [Moment::Peak; 2];
+    let heading = if are_peaks { "Peak by kind" } else { "Memory by kind" };
     let _ = writeln!(
         out,
         "\n{MARGIN}{TITLE}{heading:<18}{:>13}{:>13}{:>14}{TITLE:#}",
         "before", "after", "change"
     );
-    if before.or(after).is_some() {
-        let _ = writeln!(out, "{MARGIN}{DIM}{:<18}{:>13}{:>13}{DIM:#}", "", moment(before), moment(after));
+    if !are_peaks {
+        let [before, after] = moments.map(|moment| match moment {
+            Moment::Peak => "at peak",
+            Moment::Failure => "at failure",
+            Moment::End => "at the end",
+        });
+        let _ = writeln!(out, "{MARGIN}{DIM}{:<18}{before:>13}{after:>13}{DIM:#}", "");
     }
     let mut row = |name: &str, before: Option<u64>, after: Option<u64>| {
         let change = match (before, after) {
@@ -117,7 +136,7 @@ fn kinds(out: &mut String, difference: &Difference) {
         row("failed request", before, after);
     }
     if let (before @ Some(_), after @ Some(_)) = difference.reserved {
-        row("peak reserved", before, after);
+        row(if moments.contains(&Moment::End) { "reserved" } else { "peak reserved" }, before, after);
     }
 }
 
@@ -137,7 +156,8 @@ fn lines(out: &mut String, difference: &Difference, columns: usize, most: usize)
             LineStatus::New => "new",
             LineStatus::Gone => "gone",
         };
-        let moved = line.moved_from.as_ref().map_or(String::new(), |from| format!(" (was {from})"));
+        let moved =
+            line.moved_from.as_deref().map_or(String::new(), |from| format!(" (was {})", number_of(from)));
         let place = clip_place(&format!("{}{moved}", place(line)), columns.saturating_sub(28 + width));
         let (growth, kind) = (signed(line.growth()), kind_words(&line.kind));
         let _ = writeln!(out, "{MARGIN}  {growth:>12}  {status:<6}  {kind:<width$}  {place}");
@@ -147,11 +167,18 @@ fn lines(out: &mut String, difference: &Difference, columns: usize, most: usize)
     }
 }
 
+/// The line number of a place. A line moves only within its file and function.
+fn number_of(place: &str) -> String {
+    let position = place.split_once(' ').map_or(place, |(position, _)| position);
+    position.rsplit_once(':').map_or_else(|| place.to_owned(), |(_, number)| format!("line {number}"))
+}
+
 /// Growth from step to step as JSON.
 fn step_growth(growth: &StepGrowth) -> Value {
     let line = |line: &GrowingLine| json!({"place": line.place, "kind": line.kind, "bytes": line.bytes, "keeper": line.keeper});
     json!({
         "steps": growth.steps,
+        "measured_by": (!growth.measured_by.is_empty()).then_some(&growth.measured_by),
         "bytes": growth.bytes,
         "bytes_per_step": growth.per_step(),
         "lines": growth.lines.iter().map(line).collect::<Vec<_>>(),
@@ -160,7 +187,11 @@ fn step_growth(growth: &StepGrowth) -> Value {
 
 /// The difference as JSON.
 pub fn diff_json(difference: &Difference) -> Value {
-    let moment = |failed: Option<u64>| if failed.is_some() { "failure" } else { "peak" };
+    let [before_moment, after_moment] = moments(difference).map(|moment| match moment {
+        Moment::Peak => "peak",
+        Moment::Failure => "failure",
+        Moment::End => "end",
+    });
     let line = |line: &LineChange| {
         json!({
             "status": match line.status {
@@ -196,8 +227,15 @@ pub fn diff_json(difference: &Difference) -> Value {
         "before_bytes": difference.before,
         "after_bytes": difference.after,
         "growth_bytes": difference.growth(),
-        "before_moment": moment(difference.failed_requests.0),
-        "after_moment": moment(difference.failed_requests.1),
+        "before_moment": before_moment,
+        "after_moment": after_moment,
+        "before_source": difference.sources.0.map(Source::id),
+        "after_source": difference.sources.1.map(Source::id),
+        "before_left_out_bytes": difference.left_out.0,
+        "after_left_out_bytes": difference.left_out.1,
+        "before_is_incomplete": difference.incomplete.0,
+        "after_is_incomplete": difference.incomplete.1,
+        "notes": diff_notes(difference, ["before", "after"]),
         "before_failed_request_bytes": difference.failed_requests.0,
         "after_failed_request_bytes": difference.failed_requests.1,
         "before_step_growth": difference.step_growth.0.as_ref().map(step_growth),
@@ -245,6 +283,13 @@ mod tests {
         assert!(text.contains("PEAK GREW BY 58.2 %"), "{text}");
         assert!(text.contains("+64.00 MiB  grown   activations  model.py:88 f"), "{text}");
         assert_eq!(diff_json(&difference)["verdict"]["id"], "line");
+    }
+
+    #[test]
+    fn a_line_that_moved_and_grew_has_both_numbers() {
+        let (before, after) = (profile(10 << 20, "model.py:88 f"), profile(15 << 20, "model.py:91 f"));
+        let text = plain(&diff_text(&compare(&before, &after), 80, false));
+        assert!(text.contains("+5.00 MiB  grown   activations  model.py:91 f (was line 88)\n"), "{text}");
     }
 
     #[test]

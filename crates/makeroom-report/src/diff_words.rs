@@ -1,15 +1,16 @@
 //! The difference of two runs in words: the title and the sentences of its verdict.
 
 use makeroom_core::Bytes;
-use makeroom_diff::{Difference, LineChange, LineStatus, StepGrowth, Verdict};
+use makeroom_diff::{Difference, KindChange, LineChange, LineStatus, StepGrowth, Verdict};
 use makeroom_explain::rate;
 use makeroom_kind::Kind;
 
 use crate::diff::size;
+use crate::diff_notes::{Moment, moments};
 use crate::kinds::kind_words;
 
 /// The kind and the place of a line in a sentence.
-fn memory(line: &LineChange) -> String {
+pub(crate) fn memory(line: &LineChange) -> String {
     let kind = kind_in_sentence(&line.kind);
     match &line.place {
         Some(place) => format!("{kind} at {place}"),
@@ -28,12 +29,18 @@ fn kind_in_sentence(kind: &str) -> &str {
 /// The sentence that follows if live memory does not explain a failure.
 const UNEXPLAINED: &str = " Live memory does not explain the failure. Fragmentation, a lower limit or other processes may be the cause: run makeroom why on the failed run.";
 
+/// Whether both runs are compared at their peaks.
+fn are_peaks(difference: &Difference) -> bool {
+    moments(difference) == [Moment::Peak; 2]
+}
+
 /// How the live memory of both runs is compared: at peaks, or when an allocation failed.
 fn lead(difference: &Difference) -> String {
     let growth = difference.growth();
     let amount = Bytes::new(growth.unsigned_abs());
     let (changed, side) = if growth < 0 { ("shrank", "below") } else { ("grew", "above") };
     match difference.failed_requests {
+        (None, None) if !are_peaks(difference) => format!("Live memory {changed} by {amount}"),
         (None, None) => format!("The peak {changed} by {amount}"),
         (Some(_), Some(_)) => format!("Both runs failed; live memory at the failure {changed} by {amount}"),
         (None, Some(request)) => format!(
@@ -52,6 +59,7 @@ fn lead(difference: &Difference) -> String {
 fn same(difference: &Difference) -> String {
     let after = size(difference.after);
     match difference.failed_requests {
+        (None, None) if !are_peaks(difference) => format!("Both runs hold {after}"),
         (None, None) => format!("Both peaks are {after}"),
         (Some(_), Some(_)) => format!("Both runs failed with {after} live"),
         (None, Some(request)) => format!(
@@ -122,9 +130,28 @@ fn cause(difference: &Difference) -> String {
             let change = difference.kinds.iter().find(|change| change.kind == *kind);
             let (before, after) = change.map_or((0, 0), |change| (change.before, change.after));
             let name = kind_in_sentence(kind.id());
-            format!("{lead}: {name} went from {} to {}.", size(before), size(after))
+            let rest = difference.growth() - change.map_or(0, KindChange::growth);
+            format!(
+                "{lead}: {name} went from {} to {}{}.",
+                size(before),
+                size(after),
+                others(rest, difference)
+            )
         }
         Verdict::Several => format!("{lead}, in several kinds of memory."),
+    }
+}
+
+/// The growth of the other kinds, if it is a considerable part of the change.
+fn others(rest: i64, difference: &Difference) -> String {
+    let growth = difference.growth();
+    let is_considerable =
+        rest.signum() == growth.signum() && rest.unsigned_abs() >= growth.unsigned_abs() / 10;
+    let changed = if growth < 0 { "shrank" } else { "grew" };
+    if is_considerable && rest != 0 {
+        format!(", and other kinds {changed} by {}", size(rest.unsigned_abs()))
+    } else {
+        String::new()
     }
 }
 
@@ -165,10 +192,11 @@ pub(crate) fn title(difference: &Difference) -> String {
     let side = if growth < 0 { "BELOW" } else { "ABOVE" };
     let changed = if growth < 0 { "SHRANK" } else { "GREW" };
     let amount = share.abs();
+    let peak = if are_peaks(difference) { "PEAK" } else { "LIVE MEMORY" };
     match (difference.failed_requests, &difference.verdict) {
         (_, Verdict::Leak(leak)) => format!("LEAK ({})", growth_rate(leak)),
-        ((None, None), _) if is_same => format!("SAME PEAK{kinds}"),
-        ((None, None), _) => format!("PEAK {changed} BY {amount:.1} %"),
+        ((None, None), _) if is_same => format!("SAME {peak}{kinds}"),
+        ((None, None), _) => format!("{peak} {changed} BY {amount:.1} %"),
         ((Some(_), Some(_)), _) if is_same => format!("BOTH RUNS FAILED, SAME LIVE MEMORY{kinds}"),
         ((Some(_), Some(_)), _) => format!("BOTH RUNS FAILED, LIVE MEMORY {changed} BY {amount:.1} %"),
         ((None, Some(_)), _) if is_same => format!("THE LATER RUN FAILED AT THE EARLIER PEAK{kinds}"),
@@ -252,6 +280,28 @@ mod tests {
             told(None, Some(21)).starts_with("The later run leaks. Live memory grows by 1.00 MiB per step")
         );
         assert!(told(Some(21), Some(60)).ends_with("grew by 39.00 MiB, over 60 steps instead of 21."));
+    }
+
+    #[test]
+    fn other_kinds_are_named_if_they_matter() {
+        let run = |activations: u64, state: u64| Profile {
+            peak_bytes: (activations + state) << 20,
+            kinds: [
+                ("activations".to_owned(), activations << 20),
+                ("optimizer_state".to_owned(), state << 20),
+            ]
+            .into(),
+            ..Profile::default()
+        };
+        let told = |after: &Profile| sentence(&compare(&run(300, 100), after));
+        let most = "The peak grew by 64.00 MiB: activations went from 300.00 MiB to 364.00 MiB.";
+        assert_eq!(told(&run(364, 100)), most);
+        assert_eq!(
+            told(&run(364, 148)),
+            "The peak grew by 112.00 MiB: activations went from 300.00 MiB to 364.00 MiB, and other kinds grew by 48.00 MiB."
+        );
+        assert!(told(&run(364, 104)).ends_with("to 364.00 MiB."));
+        assert!(told(&run(200, 50)).ends_with("to 200.00 MiB, and other kinds shrank by 50.00 MiB."));
     }
 
     #[test]

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use anstyle::AnsiColor;
 use makeroom_core::Bytes;
-use makeroom_diff::{Gate, LineStatus, Verdict};
+use makeroom_diff::{Gate, Verdict};
 use serde_json::{Value, json};
 
 use crate::diff::{diff_json, place, signed};
-use crate::diff_words::{leak_sentence, sentence};
+use crate::diff_words::{leak_sentence, memory, sentence};
 use crate::kinds::kind_words;
 
 /// Lines of code in a JUnit report.
@@ -79,22 +79,27 @@ pub fn gate_junit(gate: &Gate, name: &str) -> String {
     out
 }
 
-/// The result as a command of GitHub's workflows, which shows it next to the line of code that grew most.
-pub fn gate_annotation(gate: &Gate, name: &str) -> String {
-    let level = if gate.is_within() { "notice" } else { "error" };
-    let grown = gate.difference.changed().find(|line| {
-        matches!(line.status, LineStatus::Grown | LineStatus::New)
-            && line.place.is_some()
-            && !gate.is_within()
+/// The result as a command of GitHub's workflows, which shows it next to the line of code that it names: the cause, or the
+/// line that grew most if the cause is not a line. `path` returns the path of a file in the repository, if it is found.
+pub fn gate_annotation(gate: &Gate, name: &str, path: impl Fn(&str) -> Option<String>) -> String {
+    let mut message = line(gate, name);
+    if gate.is_within() {
+        return format!("::notice title=makeroom gate::{}\n", escaped(&message));
+    }
+    let difference = &gate.difference;
+    let place = difference.named_place().or_else(|| {
+        let grown = difference.most_grown()?;
+        let _ = write!(message, " The line that grew most: {} ({}).", memory(grown), signed(grown.growth()));
+        grown.place.as_deref()
     });
-    let position = grown.and_then(|line| {
-        let (position, _) = line.place.as_deref()?.split_once(' ')?;
+    let position = place.and_then(|place| {
+        let (position, _) = place.split_once(' ')?;
         let (file, number) = position.rsplit_once(':')?;
         let number: u64 = number.parse().ok()?;
-        Some(format!("file={},line={number},", property(file)))
+        let file = path(file).unwrap_or_else(|| file.to_owned());
+        Some(format!("file={},line={number},", property(&file)))
     });
-    let position = position.unwrap_or_default();
-    format!("::{level} {position}title=makeroom gate::{}\n", escaped(&line(gate, name)))
+    format!("::error {}title=makeroom gate::{}\n", position.unwrap_or_default(), escaped(&message))
 }
 
 /// Text in a workflow command.
@@ -128,7 +133,7 @@ fn xml(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use makeroom_diff::{Line, Profile, gate};
+    use makeroom_diff::{GrowingLine, Line, Profile, StepGrowth, gate};
 
     use super::*;
     use crate::wrap::plain;
@@ -170,9 +175,87 @@ mod tests {
         );
         assert!(!report.contains("<lambda>"));
         assert!(gate_junit(&result(100), "r").contains("failures=\"0\""));
-        let annotation = gate_annotation(&result(110), "r\n::error::x");
+        let annotation = gate_annotation(&result(110), "r\n::error::x", |_| None);
         assert!(annotation.starts_with("::error file=src/a%2Cb.py,line=7,title=makeroom gate::r%0A::error"));
         assert_eq!(annotation.lines().count(), 1);
-        assert!(gate_annotation(&result(100), "r").starts_with("::notice title=makeroom gate::"));
+        assert!(gate_annotation(&result(100), "r", |_| None).starts_with("::notice title=makeroom gate::"));
+    }
+
+    #[test]
+    fn an_annotation_is_at_the_line_that_its_message_names() {
+        let run = |lines: &[(&str, &str, u64)]| Profile {
+            peak_bytes: lines.iter().map(|&(_, _, mib)| mib << 20).sum(),
+            kinds: lines.iter().fold(std::collections::BTreeMap::new(), |mut kinds, &(kind, _, mib)| {
+                *kinds.entry(kind.to_owned()).or_default() += mib << 20;
+                kinds
+            }),
+            lines: lines
+                .iter()
+                .map(|&(kind, place, mib)| Line {
+                    place: Some(place.to_owned()),
+                    kind: kind.to_owned(),
+                    bytes: mib << 20,
+                    blocks: 1,
+                })
+                .collect(),
+            ..Profile::default()
+        };
+        let annotation = |before: &[(&str, &str, u64)], after: &[(&str, &str, u64)]| {
+            gate_annotation(&gate(&run(before), &run(after), "2%".parse().unwrap()), "r", |_| None)
+        };
+        // A line in another file took the place of one that is gone; it is larger than the cause.
+        let before = [("activations", "a.py:1 f", 100), ("activations", "b.py:2 g", 60)];
+        let after = [
+            ("activations", "a.py:1 f", 100),
+            ("activations", "c.py:3 h", 60),
+            ("activations", "a.py:9 scores", 40),
+        ];
+        let named = annotation(&before, &after);
+        assert!(named.contains("activations at a.py:9 scores are new (40.00 MiB)"), "{named}");
+        assert!(named.starts_with("::error file=a.py,line=9,"), "{named}");
+        // Several lines of one kind: the largest of that kind, which the message then names.
+        let after = [
+            ("activations", "a.py:1 f", 160),
+            ("activations", "b.py:2 g", 100),
+            ("inputs", "b.py:7 load", 61),
+        ];
+        let kind = annotation(&[&before[..], &[("parameters", "p.py:1 f", 60)]].concat(), &after);
+        assert!(kind.starts_with("::error file=a.py,line=1,"), "{kind}");
+        assert!(kind.ends_with("The line that grew most: activations at a.py:1 f (+60.00 MiB).\n"), "{kind}");
+    }
+
+    #[test]
+    fn the_annotation_of_a_leak_is_at_the_line_that_leaks() {
+        let line = |place: &str, mib: u64| Line {
+            place: Some(place.to_owned()),
+            kind: "activations".to_owned(),
+            bytes: mib << 20,
+            blocks: 1,
+        };
+        let profile = |lines: Vec<Line>, growth| Profile {
+            peak_bytes: lines.iter().map(|line| line.bytes).sum(),
+            lines,
+            growth,
+            ..Profile::default()
+        };
+        let leaking = StepGrowth {
+            steps: 30,
+            bytes: 30 << 20,
+            lines: vec![GrowingLine {
+                place: Some("model.py:7 forward".to_owned()),
+                kind: "activations".to_owned(),
+                bytes: 30 << 20,
+                keeper: None,
+            }],
+            ..StepGrowth::default()
+        };
+        let before = profile(vec![line("model.py:3 forward", 100)], None);
+        let after =
+            profile(vec![line("model.py:3 forward", 200), line("model.py:7 forward", 30)], Some(leaking));
+        let annotation = gate_annotation(&gate(&before, &after, "2%".parse().unwrap()), "r", |file| {
+            Some(format!("src/{file}"))
+        });
+        assert!(annotation.starts_with("::error file=src/model.py,line=7,"), "{annotation}");
+        assert!(annotation.contains("allocated at model.py:7 forward"), "{annotation}");
     }
 }

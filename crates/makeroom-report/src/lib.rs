@@ -18,6 +18,7 @@
 mod across;
 mod bars;
 mod diff;
+mod diff_notes;
 mod diff_words;
 #[cfg(target_os = "linux")]
 mod doctor;
@@ -51,6 +52,7 @@ mod wrap;
 
 pub use across::{across_json, across_text};
 pub use diff::{diff_json, diff_text};
+pub use diff_notes::{diff_notes, profile_notes};
 pub use diff_words::leak_sentence;
 #[cfg(target_os = "linux")]
 pub use doctor::{doctor_json, doctor_text};

@@ -189,6 +189,12 @@ pub(crate) enum Failure {
         /// What is wrong with it.
         problem: String,
     },
+    /// A baseline would be that of a run in which an allocation failed.
+    #[error("{name}: an allocation failed in this run, so its peak is not complete; no baseline was written")]
+    IncompletePeak {
+        /// The run, as messages name it.
+        name: String,
+    },
     /// A file could not be read.
     #[error("{name}: {error}")]
     Read {
@@ -447,6 +453,9 @@ impl Failure {
                 "export XDG_RUNTIME_DIR=DIR, with a directory that you own and that is not mounted noexec".to_owned(),
             ),
             Self::Baseline { .. } => Some("to create one: makeroom gate RUN --against FILE --write".to_owned()),
+            Self::IncompletePeak { .. } => {
+                Some("record a run that fits in memory, or write this peak with --force".to_owned())
+            }
             Self::Read { .. } => Some("check the path and its permissions".to_owned()),
             Self::NoProgram => Some("for example: makeroom run -- python train.py".to_owned()),
             Self::NoRecording { .. } => Some("to check whether programs can be recorded here: makeroom doctor".to_owned()),

@@ -206,8 +206,93 @@ fn peaks_that_cannot_be_compared_are_remarked() {
     let below = makeroom(&["gate", &trace("adamw"), "--against", &failed]);
     assert_eq!(below.status.code(), Some(0));
     assert!(stderr(&below).contains("more than 20 % below the baseline"), "{}", stderr(&below));
+    // A recording cannot be replaced by a baseline.
+    assert!(!stderr(&below).contains("--write"), "{}", stderr(&below));
     let near = makeroom(&["gate", &trace("adamw-sgd"), "--against", &trace("adamw")]);
     assert_eq!(stderr(&near), "");
+}
+
+#[test]
+fn a_run_that_failed_is_no_baseline() {
+    let failed = root().join("traces/oom_batch.pickle.gz").display().to_string();
+    let scratch = Scratch::new("failed");
+    let baseline = scratch.file("memory.json");
+    let refused = makeroom(&["gate", &failed, "--against", &baseline, "--write"]);
+    assert_eq!((refused.status.code(), Path::new(&baseline).exists()), (Some(1), false));
+    assert!(stderr(&refused).contains("an allocation failed in this run"), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("hint: ") && stderr(&refused).contains("--force"),
+        "{}",
+        stderr(&refused)
+    );
+    // Later comparisons warn about a baseline that was written nevertheless.
+    let forced = makeroom(&["gate", &failed, "--against", &baseline, "--write", "--force"]);
+    assert!(forced.status.success() && stderr(&forced).contains("is not complete"), "{}", stderr(&forced));
+    assert!(fs::read_to_string(&baseline).unwrap().contains("\"is_incomplete\": true"));
+    let warning =
+        format!("warning: {baseline}: an allocation failed in this run, so its peak is not complete");
+    let gate = makeroom(&["gate", &trace("adamw"), "--against", &baseline]);
+    assert!(stderr(&gate).contains(&warning), "{}", stderr(&gate));
+    let difference = json(&["diff", "--json", &baseline, &trace("adamw")]);
+    assert_eq!(
+        (&difference["before_is_incomplete"], &difference["after_is_incomplete"]),
+        (&true.into(), &false.into())
+    );
+}
+
+#[test]
+fn a_snapshot_and_a_recording_are_compared_by_what_both_contain() {
+    let recording = root().join("traces/kinds/adamw.room.gz").display().to_string();
+    for (before, after, sides) in [
+        (trace("adamw"), recording.clone(), ["before", "after"]),
+        (recording.clone(), trace("adamw"), ["after", "before"]),
+    ] {
+        let difference = json(&["diff", "--json", &before, &after]);
+        let [snapshot, recorded] = sides;
+        assert_eq!(difference[format!("{snapshot}_source")], "torch_snapshot");
+        assert_eq!(difference[format!("{recorded}_source")], "recording");
+        assert!(
+            difference[format!("{recorded}_left_out_bytes")].as_u64().unwrap() > 100 << 20,
+            "{difference}"
+        );
+        let growth = difference["growth_bytes"].as_i64().unwrap().unsigned_abs();
+        assert!(growth < difference["before_bytes"].as_u64().unwrap() / 40, "{difference}");
+        assert_eq!(difference["notes"].as_array().unwrap().len(), 1);
+        let workspaces =
+            difference["kinds"].as_array().unwrap().iter().find(|kind| kind["kind"] == "workspaces");
+        let workspaces = workspaces.unwrap();
+        assert_eq!(workspaces["before_bytes"], workspaces["after_bytes"]);
+    }
+    let text = stdout(&makeroom(&["diff", &trace("adamw"), &recording]));
+    assert!(
+        text.contains("note: before is a PyTorch snapshot, and after is a recording of makeroom run."),
+        "{text}"
+    );
+    let gate = makeroom(&["gate", &recording, "--against", &trace("adamw"), "--allow", "2.5%"]);
+    assert_eq!(gate.status.code(), Some(0), "{}", stdout(&gate));
+    assert!(stderr(&gate).contains("is left out of the comparison"), "{}", stderr(&gate));
+    // The baseline of a recording cannot be reduced; the warning remains.
+    let scratch = Scratch::new("recorders");
+    let baseline = scratch.file("memory.json");
+    assert!(makeroom(&["gate", &recording, "--against", &baseline, "--write"]).status.success());
+    let gate = makeroom(&["gate", &trace("adamw"), "--against", &baseline]);
+    assert!(stderr(&gate).contains("Only a recording contains the memory of libraries"), "{}", stderr(&gate));
+    assert_eq!(stderr(&makeroom(&["gate", &recording, "--against", &baseline])), "");
+}
+
+#[test]
+fn a_profile_without_history_has_no_peak() {
+    let profile = root().join("traces/jax_memory.prof.gz").display().to_string();
+    let difference = json(&["diff", "--json", &profile, &profile]);
+    assert_eq!(
+        (&difference["before_moment"], &difference["after_source"]),
+        (&"end".into(), &"jax_profile".into())
+    );
+    let text = stdout(&makeroom(&["diff", &profile, &profile]));
+    assert!(
+        text.contains("SAME LIVE MEMORY") && text.contains("note: after: no history was recorded"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -243,10 +328,12 @@ fn a_leak_is_growth_per_step() {
     assert_eq!(difference["before_step_growth"], Value::Null);
     let growth = &difference["after_step_growth"];
     assert_eq!(growth["bytes_per_step"], f64::from(1 << 20));
+    assert_eq!(growth["measured_by"], "Optimizer.step");
     assert_eq!(growth["lines"].as_array().unwrap().len(), 1, "{growth}");
     assert_eq!(growth["lines"][0]["place"], "kinds.py:69 forward");
     let text = stdout(&makeroom(&["diff", &trace("adamw-long"), &trace("adamw-features")]));
     assert!(text.contains("LEAK (1.00 MiB per step)"), "{text}");
+    assert!(text.contains("over 21 steps, 1.00 MiB per step (step: Optimizer.step)\n"), "{text}");
     // Three steps are too few to tell.
     assert_eq!(json(&["diff", "--json", &trace("adamw"), &trace("adamw")])["after_step_growth"], Value::Null);
     // A recording of `makeroom run` has no marks, but classes.
@@ -298,7 +385,9 @@ fn the_action_annotates_and_summarizes() {
     assert!(stdout(&passed).starts_with("::notice title=makeroom gate::"));
     let failed = action("adamw-scores");
     assert_eq!(failed.status.code(), Some(3));
-    assert!(stdout(&failed).starts_with("::error file=kinds.py,line="), "{}", stdout(&failed));
+    // At the line that the message names.
+    assert!(stdout(&failed).starts_with("::error file=kinds.py,line=32,"), "{}", stdout(&failed));
+    assert!(stdout(&failed).contains("activations at kinds.py:32 forward are new"), "{}", stdout(&failed));
     let summary = fs::read_to_string(summary).unwrap();
     assert_eq!(summary.matches("### Peak GPU memory").count(), 2);
     assert!(summary.contains("PEAK GREW BY"), "{summary}");

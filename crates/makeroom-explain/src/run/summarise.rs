@@ -1,12 +1,12 @@
 //! Builds the summary of a process from its recording.
 
 use makeroom_core::{
-    Action, Bytes, DeviceTrace, Holder, PinnedBlock, ProcessEnd, ProcessRecord, StreamFrees, Trace,
+    Action, Bytes, DeviceTrace, Holder, PinnedBlock, ProcessEnd, ProcessRecord, StreamFrees, Taken, Trace,
 };
 
 use super::left::Left;
 use super::{Kept, KernelHeap, LeftKind, Missing, RunSummary, WaitingFrees};
-use crate::trace::{DEFAULT_HEAP, History, Places, is_outside, peak_taken, states_at};
+use crate::trace::{DEFAULT_HEAP, History, Places, is_outside, states_at};
 
 /// The summary of a recorded process; `None` if only an allocator was recorded.
 pub(crate) fn summarise(trace: &Trace) -> Option<RunSummary> {
@@ -68,7 +68,7 @@ fn add_device(summary: &mut RunSummary, process: &ProcessRecord, device: &Device
     let pool = process.pools.iter().find(|pool| pool.device == device.device);
     let is_pools = |address: u64| pool.is_some_and(|pool| pool.ranges.contains(address));
     let history = History::new(device, &[]);
-    summary.peaks.push((device.device, peak_taken(device, &history.start)));
+    summary.peaks.push((device.device, Taken::peak(device, &history.start)));
     let refused = device.events.actions().iter().filter(|&&action| action == Action::OutOfMemory);
     summary.refusals += refused.count() as u64;
     let states = states_at(device, &history, &[device.events.len().checked_sub(1)]);

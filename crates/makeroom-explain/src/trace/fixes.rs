@@ -3,7 +3,7 @@
 use makeroom_core::{Bytes, Frame, Holder, Trace, TraceKind};
 use makeroom_sim::Settings;
 
-use super::choice::holder;
+use super::source::holder;
 use super::verdict::Refusal;
 use crate::advice::{self, Maker};
 use crate::{Alternative, Cause, Finding, Fix};

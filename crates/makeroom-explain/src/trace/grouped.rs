@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, FastMap, Trace, TraceKind};
 use makeroom_kind::{Kind, Kinds, Rule};
 
-use super::choice::chosen_device;
 use super::group_names::GroupNames;
 use super::growing::{Growing, GrowingLine, growing};
 
@@ -114,7 +113,7 @@ type RisingSums = ([u64; 3], FastMap<(String, Kind), i64>);
 /// Groups the live memory of a device at the failure that limits the run ([`Grouped::failure`]) or at its peak; `None` if
 /// the recording has no device.
 pub fn grouped(trace: &Trace, device: Option<DeviceIndex>, by: By) -> Option<Grouped> {
-    let device = chosen_device(trace, device)?;
+    let device = trace.device(device)?;
     let kinds = Kinds::new(trace, device);
     let failure = Grouped::failure(device, &kinds);
     let events = failure.map_or(kinds.peak().0, |(events, _)| events);

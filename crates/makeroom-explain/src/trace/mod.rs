@@ -9,7 +9,7 @@
 //! sites.rs     live memory by place in the program
 //! steps.rs     steps, and what grows from one to the next;  rounds.rs  those of a loop that marks none
 //! taken.rs     what a process took from the driver;  overhead.rs  what the device holds beside it
-//! choice.rs    which device is explained
+//! source.rs    what the source of a recording is called
 //! beside.rs    what a whole process adds to the account
 //! verdict.rs   the cause;  around.rs  causes outside of the allocator that was asked
 //! fixes.rs     what to do;  account.rs  the ledger
@@ -21,7 +21,6 @@ mod account;
 mod across;
 mod alternatives;
 mod around;
-mod choice;
 mod cut;
 mod ends;
 mod failure;
@@ -40,6 +39,7 @@ mod room;
 mod rounds;
 mod segments;
 mod sites;
+mod source;
 mod state;
 mod steps;
 mod taken;
@@ -65,16 +65,16 @@ pub use sites::Places;
 pub(crate) use sites::{HeldByStack, StackTotal, by_stack};
 pub use state::LiveBlock;
 pub(crate) use state::{State, states_at};
-pub(crate) use taken::{at as taken_at, is_outside, peak as peak_taken};
+pub(crate) use taken::{at as taken_at, is_outside};
 
 use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, Framework, Holder, Library, Trace, TraceKind};
 use makeroom_sim::Settings;
 
 use self::account::Account;
-use self::choice::{chosen_device, framework, holder, input_kind};
 use self::fixes::StepSplit;
 use self::overhead::Overhead;
 use self::pieces::Pieces;
+use self::source::{framework, holder, input_kind};
 use self::steps::Steps;
 use self::verdict::Refusal;
 use crate::{Cause, Certainty, Explanation, Finding, InputSummary, Ledger, Request, Verdict};
@@ -90,7 +90,7 @@ pub struct TraceQuestion {
 
 /// Explains the memory of one device.
 pub(crate) fn explain_memory(trace: &Trace, question: &TraceQuestion) -> Explanation {
-    let Some(device) = chosen_device(trace, question.device) else { return empty(trace) };
+    let Some(device) = trace.device(question.device) else { return empty(trace) };
     let mut explanation = Subject::new(trace, device).explain(question.room);
     let others = trace.devices.len() - 1;
     if others > 0 && question.device.is_none() {

@@ -1,13 +1,12 @@
 //! What other crates ask of a recording without wanting it explained.
 
-use makeroom_core::{Bytes, DeviceTrace, Event, FastMap, ProcessRecord, StackId, Start, Trace};
+use makeroom_core::{Bytes, DeviceTrace, Event, FastMap, ProcessRecord, StackId, Start, Taken, Trace};
 
 use super::history::History;
 use super::overhead::Measured;
 use super::sites::by_stack;
 use super::state::states_at;
 use super::steps::Steps;
-use super::taken::Taken;
 use super::{Places, sites::StackTotal};
 use crate::thresholds::CONTEXT_TYPICAL;
 

@@ -11,9 +11,8 @@
 //! in-kernel heap, the driver's pools and its pages as far as each of them can be that large, and no further: the
 //! remainder stays unaccounted.
 
-use makeroom_core::{Bytes, ContextRecord, DeviceSample, DeviceTrace, ProcessRecord, Start};
+use makeroom_core::{Bytes, ContextRecord, DeviceSample, DeviceTrace, ProcessRecord, Start, Taken};
 
-use super::taken::Taken;
 use crate::thresholds::{CONTEXT_CEILING, CONTEXT_TYPICAL};
 
 /// What the driver sets aside for kernels that call malloc unless it is told otherwise.

@@ -1,8 +1,8 @@
 //! How much memory the recorded allocator could have had.
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, Taken};
 
-use super::{Subject, peak_taken};
+use super::Subject;
 use crate::{Explanation, Fix};
 
 /// What the user says about the memory there was. A recording itself does not say.
@@ -45,7 +45,7 @@ impl Subject<'_> {
     /// The most that the run held at once.
     pub(super) fn peak_held(&self) -> Bytes {
         let taken = match self.trace.process {
-            Some(_) => peak_taken(self.device, &self.history.start),
+            Some(_) => Taken::peak(self.device, &self.history.start),
             None => self.history.peak_live,
         };
         taken.max(self.history.peak_reserved.unwrap_or(Bytes::ZERO))

@@ -7,7 +7,7 @@
 
 use makeroom_core::{Action, Bytes, DeviceTrace, FastMap, Framework, StackId, Trace};
 
-use super::choice::framework;
+use super::source::framework;
 
 /// Fewer rounds than this say nothing.
 const LEAST_ROUNDS: usize = 8;

@@ -10,7 +10,7 @@ use std::borrow::Borrow;
 
 use makeroom_core::{Bytes, FastMap, Frame, FrameId, Framework, Library, StackId, Stacks, Trace};
 
-use super::choice::framework;
+use super::source::framework;
 use super::state::LiveBlock;
 use crate::Site;
 use crate::library::{is_library_file, is_own_source, short_file};

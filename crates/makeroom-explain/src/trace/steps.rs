@@ -5,10 +5,10 @@
 use makeroom_core::{Action, AnnotationStage, Bytes, DeviceTrace, FastMap, Framework, Trace};
 use makeroom_kind::{Allocation, Certainty, Kind, Kinds, Rule};
 
-use super::choice::framework;
 use super::history::{Floor, History};
 use super::rounds::Rounds;
 use super::sites::{HeldByStack, Places, StackTotal};
+use super::source::framework;
 use super::state::stacks_at;
 use crate::Growth;
 

@@ -8,8 +8,8 @@ use makeroom_explain::By;
 
 /// Compare the peak memory of two runs, by kind and by line
 ///
-/// Reads two recordings, snapshots or baselines of `makeroom gate`, and reports what changed between their peaks: which
-/// kinds of memory (parameters, gradients, optimizer state, activations, …) and which lines of code. Runs that differ
+/// Reads two recordings, snapshots, RMM logs, JAX profiles or baselines of `makeroom gate`, and reports what changed
+/// between their peaks: which kinds of memory (parameters, gradients, optimizer state, activations, …) and which lines of code. Runs that differ
 /// only in their batch size are recognized. A directory stands for the recording in it with the highest peak.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -28,7 +28,7 @@ pub(crate) struct Diff {
     #[arg(value_name = "AFTER")]
     pub(crate) after: PathBuf,
 
-    /// GPU to compare [default: the one with the most events]
+    /// GPU to compare [default: the one that failed, else the fullest]
     #[arg(long, value_name = "INDEX")]
     pub(crate) device: Option<u32>,
 
@@ -52,7 +52,9 @@ Examples:
   makeroom gate run.room --against memory.json --allow 2%    fail if the peak grew by more than 2 %
   makeroom gate run.room --against memory.json --junit gate.xml --github
 
-Exit status: 0 if the run is within its allowance, 3 if it is not, 1 if an input could not be read.")]
+Exit status: 0 if the run is within its allowance, 3 if it is not, 1 if an input could not be read or, with --write,
+if an allocation failed in the run.")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a separate option")]
 pub(crate) struct Gate {
     /// Recording or snapshot of the run
     #[arg(value_name = "RUN")]
@@ -70,6 +72,10 @@ pub(crate) struct Gate {
     #[arg(long, conflicts_with_all = ["allow", "junit", "github"])]
     pub(crate) write: bool,
 
+    /// With --write: write the baseline even if an allocation failed in the run
+    #[arg(long, requires = "write")]
+    pub(crate) force: bool,
+
     /// Also write a JUnit report to FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
@@ -78,7 +84,7 @@ pub(crate) struct Gate {
     #[arg(long, conflicts_with = "json")]
     pub(crate) github: bool,
 
-    /// GPU to compare [default: the one with the most events]
+    /// GPU to compare [default: the one that failed, else the fullest]
     #[arg(long, value_name = "INDEX")]
     pub(crate) device: Option<u32>,
 

@@ -16,8 +16,9 @@ use crate::output;
 
 /// Runs `makeroom diff`.
 pub(crate) fn run(arguments: &Diff) -> Result<(), Failure> {
-    let before = source::read(&arguments.before, arguments.device, Moment::Need)?;
-    let after = source::read(&arguments.after, arguments.device, Moment::Need)?;
+    let mut before = source::read(&arguments.before, arguments.device, Moment::Need)?;
+    let mut after = source::read(&arguments.after, arguments.device, Moment::Need)?;
+    source::narrow([&mut before, &mut after], arguments.device, Moment::Need);
     let difference = compare(&before.profile, &after.profile);
     if arguments.json {
         let mut value = diff_json(&difference);

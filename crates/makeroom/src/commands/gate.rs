@@ -1,4 +1,10 @@
 //! `makeroom gate`: fail if a run needs more memory than its baseline allows.
+//!
+//! ```text
+//! gate/checkout.rs   the path of a source file, for annotations
+//! ```
+
+mod checkout;
 
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
@@ -6,7 +12,9 @@ use std::process::ExitCode;
 
 use makeroom_core::{Bytes, shell_word};
 use makeroom_diff::{Moment, Verdict, gate};
-use makeroom_report::{gate_annotation, gate_json, gate_junit, gate_text, leak_sentence};
+use makeroom_report::{
+    diff_notes, gate_annotation, gate_json, gate_junit, gate_text, leak_sentence, profile_notes,
+};
 
 use crate::cli::Gate;
 use crate::commands::diff::source::{self, Source};
@@ -19,42 +27,40 @@ const EXCEEDED: u8 = 3;
 
 /// Runs `makeroom gate`.
 pub(crate) fn run(arguments: &Gate) -> Result<ExitCode, Failure> {
-    let run = source::read(&arguments.run, arguments.device, Moment::Peak)?;
-    if run.ran_out {
-        output::remark(&format!(
-            "warning: {}: an allocation failed in this run, so its peak is not complete\n",
-            run.name
-        ));
-    }
+    let mut run = source::read(&arguments.run, arguments.device, Moment::Peak)?;
     if arguments.write {
         return write(arguments, &run);
     }
-    let baseline = source::read(&arguments.against, arguments.device, Moment::Peak)
+    let mut baseline = source::read(&arguments.against, arguments.device, Moment::Peak)
         .map_err(|failure| not_a_baseline(failure, arguments))?;
+    source::narrow([&mut baseline, &mut run], arguments.device, Moment::Peak);
     if baseline.is_chosen {
         output::remark(&format!(
             "note: the baseline is {}, which has the highest peak there\n",
             baseline.name
         ));
     }
-    if baseline.ran_out {
-        output::remark(&format!(
-            "warning: {}: an allocation failed in the baseline, so its peak is not complete\n",
-            baseline.name
-        ));
-    }
     let result = gate(&baseline.profile, &run.profile, arguments.allow);
+    for note in diff_notes(&result.difference, [&baseline.name, &run.name]) {
+        output::remark(&format!("warning: {note}\n"));
+    }
     if arguments.json {
         output::json(&gate_json(&result, &run.name))?;
     } else if arguments.github {
-        output::result(&gate_annotation(&result, &run.name))?;
+        let root = std::env::current_dir().unwrap_or_default();
+        output::result(&gate_annotation(&result, &run.name, |file| checkout::path_in(&root, file)))?;
     } else {
         output::result(&gate_text(&result, &run.name))?;
     }
     if result.is_far_below() {
+        // A recording is not replaced by a baseline.
+        let update = if baseline.is_recording() {
+            "compare with a newer run".to_owned()
+        } else {
+            format!("update the baseline: {}", to_write(arguments))
+        };
         output::remark(&format!(
-            "note: the peak is more than 20 % below the baseline; check that it is the same program, then update the baseline: {}\n",
-            to_write(arguments)
+            "note: the peak is more than 20 % below the baseline; check that it is the same program, then {update}\n"
         ));
     }
     if let (true, Verdict::Leak(growth)) = (result.is_within(), &result.difference.verdict) {
@@ -79,6 +85,9 @@ pub(crate) fn run(arguments: &Gate) -> Result<ExitCode, Failure> {
 
 /// Writes the run as the new baseline.
 fn write(arguments: &Gate, run: &Source) -> Result<ExitCode, Failure> {
+    if run.profile.is_incomplete && !arguments.force {
+        return Err(Failure::IncompletePeak { name: run.name.clone() });
+    }
     let mut text = serde_json::to_string_pretty(&run.profile)?;
     text.push('\n');
     place::check(&arguments.against, Kind::Baseline, std::slice::from_ref(&arguments.run))
@@ -87,6 +96,9 @@ fn write(arguments: &Gate, run: &Source) -> Result<ExitCode, Failure> {
     let peak = Bytes::new(run.profile.peak_bytes);
     let of = if run.is_chosen { format!(" of {}", run.name) } else { String::new() };
     output::remark(&format!("makeroom: wrote {}: peak {peak}{of}\n", recording::name(&arguments.against)));
+    for note in profile_notes(&run.profile, &run.name) {
+        output::remark(&format!("warning: {note}\n"));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

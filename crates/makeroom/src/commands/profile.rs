@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use makeroom_core::Trace;
+use makeroom_core::{DeviceIndex, Trace};
 use makeroom_diff::{BASELINE, Moment, Profile};
 use makeroom_kind::Kinds;
+use makeroom_sim::Inside;
 
 use crate::commands::recording;
 use crate::failure::Failure;
@@ -22,6 +23,14 @@ pub(super) fn of_trace(
 ) -> Result<Profile, Failure> {
     let device = recording::device(trace, path, device)?;
     Ok(Profile::of_run(trace, device, &Kinds::new(trace, device), moment))
+}
+
+/// Reduces the memory of the framework's allocator in a recording of a whole process: what a snapshot of the same run
+/// contains. `None` if the recording does not show such an allocator.
+pub(super) fn of_allocator(trace: &Trace, device: Option<u32>, moment: Moment) -> Option<Profile> {
+    let inside = Inside::new(trace.device(device.map(DeviceIndex))?)?;
+    let profile = Profile::of_run(trace, &inside.device, &Kinds::new(trace, &inside.device), moment);
+    Some(Profile { left_out_bytes: Some(inside.outside), ..profile })
 }
 
 /// The content of a baseline; `None` if the file is something else.

@@ -174,7 +174,7 @@ def replay(
             `"bfc"`, `"cupy"`, `"rmm-pool"`, `"planned"`, `"ideal"` or `"makeroom"` [default: the common ones].
         memory: Memory available to the allocator, in bytes or as a string such as `"24GiB"`.
         card: Size of the GPU; memory for the driver and the CUDA context is subtracted. Use this or `memory`.
-        device: GPU to analyze [default: the one with the most events].
+        device: GPU to analyze [default: the one that failed, else the fullest].
         check: Compare the simulation of the recorded allocator with the recording.
         smallest: Search for the least memory with which each run completes.
 
@@ -210,7 +210,7 @@ def tune(
         source: A `Trace`, or the path of a recording or a PyTorch snapshot.
         memory: Memory available to the allocator, in bytes or as a string such as `"24GiB"`.
         card: Size of the GPU; memory for the driver and the CUDA context is subtracted. Use this or `memory`.
-        device: GPU to analyze [default: the one with the most events].
+        device: GPU to analyze [default: the one that failed, else the fullest].
 
     Returns:
         One run for each setting; `print` it for the text of `makeroom tune`.

@@ -85,7 +85,7 @@ class Trace:
 
         Args:
             event: The moment after this event, an index of the column `event` [default: the peak of each device].
-            device: GPU [default: all for the peak; for an event, the one with the most events].
+            device: GPU [default: all for the peak; for an event, the one that failed, else the fullest].
 
         Raises:
             UsageError: There is no such event or device.
@@ -157,7 +157,7 @@ class Trace:
             *allocators: Allocators to simulate, such as `"pytorch"` or `"makeroom"` [default: the common ones].
             memory: Memory available to the allocator, in bytes or as a string such as `"24GiB"`.
             card: Size of the GPU; memory for the driver and the CUDA context is subtracted. Use this or `memory`.
-            device: GPU to analyze [default: the one with the most events].
+            device: GPU to analyze [default: the one that failed, else the fullest].
             check: Compare the simulation of the recorded allocator with the recording.
             smallest: Search for the least memory with which each run completes.
 
@@ -176,7 +176,7 @@ class Trace:
         Args:
             memory: Memory available to the allocator, in bytes or as a string such as `"24GiB"`.
             card: Size of the GPU; memory for the driver and the CUDA context is subtracted. Use this or `memory`.
-            device: GPU to analyze [default: the one with the most events].
+            device: GPU to analyze [default: the one that failed, else the fullest].
 
         Returns:
             One run for each setting; `print` it for the text of `makeroom tune`.

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use makeroom_core::{Action, Trace};
-use makeroom_diff::{Moment, Profile};
+use makeroom_core::{Trace, TraceKind};
+use makeroom_diff::{Moment, Profile, Source as Recorder};
 use makeroom_gather::find;
 use makeroom_trace::Input;
 
@@ -19,8 +19,15 @@ pub(in crate::commands) struct Source {
     pub(in crate::commands) name: String,
     /// Whether the file was chosen from a directory.
     pub(in crate::commands) is_chosen: bool,
-    /// Whether an allocation failed in it, so that its peak is not complete.
-    pub(in crate::commands) ran_out: bool,
+    /// The recording, unless it is a baseline.
+    trace: Option<Trace>,
+}
+
+impl Source {
+    /// Whether it is a recording, not a baseline.
+    pub(in crate::commands) fn is_recording(&self) -> bool {
+        self.trace.is_some()
+    }
 }
 
 /// Reads a recording, a baseline, or the recording in a directory that has the highest peak.
@@ -29,16 +36,29 @@ pub(in crate::commands) fn read(path: &Path, device: Option<u32>, moment: Moment
         return fullest(path, device, moment);
     }
     if let Some(profile) = profile::baseline(path)? {
-        return Ok(Source { profile, name: recording::name(path), is_chosen: false, ran_out: false });
+        return Ok(Source { profile, name: recording::name(path), is_chosen: false, trace: None });
     }
-    of_trace(&recording::read_trace(path)?, path, device, moment)
+    of_trace(recording::read_trace(path)?, path, device, moment)
 }
 
-fn of_trace(trace: &Trace, path: &Path, device: Option<u32>, moment: Moment) -> Result<Source, Failure> {
-    let profile = profile::of_trace(trace, path, device, moment)?;
-    let events = &recording::device(trace, path, device)?.events;
-    let ran_out = events.actions().contains(&Action::OutOfMemory);
-    Ok(Source { profile, name: recording::name(path), is_chosen: false, ran_out })
+/// Reduces two runs to the memory that the recorders of both see: a PyTorch snapshot contains only the memory of its own
+/// allocator, and `makeroom run` records that of all libraries.
+pub(in crate::commands) fn narrow(sources: [&mut Source; 2], device: Option<u32>, moment: Moment) {
+    let is_snapshot = |source: &Source| source.profile.source == Some(Recorder::TorchSnapshot);
+    if !sources.iter().any(|source| is_snapshot(source)) {
+        return;
+    }
+    for source in sources {
+        let trace = source.trace.as_ref().filter(|trace| trace.kind == TraceKind::Room);
+        if let Some(profile) = trace.and_then(|trace| profile::of_allocator(trace, device, moment)) {
+            source.profile = profile;
+        }
+    }
+}
+
+fn of_trace(trace: Trace, path: &Path, device: Option<u32>, moment: Moment) -> Result<Source, Failure> {
+    let profile = profile::of_trace(&trace, path, device, moment)?;
+    Ok(Source { profile, name: recording::name(path), is_chosen: false, trace: Some(trace) })
 }
 
 /// The recording in a directory that has the highest peak: of a job, its fullest rank. Other files are passed over.
@@ -48,7 +68,7 @@ fn fullest(directory: &Path, device: Option<u32>, moment: Moment) -> Result<Sour
     let (mut first, mut has_text) = (None, false);
     for path in found.paths() {
         let source = match makeroom_trace::open(path) {
-            Ok(Input::Trace(trace)) => of_trace(&trace, path, device, moment),
+            Ok(Input::Trace(trace)) => of_trace(trace, path, device, moment),
             Ok(Input::Text(_)) => {
                 has_text = true;
                 continue;

@@ -1,30 +1,8 @@
-//! Which device of a recording is explained, and what its source is called.
+//! What the source of a recording is called, and who took its memory from the driver.
 
-use makeroom_core::{Action, DeviceIndex, DeviceTrace, Framework, Holder, Trace, TraceKind};
+use makeroom_core::{Framework, Holder, Trace, TraceKind};
 
-use super::history::History;
 use crate::InputKind;
-
-/// The device asked for; else the one that failed first; else the one that held most.
-pub(super) fn chosen_device(trace: &Trace, asked: Option<DeviceIndex>) -> Option<&DeviceTrace> {
-    if asked.is_some() {
-        return trace.device(asked);
-    }
-    let first_failure = |device: &DeviceTrace| {
-        let index = device.events.actions().iter().position(|&action| action == Action::OutOfMemory)?;
-        device.events.get(index).map(|event| event.time_us)
-    };
-    let failed = trace.devices.iter().filter_map(|device| Some((first_failure(device)?, device)));
-    if let Some((_, device)) = failed.min_by_key(|(time, _)| *time) {
-        return Some(device);
-    }
-    match trace.devices.as_slice() {
-        [only] => Some(only),
-        devices => devices
-            .iter()
-            .max_by_key(|device| (History::new(device, &[]).peak_live, std::cmp::Reverse(device.device))),
-    }
-}
 
 pub(super) fn input_kind(trace: &Trace) -> InputKind {
     match trace.kind {

@@ -1,0 +1,111 @@
+//! What a process has taken from the driver, over time.
+//!
+//! ```text
+//! taken = Σ segments + Σ blocks outside of segments
+//! ```
+//!
+//! Blocks inside of segments do not count: they divide memory that an allocator has already taken. So taken ≥ live at any
+//! moment.
+
+use crate::{Action, Bytes, DeviceTrace, Event, FastMap, OlderBlock, Ranges, Start};
+
+/// The running sum of the memory taken from the driver.
+#[derive(Debug, Default)]
+pub struct Taken {
+    segments: Ranges,
+    outside: FastMap<u64, Bytes>,
+    bytes: Bytes,
+}
+
+impl Taken {
+    /// What was taken before the first event.
+    pub fn new(start: &Start) -> Self {
+        let mut taken = Self::default();
+        for segment in &start.segments {
+            taken.segments.insert(segment.address.0, segment.size.get());
+            taken.bytes += segment.size;
+        }
+        let is_outside = |block: &&OlderBlock| !taken.segments.contains(block.address.0);
+        // A table that grows keeps the old one until the entries have moved, and there may be millions of blocks.
+        let count = start.blocks.iter().filter(is_outside).count();
+        taken.outside.reserve(count);
+        for block in &start.blocks {
+            taken.take(block.address.0, block.requested);
+        }
+        taken
+    }
+
+    fn take(&mut self, address: u64, size: Bytes) {
+        if !self.segments.contains(address) {
+            let lost = self.outside.insert(address, size).unwrap_or(Bytes::ZERO);
+            self.bytes = self.bytes - lost + size;
+        }
+    }
+
+    /// An event happens.
+    pub fn apply(&mut self, event: &Event) {
+        let (address, size) = (event.address.0, event.size);
+        match event.action {
+            Action::Alloc => self.take(address, size),
+            Action::FreeCompleted => {
+                self.bytes = self.bytes - self.outside.remove(&address).unwrap_or(Bytes::ZERO);
+            }
+            Action::SegmentAlloc | Action::SegmentMap => {
+                self.segments.insert(address, size.get());
+                self.bytes += size;
+            }
+            Action::SegmentFree | Action::SegmentUnmap => {
+                self.segments.remove(address, size.get());
+                self.bytes = self.bytes - size;
+            }
+            Action::FreeRequested | Action::Snapshot | Action::OutOfMemory => {}
+        }
+    }
+
+    /// What an event would add to the sum.
+    pub fn added_by(&self, event: &Event) -> Bytes {
+        match event.action {
+            Action::Alloc if self.segments.contains(event.address.0) => Bytes::ZERO,
+            Action::Alloc | Action::SegmentAlloc | Action::SegmentMap => event.size,
+            _ => Bytes::ZERO,
+        }
+    }
+
+    /// The sum now.
+    pub fn bytes(&self) -> Bytes {
+        self.bytes
+    }
+
+    /// The most that was taken at once during a recording that starts like this.
+    pub fn peak(device: &DeviceTrace, start: &Start) -> Bytes {
+        let mut taken = Self::new(start);
+        let mut peak = taken.bytes();
+        for event in device.events.iter() {
+            taken.apply(&event);
+            peak = peak.max(taken.bytes());
+        }
+        peak
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_outside_of_segments_are_taken_too() {
+        use Action::{Alloc, FreeCompleted, SegmentAlloc, SegmentFree};
+        let mut device = DeviceTrace::default();
+        for (action, address, size) in [
+            (SegmentAlloc, 1000, 100),
+            (Alloc, 1000, 60),
+            (Alloc, 5000, 40),
+            (FreeCompleted, 1000, 60),
+            (SegmentFree, 1000, 100),
+            (Alloc, 6000, 20),
+        ] {
+            device.events.push(Event::new(action, address, size));
+        }
+        assert_eq!(Taken::peak(&device, &Start::new(&device)), Bytes::new(140));
+    }
+}
