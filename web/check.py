@@ -87,7 +87,7 @@ def main():
         damaged = pathlib.Path(folder) / "damaged.pickle"
         damaged.write_bytes(b"\x80\x04\x95" + b"\xff" * 8 + b"}")
         answer = explained(page, lambda: page.set_input_files("#file", damaged))
-        assert answer["error"] and "could not be explained" in page.inner_text("#result"), answer
+        assert answer["error"] and "No explanation" in page.inner_text("#result"), answer
         browser.close()
     outside = [url for url in requests if not url.startswith(("file:", "blob:", "data:"))]
     if outside:

@@ -33,7 +33,7 @@ async function explain(file) {
     show({ error: "the file is larger than 200 MiB", hint: "install makeroom and run: makeroom why FILE" });
     return;
   }
-  element("result").replaceChildren(made("p", { className: "faint", textContent: "Explaining…" }));
+  element("result").replaceChildren(made("p", { className: "faint", textContent: "Analyzing…" }));
   const code = await compiled();
   const address = URL.createObjectURL(new Blob([WORKER], { type: "text/javascript" }));
   worker = new Worker(address);
@@ -125,7 +125,7 @@ function causesAndFixes(causes) {
 function explanation({ text, json: { verdict, request, causes, ledger, sites, will_not_help: useless, next, notes } }) {
   const certainty = verdict.certainty ? ` (${verdict.certainty})` : "";
   const asked = request?.site ? [made("p", { className: "faint" }, "requested at ", made("code", { textContent: request.site }))] : [];
-  const whole = made("details", {}, made("summary", { textContent: "The answer as text" }), copyButton(text, "Copy the text"), made("pre", { textContent: text }));
+  const whole = made("details", {}, made("summary", { textContent: "Show as plain text" }), copyButton(text, "Copy the text"), made("pre", { textContent: text }));
   return [
     made("h2", { textContent: `${verdict.title}${certainty}` }),
     made("p", { textContent: verdict.summary }),
@@ -142,7 +142,7 @@ function explanation({ text, json: { verdict, request, causes, ledger, sites, wi
 
 function failure({ error, hint }) {
   return [
-    made("h2", { className: "failure", textContent: "This could not be explained" }),
+    made("h2", { className: "failure", textContent: "No explanation" }),
     made("p", { textContent: error }),
     ...(hint ? [made("p", { className: "faint", textContent: `hint: ${hint}` })] : []),
   ];

@@ -5,7 +5,7 @@ onmessage = async ({ data: { module, file, columns } }) => {
     const { exports } = await WebAssembly.instantiate(module, {});
     const place = exports.makeroom_input(file.size) >>> 0;
     if (place === 0 && file.size > 0) {
-      postMessage({ error: "the file does not fit into the memory of this page", hint: "install makeroom and run: makeroom why FILE" });
+      postMessage({ error: "not enough memory in the browser for this file", hint: "install makeroom and run: makeroom why FILE" });
       return;
     }
     // In pieces, so that the file is in memory only once.
@@ -22,6 +22,6 @@ onmessage = async ({ data: { module, file, columns } }) => {
     const answer = new Uint8Array(exports.memory.buffer, exports.makeroom_answer() >>> 0, size);
     postMessage({ ...JSON.parse(new TextDecoder().decode(answer)), milliseconds: performance.now() - start });
   } catch (error) {
-    postMessage({ error: `the explainer stopped: ${error.message}`, hint: "run makeroom why FILE; if that fails too, please report it" });
+    postMessage({ error: `the explainer crashed: ${error.message}`, hint: "run makeroom why FILE; if that fails too, please report it" });
   }
 };

@@ -16,7 +16,7 @@ fn main() {
     }
     let is_optimized = env::var("PROFILE").is_ok_and(|profile| profile == "release");
     let commit = packaged().or_else(|| is_optimized.then(checked_out).flatten());
-    println!("cargo::rustc-env=MAKEROOM_COMMIT={}", commit.unwrap_or_default());
+    println!("cargo::rustc-env=BUILT_FROM_COMMIT={}", commit.unwrap_or_default());
 }
 
 /// The commit of a package, from `{"git": {"sha1": "…"}}`.

@@ -96,7 +96,7 @@ test("a recording of several GPUs names the one that the verdict is about", asyn
   const devices = join(FOLDER, "odd-devices.pickle");
   await withInput("served", [devices], page, async (url) => {
     await openPage(page, url);
-    await expect(page.getByTestId("other-devices")).toContainText("about GPU 2, one of 2 GPUs");
+    await expect(page.getByTestId("other-devices")).toContainText("This verdict is for GPU 2 (of 2 GPUs)");
   });
   const served = await serve("--device", "1", devices);
   try {

@@ -75,7 +75,7 @@ function ending(sheet: Sheet, { device, shorter, colors }: Shown): void {
   context.stroke();
   context.setLineDash([]);
   sheet.reserve({ left: x - ratio, top: area.top, right: x + ratio, bottom: area.bottom });
-  const text = `${shorten(stem(shorter), 40)} ends: event ${count(device.events)}`;
+  const text = `${shorten(stem(shorter), 40)} ends at event ${count(device.events)}`;
   const width = sheet.width(text);
   const places = [area.top + 10 * ratio, (area.top + area.bottom) / 2, area.bottom - 10 * ratio, 15 * ratio].flatMap(
     (middle) => [

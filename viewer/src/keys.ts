@@ -291,7 +291,7 @@ export const KEYS: Key[] = [
   {
     keys: ["l"],
     shown: "l",
-    does: "change what the layers stand for: lines of code, innermost frames, files, kinds, …",
+    does: "group the layers by line of code, innermost frame, file, kind, …",
     run: (model) => {
       if (!model.source.embedded) model.group(BYS[(BYS.indexOf(model.by.value) + 1) % BYS.length] ?? "line");
     },

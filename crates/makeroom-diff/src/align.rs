@@ -7,8 +7,8 @@
 //! - a place that holds the same memory, wherever it is,
 //! - a place at a distance by which the function moved, whatever it holds.
 //!
-//! An edit above a function moves all of its places, so it costs the pair of no place; pairs with equal numbers would leave
-//! the first and the last ones alone.
+//! An edit above a function shifts all of its lines by the same distance, so all of them can still be paired. Pairing by
+//! equal line numbers would leave the first and last ones unpaired.
 
 use std::collections::{BTreeMap, BTreeSet};
 

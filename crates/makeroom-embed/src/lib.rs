@@ -51,7 +51,7 @@ pub fn path(name: TokenStream) -> TokenStream {
     }
 }
 
-/// Cargo compiles whoever embeds a library again when the library has changed, because it is a dependency.
+/// Cargo recompiles the embedding crate when the library has changed, because it is a dependency.
 fn compressed(path: &Path) -> io::Result<Vec<u8>> {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(&fs::read(path)?)?;

@@ -2,7 +2,7 @@
 //! by the same amount.
 //!
 //! Snapshots have the sizes that were requested. Recordings of a whole process have those of PyTorch's blocks, which can
-//! be larger by any amount up to 1 MiB, so that neither are the growths equal nor the blocks of all layers. There, each
+//! be larger by any amount up to 1 MiB, so neither the growth per token nor the block size is the same for all layers. There, each
 //! block is followed from token to token: the one that it replaces is the first of its stack to be freed after it was
 //! allocated. Their sizes must then be on one line, up to the rounding.
 

@@ -47,7 +47,7 @@ async fn finish(command: &Path, line: &Line) -> Result<String, Failure> {
         .stdin(input)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // A call that is late or given up takes its process with it.
+        // Kill the child process when the call times out or is canceled.
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| Failure::Start { command: command.display().to_string(), error })?;

@@ -17,10 +17,10 @@ use folders::Folders;
 use rmcp::ServiceExt as _;
 use server::Server;
 
-/// Serve makeroom's answers to an assistant, over the Model Context Protocol
+/// Run an MCP server that lets AI assistants use makeroom
 ///
-/// The server speaks MCP on standard input and output, and an assistant starts it. Its tools only read, and only in the
-/// directories that are named here.
+/// The assistant starts the server and communicates with it over stdin and stdout. The tools can read only files in the
+/// given directories.
 #[derive(Debug, Parser)]
 #[command(name = "makeroom mcp", bin_name = "makeroom mcp", version, max_term_width = 100)]
 #[command(after_help = "\
@@ -28,7 +28,7 @@ Examples:
   makeroom mcp .                      files in the current directory
   makeroom mcp ~/runs /shared/dumps   several directories")]
 struct Arguments {
-    /// Directories whose files may be read
+    /// Directories the server may read
     #[arg(required = true, value_name = "DIR")]
     folders: Vec<PathBuf>,
 

@@ -39,7 +39,7 @@ impl Server {
             return Ok(json!({ "page": format!("file://{}", page.display()) }));
         }
         let output = call::run(&self.command, &line).await.map_err(|failure| failure.to_string())?;
-        serde_json::from_str(&output).map_err(|error| format!("makeroom printed no JSON: {error}"))
+        serde_json::from_str(&output).map_err(|error| format!("makeroom did not print valid JSON: {error}"))
     }
 }
 
@@ -75,7 +75,7 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, rmcp::ErrorData> {
         let Some(tool) = TOOLS.iter().find(|tool| tool.name == request.name) else {
             let names: Vec<&str> = TOOLS.iter().map(|tool| tool.name).collect();
-            let message = format!("there is no tool {}; use {}", request.name, names.join(", "));
+            let message = format!("unknown tool `{}`; available tools: {}", request.name, names.join(", "));
             return Err(rmcp::ErrorData::invalid_params(message, None));
         };
         let given = request.arguments.unwrap_or_default();

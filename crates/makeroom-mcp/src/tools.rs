@@ -77,7 +77,7 @@ pub(crate) const TOOLS: &[Tool] = &[
                 "by",
                 Kind::Word("--by"),
                 false,
-                "Instead, group the live memory of a recording by: kind, line, module, stage, thread, stream, process",
+                "Show live memory by this group instead of explaining the failure (recordings only): kind, line, module, stage, thread, stream, process",
             ),
             MEMORY,
             CARD,
@@ -116,7 +116,7 @@ pub(crate) const TOOLS: &[Tool] = &[
                 "allocators",
                 Kind::Words("--allocator"),
                 false,
-                "Such as pytorch, pytorch:expandable_segments:True, cuda-async, makeroom [default: the common ones]",
+                "Allocators to simulate, such as pytorch, pytorch:expandable_segments:True, cuda-async, makeroom [default: the common ones]",
             ),
             MEMORY,
             CARD,
@@ -142,7 +142,7 @@ pub(crate) const TOOLS: &[Tool] = &[
     },
     Tool {
         name: "view",
-        title: "Make a page to look at",
+        title: "Write an interactive HTML report",
         description: "Writes an HTML page with the memory of a run over time, for the user to open in a browser. Returns a link to it.",
         command: &["view"],
         parameters: &[RECORDING, MEMORY, CARD],
@@ -159,7 +159,7 @@ pub(crate) enum Mistake {
     Type { name: &'static str, expected: &'static str },
     #[error("`{name}` is required")]
     Missing { name: &'static str },
-    #[error("there is no parameter `{name}`; use {known}")]
+    #[error("unknown parameter `{name}`; expected one of: {known}")]
     Unknown { name: String, known: String },
     #[error("`text` is longer than 4 MiB; write it to a file and pass `path`")]
     LongText,
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(said("why", json!({})), "pass either `path` or `text`");
         assert_eq!(said("why", json!({ "text": 3 })), "`text` must be a string");
         assert_eq!(said("tune", json!({})), "`path` is required");
-        assert_eq!(said("ps", json!({ "path": "/" })), "there is no parameter `path`; use none");
+        assert_eq!(said("ps", json!({ "path": "/" })), "unknown parameter `path`; expected one of: none");
         assert_eq!(said("job", json!({ "paths": [] })), "`paths` must be a list of strings");
         assert!(said("tune", json!({ "path": "/etc/passwd" })).contains("not in a directory"));
     }

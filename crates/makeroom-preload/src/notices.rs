@@ -84,7 +84,7 @@ notices! {
     /// `--spill`: the device is full.
     PagesSpilled = 19 Warning "the GPU is full: some PyTorch tensors are in host memory, as --spill allows, and kernels read them over the bus";
     /// An access to memory that PyTorch had freed is harmless without paging, and an illegal access with it.
-    PagesIllegalAccess = 20 Warning "an illegal memory access occurred while PyTorch's memory was paged. Code that uses a tensor after it was freed fails with paging and can go unnoticed without it: to compare, run with --pool=expandable";
+    PagesIllegalAccess = 20 Warning "an illegal memory access occurred while PyTorch's memory was paged. A use-after-free that goes unnoticed without paging causes an illegal access with it; to check, run with --pool=expandable";
     /// Memory may be registered with a device by its physical addresses.
     PagesKept = 21 Warning "libibverbs or libcufile is loaded and may have registered GPU memory with another device: paging does not move the memory of large tensors";
 }

@@ -62,7 +62,7 @@ pub fn diff_text(difference: &Difference, columns: usize, is_verbose: bool) -> S
             "{MARGIN}{DIM}note: {moved} {lines} moved within a file and {hold} the same memory{DIM:#}"
         );
     }
-    for note in diff_notes(difference, ["before", "after"]) {
+    for note in diff_notes(difference, ["the earlier run", "the later run"]) {
         for (index, line) in wrap(&note, columns - 8).iter().enumerate() {
             let indent = if index == 0 { "note: " } else { "      " };
             let _ = writeln!(out, "{MARGIN}{DIM}{indent}{line}{DIM:#}");
@@ -235,7 +235,7 @@ pub fn diff_json(difference: &Difference) -> Value {
         "after_left_out_bytes": difference.left_out.1,
         "before_is_incomplete": difference.incomplete.0,
         "after_is_incomplete": difference.incomplete.1,
-        "notes": diff_notes(difference, ["before", "after"]),
+        "notes": diff_notes(difference, ["the earlier run", "the later run"]),
         "before_failed_request_bytes": difference.failed_requests.0,
         "after_failed_request_bytes": difference.failed_requests.1,
         "before_step_growth": difference.step_growth.0.as_ref().map(step_growth),

@@ -45,7 +45,7 @@ pub fn profile_notes(profile: &Profile, name: &str) -> Vec<String> {
 
 fn limits(name: &str, is_incomplete: bool, is_without_history: bool) -> impl Iterator<Item = String> {
     let incomplete = is_incomplete
-        .then(|| format!("{name}: an allocation failed in this run, so its peak is not complete"));
+        .then(|| format!("{name}: an allocation failed in this run, so the recorded peak is too low"));
     let end = is_without_history.then(|| {
         format!(
             "{name}: no history was recorded, so this is the memory at the end of the recording, not the peak"
@@ -66,7 +66,7 @@ fn mixed(difference: &Difference, names: [&str; 2]) -> Option<String> {
     let left_out = difference.left_out.0.or(difference.left_out.1);
     Some(match left_out {
         Some(bytes) => format!(
-            "{kinds}. A snapshot does not contain memory outside of PyTorch's allocator, so up to {} of other libraries is left out of the comparison. Small differences remain, because sizes in a recording include PyTorch's rounding.",
+            "{kinds}. A snapshot does not contain memory outside PyTorch's allocator, so up to {} allocated by other libraries is excluded. Small differences remain, because sizes in a recording include PyTorch's rounding.",
             Bytes::new(bytes)
         ),
         None if is_with_recording => format!(
@@ -81,8 +81,8 @@ fn mixed(difference: &Difference, names: [&str; 2]) -> Option<String> {
 fn words(source: Source) -> &'static str {
     match source {
         Source::TorchSnapshot => "a PyTorch snapshot",
-        Source::Recording => "a recording of makeroom run",
-        Source::RmmLog => "a log of RMM",
+        Source::Recording => "a makeroom recording",
+        Source::RmmLog => "an RMM log",
         Source::JaxProfile => "a JAX profile",
     }
 }
@@ -107,7 +107,7 @@ mod tests {
         // A baseline of the pytest plugin does not say what recorded it.
         assert_eq!(notes(&Profile { source: None, ..snapshot.clone() }, &recording), [""; 0]);
         let mixed = notes(&snapshot, &recording);
-        assert!(mixed[0].starts_with("a is a PyTorch snapshot, and b is a recording of makeroom run. Only"));
+        assert!(mixed[0].starts_with("a is a PyTorch snapshot, and b is a makeroom recording. Only"));
         let narrowed = Profile { left_out_bytes: Some(128 << 20), ..recording };
         assert!(notes(&snapshot, &narrowed)[0].contains("up to 128.00 MiB of other libraries is left out"));
         let difference = compare(&snapshot, &narrowed);
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn a_failed_run_is_noted() {
         let failed = Profile { is_incomplete: true, ..run(Source::Recording) };
-        let note = "run.room: an allocation failed in this run, so its peak is not complete";
+        let note = "run.room: an allocation failed in this run, so the recorded peak is too low";
         assert_eq!(profile_notes(&failed, "run.room"), [note]);
         assert_eq!(diff_notes(&compare(&failed, &run(Source::Recording)), ["run.room", "b"]), [note]);
         assert_eq!(diff_json(&compare(&failed, &failed))["after_is_incomplete"], true);

@@ -136,7 +136,10 @@ fn paged(pages: &PagesUse, recorded_us: u64, has_several: bool) -> String {
         [pages.peak_live, pages.peak_physical, pages.peak_mapped, pages.peak_on_host].map(Bytes::new);
     let mut text = format!("paging held {physical} at its peak{device} for {live} of live tensors");
     if is_gain(mapped, physical + host) {
-        let _ = write!(text, "; PyTorch counts {mapped} as reserved, most of the difference without memory");
+        let _ = write!(
+            text,
+            "; PyTorch counts {mapped} as reserved, but most of the difference is address space without physical memory"
+        );
     }
     if !host.is_zero() {
         let _ = write!(text, "; up to {host} was in host memory");
@@ -145,7 +148,7 @@ fn paged(pages: &PagesUse, recorded_us: u64, has_several: bool) -> String {
     let share = pages.inside_ns as f64 / 10.0 / recorded_us.max(1) as f64;
     let _ = write!(
         text,
-        "; {} moved, {}, {seconds:.2} s inside ({share:.1} % of the run)",
+        "; {} moved, {}, {seconds:.2} s spent on paging ({share:.1} % of the run)",
         count(pages.moved, "page"),
         count(pages.waits, "wait"),
     );
@@ -302,7 +305,7 @@ mod tests {
         assert_eq!(
             lines(&run),
             [format!(
-                "{held}; PyTorch counts 16.60 GiB as reserved, most of the difference without memory; {cost}"
+                "{held}; PyTorch counts 16.60 GiB as reserved, but most of the difference is address space without physical memory; {cost}"
             )]
         );
         let spilled =

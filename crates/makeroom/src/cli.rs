@@ -419,13 +419,13 @@ pub(crate) struct Why {
     pub(crate) options: RecordingOptions,
 }
 
-/// Serve makeroom's answers to an assistant, over MCP
+/// Run an MCP server that lets AI assistants use makeroom
 ///
 /// Starts makeroom-mcp, which is installed separately: cargo install --path crates/makeroom-mcp
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Mcp {
-    /// Directories whose files may be read, and other arguments of makeroom-mcp
+    /// Directories the server may read, and other arguments of makeroom-mcp
     #[arg(value_name = "DIR", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) arguments: Vec<OsString>,
 }

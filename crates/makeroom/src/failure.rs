@@ -46,7 +46,7 @@ pub(crate) enum Failure {
         first: Option<String>,
     },
     /// A directory has logs, but a comparison needs recordings.
-    #[error("{name}: only logs, and logs do not show how much memory each line of code holds")]
+    #[error("{name}: contains only logs, which do not show how much memory each line of code holds")]
     OnlyLogs {
         /// The directory, as the user named it.
         name: String,
@@ -190,7 +190,9 @@ pub(crate) enum Failure {
         problem: String,
     },
     /// A baseline would be that of a run in which an allocation failed.
-    #[error("{name}: an allocation failed in this run, so its peak is not complete; no baseline was written")]
+    #[error(
+        "{name}: an allocation failed in this run, so the recorded peak is too low; no baseline was written"
+    )]
     IncompletePeak {
         /// The run, as messages name it.
         name: String,

@@ -4,16 +4,12 @@ use std::sync::LazyLock;
 
 /// The version, as `-V` prints it.
 pub(crate) static LONG: LazyLock<String> = LazyLock::new(|| {
-    let commit = env!("MAKEROOM_COMMIT");
+    let commit = env!("BUILT_FROM_COMMIT");
     let commit = if commit.is_empty() { String::new() } else { format!(" (commit {commit})") };
-    let tls = if cfg!(feature = "tls") { "; TLS for serve" } else { "" };
+    let tls = if cfg!(feature = "tls") { ", TLS for serve" } else { "" };
     format!(
         "{}{commit}\ncontains: {}{tls}",
         env!("CARGO_PKG_VERSION"),
-        if cfg!(target_os = "linux") {
-            "the recorder; a software GPU with NVML; the page of view"
-        } else {
-            "the page of view"
-        }
+        if cfg!(target_os = "linux") { "recorder, software GPU with NVML, viewer" } else { "viewer" }
     )
 });

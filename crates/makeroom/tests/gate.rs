@@ -230,7 +230,7 @@ fn a_run_that_failed_is_no_baseline() {
     assert!(forced.status.success() && stderr(&forced).contains("is not complete"), "{}", stderr(&forced));
     assert!(fs::read_to_string(&baseline).unwrap().contains("\"is_incomplete\": true"));
     let warning =
-        format!("warning: {baseline}: an allocation failed in this run, so its peak is not complete");
+        format!("warning: {baseline}: an allocation failed in this run, so the recorded peak is too low");
     let gate = makeroom(&["gate", &trace("adamw"), "--against", &baseline]);
     assert!(stderr(&gate).contains(&warning), "{}", stderr(&gate));
     let difference = json(&["diff", "--json", &baseline, &trace("adamw")]);
@@ -265,7 +265,7 @@ fn a_snapshot_and_a_recording_are_compared_by_what_both_contain() {
     }
     let text = stdout(&makeroom(&["diff", &trace("adamw"), &recording]));
     assert!(
-        text.contains("note: before is a PyTorch snapshot, and after is a recording of makeroom run."),
+        text.contains("note: the earlier run is a PyTorch snapshot, and the later run is a makeroom"),
         "{text}"
     );
     let gate = makeroom(&["gate", &recording, "--against", &trace("adamw"), "--allow", "2.5%"]);

@@ -53,7 +53,7 @@ function MomentTable({ moment, device, name }: { moment: Moment; device: Device;
   const { capacity } = device;
   const free = capacity.bytes === null ? null : capacity.bytes - base - moment.reserved;
   const rows: [string, number, string][] = [["live", moment.live, "live"]];
-  if (moment.pending > 0) rows.push(["of it, waiting for a stream", moment.pending, "pending"]);
+  if (moment.pending > 0) rows.push(["of which waiting for a stream", moment.pending, "pending"]);
   if (device.has_segments) {
     rows.push(
       ["rounding", moment.rounding, "rounding"],

@@ -62,7 +62,7 @@ export function Difference({ before, after }: { before: Pane; after: Pane }) {
     context.fillText("0", LEFT - 6, y(0));
     context.textAlign = "left";
     if (endsEarly && from < end) {
-      const text = `${shorter} ends: event ${count(end)}`;
+      const text = `${shorter} ends at event ${count(end)}`;
       context.fillRect(Math.round(x(end)), top - 6, 1, bottom - top + 12);
       const isRight = x(end) + 6 + context.measureText(text).width < LEFT + inner;
       context.textAlign = isRight ? "left" : "right";

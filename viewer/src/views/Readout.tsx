@@ -58,7 +58,7 @@ export function Readout({ pane }: { pane: Pane }) {
 export const LAYER_NAMES: Record<By, string> = {
   line: "line of code",
   frame: "innermost frame",
-  file: "innermost file",
+  file: "file of the innermost frame",
   kind: "kind",
   module: "module",
   stage: "stage",

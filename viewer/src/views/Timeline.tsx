@@ -313,7 +313,7 @@ export function Timeline({ pane }: { pane: Pane }) {
         {device.history === "partial"
           ? "The recording started late: hatched gray memory was allocated before it started. "
           : null}
-        {model.time.value && !hasTimes(columns) && columns !== null ? "This recording has no times." : null}
+        {model.time.value && !hasTimes(columns) && columns !== null ? "This recording has no timestamps." : null}
       </p>
     </div>
   );

@@ -95,8 +95,8 @@ function OtherDevices({ pane: { input } }: { pane: Pane }) {
   const which = explained.kind === "pinned" ? "pinned host memory" : `GPU ${explained.device}`;
   return (
     <span class="quiet" data-testid="other-devices">
-      {`about ${which}, one of ${gpus.length} GPUs; “memory of” above the chart shows another, `}
-      <code>--device INDEX</code> explains it
+      {`This verdict is for ${which} (of ${gpus.length} GPUs). To chart another GPU, use “memory of” above the chart; to explain it, pass `}
+      <code>--device INDEX</code>
     </span>
   );
 }

@@ -126,9 +126,9 @@ fn batch_from(situation: &Situation<'_>, batch: u64) -> Fix {
 fn batch_of_one(situation: &Situation<'_>) -> Fix {
     let aim = situation.to_free().map_or(String::new(), |bytes| {
         let margin = situation.margin(bytes).map_or(String::new(), |margin| {
-            format!(", better {} (5 % of the GPU) for the allocations that follow", roughly(margin))
+            format!(", preferably {} (5 % of the GPU) to leave room for later allocations", roughly(margin))
         });
-        format!("; at least {} must be freed{margin}", roughly(bytes))
+        format!("; free at least {}{margin}", roughly(bytes))
     });
     let is_torch = situation.facts.framework.is_torch() || is_from_pytorch(situation.facts);
     if situation.is_training() {

@@ -95,7 +95,7 @@ fn raise_limit_of_run(refusal: &Refusal<'_>) -> Fix {
 /// A quota of host memory lets PyTorch reserve more than the GPU has; paging uses it only if all of it is live at once.
 fn spill_pages(refusal: &Refusal<'_>) -> Fix {
     let gibibytes = refusal.driver_request().get().div_ceil(1 << 30).max(2);
-    Fix::new("let PyTorch reserve more than the GPU has: paging uses host memory only for what does not fit")
+    Fix::new("let PyTorch reserve more memory than the GPU has: paging spills to host memory only when the GPU is full")
         .command(format!("makeroom run --pool=paging --spill {gibibytes}GiB -- …"))
 }
 

@@ -377,7 +377,7 @@ impl Refusal<'_> {
         if self.is_paged() {
             let place = self.room.limit().map_or("the GPU".to_owned(), |limit| self.name_of(limit));
             let summary = format!(
-                "{request} does not fit: {live} is live, and paging guarantees memory for everything that PyTorch has reserved, including free space in its segments, up to the size of {place}."
+                "{request} does not fit in {place}: {live} is live, and paging must be able to back all memory that PyTorch has reserved, including free space in its segments."
             );
             return Some(self.finding(Cause::LiveDataFillsDevice, Certainty::Likely, live, summary));
         }

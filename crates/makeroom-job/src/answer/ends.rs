@@ -78,7 +78,7 @@ impl Case<'_, '_> {
         if later.is_empty() {
             return "No GPU allocation failed.".to_owned();
         }
-        format!("{} ran out of GPU memory only afterward.", capital(&self.names(&later)))
+        format!("{} ran out of GPU memory only after that.", capital(&self.names(&later)))
     }
 
     /// `log`, `recordings`: what the answer is based on.
@@ -115,13 +115,13 @@ impl Case<'_, '_> {
             None => {
                 return (
                     "THE JOB WAS STOPPED FROM OUTSIDE".to_owned(),
-                    "No rank failed or ran out of memory: they received SIGTERM, which schedulers send at a time limit, a \
-                     preemption or a cancellation."
+                    "No rank failed or ran out of memory. The ranks received SIGTERM, which schedulers send when a job reaches \
+                     its time limit, is preempted or is canceled."
                         .to_owned(),
                 );
             }
         };
-        let none = format!("No {} shows that a rank failed or ran out of memory before.", self.noun(1));
+        let none = format!("No {} shows that a rank failed or ran out of memory before that.", self.noun(1));
         (title.to_owned(), format!("{found}{file}. {none}"))
     }
 

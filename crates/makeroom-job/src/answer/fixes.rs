@@ -207,7 +207,7 @@ impl Case<'_, '_> {
         )];
         if let Some(job) = culprit.and_then(|process| slurm_job(process.row)) {
             fixes.push(run(
-                "see what Slurm recorded",
+                "check Slurm's accounting record of the job",
                 format!("sacct -j {job} --format=JobID,State,ExitCode,MaxRSS,ReqMem"),
             ));
         }
@@ -242,7 +242,7 @@ impl Case<'_, '_> {
         match self.selected.processes.iter().find_map(|process| slurm_job(process.row)) {
             Some(job) => fixes.push(run(
                 if is_known {
-                    "see what Slurm recorded"
+                    "check Slurm's accounting record of the job"
                 } else {
                     "find out why the scheduler stopped the job"
                 },

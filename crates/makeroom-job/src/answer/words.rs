@@ -106,7 +106,9 @@ impl Case<'_, '_> {
         let found = match (ranks.len(), unknown) {
             (1, 0) => "The process exited without an error.".to_owned(),
             (count, 0) => format!("None of the {count} ranks failed."),
-            (1, _) => format!("The {} shows no failure, but also not how the process ended.", self.noun(1)),
+            (1, _) => {
+                format!("The {} shows no failure, but it does not show how the process ended.", self.noun(1))
+            }
             (count, _) if unknown == count => {
                 format!(
                     "None of the {count} {} shows a failure, but they do not show how the ranks ended.",
@@ -250,7 +252,7 @@ impl Case<'_, '_> {
         let named = &cards[..cards.len().min(MOST_NAMED)];
         let idle: Vec<String> = self.cards.idle.iter().map(|card| card.device.device.to_string()).collect();
         let idle = match (idle.as_slice(), self.cards.has_hosts) {
-            ([], _) => "each of them lists the others' memory.".to_owned(),
+            ([], _) => "the error message of each lists memory held by the others.".to_owned(),
             ([only], false) => format!("GPU {only} is idle."),
             (idle, false) => format!("GPUs {} are idle.", abridged(idle)),
             ([_], true) => "1 GPU of the same host is idle.".to_owned(),

@@ -52,8 +52,8 @@ Examples:
   makeroom gate run.room --against memory.json --allow 2%    fail if the peak grew by more than 2 %
   makeroom gate run.room --against memory.json --junit gate.xml --github
 
-Exit status: 0 if the run is within its allowance, 3 if it is not, 1 if an input could not be read or, with --write,
-if an allocation failed in the run.")]
+Exit status: 0 if within the allowance, 3 if not, 1 if an input could not be read
+or if --write is given for a run in which an allocation failed.")]
 #[allow(clippy::struct_excessive_bools, reason = "each is a separate option")]
 pub(crate) struct Gate {
     /// Recording or snapshot of the run

@@ -39,7 +39,7 @@ pub(crate) struct View {
 
     /// Initial grouping of the chart's layers
     ///
-    /// The served page can change it; a file keeps it.
+    /// You can change it on the served page; in a file written with --output, it is fixed.
     #[arg(long, value_name = "GROUP", default_value = "line", value_parser = layers())]
     pub(crate) by: Layers,
 
