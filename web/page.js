@@ -24,22 +24,34 @@ async function compiled() {
 }
 
 let worker;
+let inputs = 0;
 /** Has a worker explain a log or a file. A file replaces the log, so that the page shows one input and its answer. */
 async function explain(file) {
   worker?.terminate();
+  inputs += 1;
+  const input = inputs;
   if (file.name) element("log").value = "";
-  const show = (answer) => present(answer, file);
+  // An answer counts only if no other input has come since.
+  const show = (answer) => input === inputs && present(answer, file);
   if (file.size > LARGEST) {
     show({ error: "the file is larger than 200 MiB", hint: "install makeroom and run: makeroom why FILE" });
     return;
   }
   element("result").replaceChildren(made("p", { className: "faint", textContent: "Analyzing…" }));
-  const code = await compiled();
+  let code;
+  try {
+    code = await compiled();
+  } catch (error) {
+    module = undefined;
+    show({ error: `this browser cannot run the explainer: ${error.message}`, hint: "use a current version of Firefox, Chrome or Safari" });
+    return;
+  }
+  if (input !== inputs) return;
   const address = URL.createObjectURL(new Blob([WORKER], { type: "text/javascript" }));
   worker = new Worker(address);
   URL.revokeObjectURL(address);
   worker.onmessage = ({ data }) => show(data);
-  worker.onerror = (event) => show({ error: event.message });
+  worker.onerror = (event) => show({ error: event.message ?? "the explainer could not be started" });
   worker.postMessage({ module: code, file, columns: COLUMNS });
 }
 

@@ -91,6 +91,10 @@ impl Series {
 #[derive(Debug, Default)]
 struct Chains {
     sizes: Vec<Vec<u64>>,
+    /// Chains that ended too soon to count are dropped, because a recording can have one for each of millions of blocks:
+    /// where they were, and how many blocks they had.
+    vacant: Vec<usize>,
+    dropped: usize,
     /// The chains whose last block is live, by the event of its free. Blocks that are never freed have one event, so the
     /// number of the chain is part of the key.
     live: BTreeSet<(usize, usize)>,
@@ -99,27 +103,39 @@ struct Chains {
 impl Chains {
     fn add(&mut self, Block { born, end, size }: Block) {
         // Blocks that were freed before are replaced by none.
-        while self.live.first().is_some_and(|&(end, _)| end <= born) {
+        while let Some(&(_, chain)) = self.live.first().filter(|(end, _)| *end <= born) {
             self.live.pop_first();
+            self.drop_if_short(chain);
         }
         let replaced = self.live.first().copied().filter(|&(end, _)| end != usize::MAX);
-        let chain = replaced.map_or(self.sizes.len(), |(_, chain)| chain);
-        match replaced {
+        let chain = match replaced {
             Some(replaced) => {
                 self.live.remove(&replaced);
+                replaced.1
             }
-            None => self.sizes.push(Vec::new()),
-        }
+            None => self.vacant.pop().unwrap_or_else(|| {
+                self.sizes.push(Vec::new());
+                self.sizes.len() - 1
+            }),
+        };
         if let Some(sizes) = self.sizes.get_mut(chain) {
             sizes.push(size);
         }
         self.live.insert((end, chain));
     }
 
+    fn drop_if_short(&mut self, chain: usize) {
+        if let Some(sizes) = self.sizes.get_mut(chain).filter(|sizes| sizes.len() <= LEAST_GROWTHS) {
+            self.dropped += sizes.len();
+            *sizes = Vec::new();
+            self.vacant.push(chain);
+        }
+    }
+
     /// Whether most blocks are in chains that grow evenly.
     fn are_cache(&self) -> bool {
         let blocks = |chains: &mut dyn Iterator<Item = &Vec<u64>>| chains.map(Vec::len).sum::<usize>();
-        let all = blocks(&mut self.sizes.iter());
+        let all = self.dropped + blocks(&mut self.sizes.iter());
         all > 0 && blocks(&mut self.sizes.iter().filter(|sizes| is_even_growth(sizes))) * 2 > all
     }
 }

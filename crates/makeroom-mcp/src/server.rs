@@ -10,42 +10,57 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+use tokio::sync::Semaphore;
 
 use crate::call;
 use crate::folders::Folders;
-use crate::tools::{TOOLS, Tool};
+use crate::tools::{Line, TOOLS, Tool};
 
 const INSTRUCTIONS: &str = "makeroom finds out why CUDA ran out of memory and what to change. Start with the tool `why` on an error message, a log or a snapshot, or with `job` on a directory of ranks. Fixes are sorted, most effective first; tell the user the certainty of the cause.";
+
+/// Commands that run at the same time: each may need the memory of a large recording.
+const AT_ONCE: usize = 2;
 
 /// The server of one assistant.
 #[derive(Debug)]
 pub(crate) struct Server {
     folders: Folders,
     command: PathBuf,
+    turns: Semaphore,
 }
 
 impl Server {
     pub(crate) fn new(folders: Folders, command: PathBuf) -> Self {
-        Self { folders, command }
+        Self { folders, command, turns: Semaphore::new(AT_ONCE) }
     }
 
     /// The answer to a call, or what is wrong with it, in words that help an assistant to correct the call.
     async fn answer(&self, tool: &Tool, given: &Map<String, Value>) -> Result<Value, String> {
         let mut line = tool.line(&self.folders, given).map_err(|mistake| mistake.to_string())?;
         if tool.is_page {
-            let page = new_page().map_err(|error| format!("the page cannot be written: {error}"))?;
+            let folder = new_folder().map_err(|error| format!("the page cannot be written: {error}"))?;
+            let page = folder.path().join("run.html");
             line.arguments.insert(1, format!("--output={}", page.display()).into());
-            call::run(&self.command, &line).await.map_err(|failure| failure.to_string())?;
+            self.run(&line).await?;
+            // The user may open it after the assistant has ended. Without a page, the directory is removed.
+            let _ = folder.keep();
             return Ok(json!({ "page": format!("file://{}", page.display()) }));
         }
-        let output = call::run(&self.command, &line).await.map_err(|failure| failure.to_string())?;
+        let output = self.run(&line).await?;
         serde_json::from_str(&output).map_err(|error| format!("makeroom did not print valid JSON: {error}"))
+    }
+
+    /// Runs the command once fewer than [`AT_ONCE`] others run.
+    async fn run(&self, line: &Line) -> Result<String, String> {
+        let _turn = self.turns.acquire().await.map_err(|error| error.to_string())?;
+        call::run(&self.command, line).await.map_err(|failure| failure.to_string())
     }
 }
 
-/// A file name for a page, in a new directory that only the user can read.
-fn new_page() -> std::io::Result<PathBuf> {
-    Ok(tempfile::Builder::new().prefix("makeroom-mcp-").tempdir()?.keep().join("run.html"))
+/// A new directory that only the user can read.
+fn new_folder() -> std::io::Result<TempDir> {
+    tempfile::Builder::new().prefix("makeroom-mcp-").tempdir()
 }
 
 fn described(tool: &Tool) -> ToolDescription {
@@ -71,7 +86,7 @@ impl ServerHandler for Server {
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, rmcp::ErrorData> {
         let Some(tool) = TOOLS.iter().find(|tool| tool.name == request.name) else {
             let names: Vec<&str> = TOOLS.iter().map(|tool| tool.name).collect();
@@ -79,7 +94,11 @@ impl ServerHandler for Server {
             return Err(rmcp::ErrorData::invalid_params(message, None));
         };
         let given = request.arguments.unwrap_or_default();
-        Ok(match self.answer(tool, &given).await {
+        let answer = tokio::select! {
+            answer = self.answer(tool, &given) => answer,
+            () = context.ct.cancelled() => Err("the call was canceled".to_owned()),
+        };
+        Ok(match answer {
             Ok(answer) => CallToolResult::structured(answer),
             Err(message) => CallToolResult::error(vec![ContentBlock::text(message)]),
         }
