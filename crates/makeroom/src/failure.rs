@@ -8,6 +8,13 @@ use crate::commands::Kind;
 /// The name of standard input in messages.
 pub(crate) const STANDARD_INPUT: &str = "standard input";
 
+/// The hint where the system refused a process or a file.
+const CHECK_LIMITS: &str =
+    "check the limits on processes and open files and the space for temporary files: ulimit -a; df -h /tmp";
+/// The hint where the recorder cannot be placed.
+const USE_OTHER_DIRECTORY: &str =
+    "export XDG_RUNTIME_DIR=DIR, with a directory that you own and that is not mounted noexec";
+
 /// The exit status for wrong usage, the same as clap's.
 const WRONG_USAGE: u8 = 2;
 
@@ -374,7 +381,6 @@ impl Failure {
             Self::NotOneJob { first, .. } => Some(format!(
                 "explain one of them: makeroom why {first}; ranks are recognized by their launcher's variables, or by names such as rank0.log"
             )),
-            Self::NoCompanion { name } => Some(format!("install it: cargo install --path crates/{name}")),
             Self::OnlyLogs { name } => Some(only_logs(name)),
             Self::NoInput => Some("for example: python train.py 2>&1 | makeroom why".to_owned()),
             Self::NoBuffers => Some("for example: makeroom plan buffers.csv".to_owned()),
@@ -448,12 +454,8 @@ impl Failure {
                 Some("write to another file or directory: -o PATH".to_owned())
             }
             Self::Output(_) => Some("free space there, or write elsewhere: makeroom … > FILE".to_owned()),
-            Self::System(_) => Some(
-                "check the limits on processes and open files and the space for temporary files: ulimit -a; df -h /tmp".to_owned(),
-            ),
-            Self::Library(_) => Some(
-                "export XDG_RUNTIME_DIR=DIR, with a directory that you own and that is not mounted noexec".to_owned(),
-            ),
+            Self::System(_) => Some(CHECK_LIMITS.to_owned()),
+            Self::Library(_) => Some(USE_OTHER_DIRECTORY.to_owned()),
             Self::Baseline { .. } => Some("to create one: makeroom gate RUN --against FILE --write".to_owned()),
             Self::IncompletePeak { .. } => {
                 Some("record a run that fits in memory, or write this peak with --force".to_owned())
@@ -467,7 +469,7 @@ impl Failure {
                     .to_owned(),
             ),
             // There is nothing to suggest after an interrupt, or for a value that JSON cannot represent.
-            Self::Interrupted | Self::Json(_) | Self::OfAnotherRun { .. } | Self::Companion { .. } => None,
+            Self::Interrupted | Self::Json(_) | Self::OfAnotherRun { .. } | Self::NoCompanion { .. } | Self::Companion { .. } => None,
         }
     }
 }

@@ -22,7 +22,9 @@ pub(crate) fn start(name: &'static str, arguments: &[OsString]) -> Result<ExitCo
     }
     let error = command.args(arguments).exec();
     Err(match error.kind() {
-        io::ErrorKind::NotFound => Failure::NoCompanion { name },
+        io::ErrorKind::NotFound => {
+            Failure::NoCompanion { name }.with_hint(format!("install it: cargo install --path crates/{name}"))
+        }
         _ => Failure::Companion { name, error },
     })
 }
