@@ -51,6 +51,8 @@ fn truth() {
         })
         .collect();
     names.sort();
+    // Recordings of `run` have truths of their own, which tests/truth.rs reads.
+    names.retain(|name| !name.ends_with(".room"));
     for name in names {
         let trace = open(&format!("kinds/{name}.pickle.gz"));
         let device = &trace.devices[0];
