@@ -109,6 +109,28 @@ fn nothing_moves_while_a_stream_is_stuck_and_waits_end() {
     torch.end();
 }
 
+/// PyTorch unmaps slot by slot, with its own lock held.
+#[test]
+fn a_gpu_that_stopped_delays_one_call_and_keeps_the_range() {
+    let gpu = gpu("pages");
+    let longest_wait = Duration::from_millis(300);
+    let mut torch = Torch::new(&gpu, SLOT, PagesOptions { longest_wait, ..PagesOptions::default() }).unwrap();
+    let blocks: Vec<_> = (0..20).map(|_| torch.allocate(SLOT).unwrap()).collect();
+    torch.work(1, FOR_EVER);
+    for block in blocks {
+        torch.free(block);
+    }
+    let (start, begun) = (torch.range.address().0, Instant::now());
+    torch.trim();
+    torch.check();
+    assert!(!torch.pages.free_range(start), "the GPU may use it");
+    assert!(begun.elapsed() >= longest_wait, "it did not wait");
+    assert!(begun.elapsed() < 5 * longest_wait, "{:?} for 20 slots", begun.elapsed());
+    gpu.advance(FOR_EVER);
+    assert!(torch.pages.free_range(start));
+    assert_eq!(torch.pages.stats().pages.physical, 0);
+}
+
 /// PyTorch's frees, queries of addresses and the figures come from any thread, also while another waits for the GPU.
 #[test]
 fn other_threads_do_not_wait_for_one_that_waits_for_the_gpu() {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use makeroom_cuda::{CaptureModeGuard, Context, Driver, Event, EventKind, Result};
-use makeroom_place::paged::Mark;
+use makeroom_place::paged::{Mark, Pause};
+use makeroom_place::pool::Timeout;
 
 use crate::backing::Watcher;
 
@@ -31,6 +32,8 @@ pub(super) struct Marks {
     last: Mark,
     covered: Mark,
     passed: Mark,
+    /// A wait that timed out. The GPU may have stopped, so the same is not waited for again until it passes another mark.
+    stuck: Option<Pause>,
     /// When an event was last recorded, or could not be.
     tried: Option<Instant>,
     /// The context is gone: nothing passes anymore.
@@ -52,6 +55,7 @@ impl Marks {
             last: Mark(0),
             covered: Mark(0),
             passed: Mark(0),
+            stuck: None,
             tried: None,
             is_over: false,
         }
@@ -66,12 +70,32 @@ impl Marks {
 
     /// The latest mark that the GPU has passed.
     pub(super) fn passed(&mut self) -> Mark {
+        // If the driver fails, the events stay, and nothing more counts as passed.
+        let _ = self.has_passed(self.last);
+        self.passed
+    }
+
+    /// Whether the GPU has passed a mark. If the driver fails, waiting for the mark is of no use.
+    pub(super) fn has_passed(&mut self, mark: Mark) -> Result<bool> {
         self.record_if_due();
         if !self.waiting.is_empty() {
-            // If the driver fails, the events stay, and nothing counts as passed.
-            let _ = self.poll();
+            self.poll()?;
         }
-        self.passed
+        Ok(self.passed >= mark)
+    }
+
+    /// Whether a wait that was at least as long, for this mark or an earlier one, timed out, and no mark has passed since.
+    pub(super) fn is_stuck(&self, pause: Pause) -> bool {
+        let is_covered = |stuck: Pause| stuck.timeout == Timeout::Wait || pause.timeout != Timeout::Wait;
+        self.stuck.is_some_and(|stuck| pause.mark >= stuck.mark && is_covered(stuck))
+    }
+
+    /// A wait timed out.
+    pub(super) fn time_out(&mut self, pause: Pause) {
+        // A short wait for an earlier mark says less than a long one.
+        if pause.timeout == Timeout::Wait || self.stuck.is_none_or(|stuck| stuck.timeout != Timeout::Wait) {
+            self.stuck = Some(pause);
+        }
     }
 
     /// Makes sure that an event covers a mark, so that waiting for the mark ends. Returns whether one does; none is recorded
@@ -153,6 +177,7 @@ impl Marks {
     fn pass_oldest(&mut self) {
         if let Some((mark, event)) = self.waiting.pop_front() {
             self.passed = mark;
+            self.stuck = None;
             self.spare.push(event);
         }
     }

@@ -12,7 +12,7 @@ use makeroom_cuda::{
     Access, AddressRange, AllocationProperties, CaptureModeGuard, Context, Driver, Error, Location,
     PhysicalMemory,
 };
-use makeroom_place::paged::{Mark, PageBacking};
+use makeroom_place::paged::{Mark, PageBacking, Pause};
 use makeroom_place::pool::{Handle, Piece, Refused};
 
 use super::marks::Marks;
@@ -103,14 +103,19 @@ impl PageMemory {
         self.spent
     }
 
-    /// Prepares a wait for a mark. Returns whether the wait may begin.
-    pub(super) fn begin_wait(&mut self, mark: Mark) -> bool {
-        self.marks.cover(mark)
+    /// Prepares a wait. Returns whether it may begin.
+    pub(super) fn begin_wait(&mut self, pause: Pause) -> bool {
+        !self.marks.is_stuck(pause) && self.marks.cover(pause.mark)
     }
 
-    /// Whether all work before a mark has finished.
-    pub(super) fn has_passed(&mut self, mark: Mark) -> bool {
-        self.marks.passed() >= mark
+    /// Whether all work before a mark has finished. If the driver fails, waiting for it is of no use.
+    pub(super) fn has_passed(&mut self, mark: Mark) -> Result<bool, Error> {
+        self.marks.has_passed(mark)
+    }
+
+    /// A wait timed out.
+    pub(super) fn time_out(&mut self, pause: Pause) {
+        self.marks.time_out(pause);
     }
 
     /// Adds the time of a wait.

@@ -277,16 +277,17 @@ impl Pages {
         Some(if is_known { Ok(()) } else { Err(Code::INVALID_VALUE) })
     }
 
-    /// PyTorch is about to free a range of addresses.
-    pub fn free_range(&self, address: u64) {
-        let Some(inner) = self.lock() else { return };
-        self.settle(inner, |inner, attempt| {
+    /// PyTorch frees a range of addresses. Returns whether the driver may free it; `false` while memory is mapped in it.
+    pub fn free_range(&self, address: u64) -> bool {
+        let Some(inner) = self.lock() else { return true };
+        let is_free = self.settle(inner, |inner, attempt| {
             let Inner { policy, memory, .. } = inner;
             if policy.release_range(memory, attempt, address)? {
                 memory.unreserve(address);
             }
-            Ok(())
+            Ok(!policy.contains(address))
         });
+        is_free.unwrap_or(true)
     }
 
     /// A block was placed. `None` if it is not in a range of PyTorch's segments.

@@ -3,6 +3,9 @@
 //! A step of the policy that needs memory the GPU may still use returns a pause. Then the lock is released, and taken again
 //! for each look at the device's events. The step is repeated afterwards and starts from the tables as they are then,
 //! because other threads may have changed them.
+//!
+//! PyTorch unmaps slot by slot, with its own lock held. So a GPU that stopped delays one of those calls and not each: after
+//! a wait that timed out, there are no further ones until the GPU makes progress.
 
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
@@ -37,7 +40,7 @@ impl Pages {
             let deadline = *deadline.get_or_insert(begun + self.longest_wait);
             let end = if pause.timeout == Timeout::Wait { deadline } else { deadline.min(begun + BRIEFLY) };
             let mut has_passed = false;
-            if inner.memory.begin_wait(pause.mark) {
+            if inner.memory.begin_wait(pause) {
                 (inner, has_passed) = self.wait(inner, pause, end)?;
             }
             inner.memory.waited(begun.elapsed());
@@ -47,7 +50,7 @@ impl Pages {
         }
     }
 
-    /// Waits until a deadline. Returns whether the work has finished.
+    /// Waits until a deadline, or until the driver fails. Returns whether the work has finished.
     fn wait<'pages>(
         &'pages self,
         mut inner: MutexGuard<'pages, Inner>,
@@ -55,10 +58,13 @@ impl Pages {
         end: Instant,
     ) -> Option<(MutexGuard<'pages, Inner>, bool)> {
         for looks in 0_u32.. {
-            if inner.memory.has_passed(pause.mark) {
-                return Some((inner, true));
+            match inner.memory.has_passed(pause.mark) {
+                Ok(true) => return Some((inner, true)),
+                Ok(false) => {}
+                Err(_) => break,
             }
             if Instant::now() >= end {
+                inner.memory.time_out(pause);
                 break;
             }
             drop(inner);

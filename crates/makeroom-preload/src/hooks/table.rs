@@ -232,7 +232,7 @@ hooks! {
         )
     }
     cuMemAddressFree(pointer: DevicePointer, bytes: usize) {
-        first pages::frees_range(pointer), gave |_done| event(Kind::AddressRelease).at(pointer).size(bytes)
+        paged pages::free_range(pointer), gave |_done| event(Kind::AddressRelease).at(pointer).size(bytes)
     }
     cuMemCreate(handle: *mut u64, bytes: usize, properties: *const c_void, flags: u64) {
         paged created(pages::create(handle, bytes, properties, flags), bytes, properties), limited limit::reserve_physical(bytes, properties), took |done| event(Kind::PhysicalCreate)

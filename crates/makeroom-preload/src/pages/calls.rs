@@ -67,13 +67,16 @@ pub(crate) fn reserved(event: RawEvent, address: DevicePointer, bytes: u64, done
     event
 }
 
-/// Addresses are about to be freed; the driver frees them.
-pub(crate) fn frees_range(address: DevicePointer) {
-    super::serve(|| {
-        let device = reservations::remove(address)?.device?;
-        devices::known(device)?.free_range(address);
-        None
-    });
+/// Serves `cuMemAddressFree`: the driver frees the addresses, unless memory under them could not be released, because the
+/// GPU may still use it. Then they stay reserved, so that nothing else is ever placed there; only addresses are lost.
+pub(crate) fn free_range(address: DevicePointer) -> Option<CuResult> {
+    let device = reservations::starting_at(address)?.device;
+    let is_free = device.and_then(devices::known).is_none_or(|pages| pages.free_range(address));
+    if !is_free {
+        return Some(SUCCESS);
+    }
+    reservations::remove(address);
+    None
 }
 
 /// Serves `cuMemCreate`.

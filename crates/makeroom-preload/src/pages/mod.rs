@@ -23,7 +23,7 @@ mod registered;
 mod reservations;
 mod sharing;
 
-pub(crate) use calls::{create, failed, frees_range, map, release, report, reserved, set_access, unmap};
+pub(crate) use calls::{create, failed, free_range, map, release, report, reserved, set_access, unmap};
 pub(crate) use devices::{abandon, figures};
 pub(crate) use range::{address_range, range_attribute, range_attributes};
 pub(crate) use sharing::{access, bind, export, pin, properties, retain};

@@ -36,6 +36,11 @@ pub(super) fn remove(start: u64) -> Option<Reservation> {
     Some(table.swap_remove(index))
 }
 
+/// The range that starts at an address.
+pub(super) fn starting_at(start: u64) -> Option<Reservation> {
+    table().iter().find(|range| range.start == start).copied()
+}
+
 /// The range that contains an address.
 pub(super) fn find(address: u64) -> Option<Reservation> {
     table().iter().find(|range| range.contains(address)).copied()
@@ -65,6 +70,7 @@ mod tests {
         assert_eq!(find(0x10_0fff).and_then(|range| range.device), None);
         assert!(assign(0x10_0800, 2).is_some() && assign(0x10_0900, 3).is_none());
         assert_eq!((find(0x10_1000), find(0xf_ffff)), (None, None));
+        assert!(starting_at(0x10_0000).is_some() && starting_at(0x10_0800).is_none());
         assert_eq!(remove(0x10_0000), Some(Reservation { start: 0x10_0000, bytes: 0x1000, device: Some(2) }));
         assert_eq!(remove(0x10_0000), None);
     }
