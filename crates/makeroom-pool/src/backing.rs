@@ -46,6 +46,11 @@ pub trait Watcher: Send + Sync + fmt::Debug {
         true
     }
 
+    /// Whether other devices may know memory by its physical addresses. Asked before memory moves.
+    fn may_be_registered(&self) -> bool {
+        false
+    }
+
     /// Memory that `may_take` allowed was not taken: the driver failed.
     fn was_refused(&self, _bytes: u64) {}
 

@@ -211,10 +211,18 @@ impl Paged {
     }
 
     /// From now on, memory under large blocks stays where it is, also after they are freed: a network or storage device may
-    /// have it registered by its physical addresses, without a call that shows it. Blocks that are live now may be.
+    /// have it registered by its physical addresses, without a call that shows it. All memory that large blocks have or
+    /// had may be registered: such a registration may also be used for later blocks at the same addresses.
     pub fn keep_large(&mut self) {
-        if !std::mem::replace(&mut self.keeps_large, true) {
-            self.ranges.each_live_page(&mut self.pages, |page| page.is_pinned = true);
+        if std::mem::replace(&mut self.keeps_large, true) {
+            return;
+        }
+        for id in self.ranges.large_pages() {
+            let page = self.pages.get(id);
+            if page.blocks > 0 || page.handle.is_some() {
+                self.not_idle(id);
+                self.pages.get_mut(id).is_pinned = true;
+            }
         }
     }
 

@@ -280,15 +280,10 @@ impl Ranges {
         }
     }
 
-    /// Calls `visit` with each page of slots of more than 2 MiB, which are those of large blocks, that has a block.
-    pub(super) fn each_live_page(&self, pages: &mut Pages, mut visit: impl FnMut(&mut Page)) {
+    /// The pages of mapped slots of more than 2 MiB, which are those of large blocks.
+    pub(super) fn large_pages(&self) -> Vec<PageId> {
         let large = self.list.iter().filter(|range| range.slot > PAGE);
-        for slot in large.flat_map(|range| &range.slots).filter(|slot| slot.is_mapped()) {
-            for id in slot.first..slot.first + slot.count {
-                if pages.get(id).blocks > 0 {
-                    visit(pages.get_mut(id));
-                }
-            }
-        }
+        let slots = large.flat_map(|range| &range.slots).filter(|slot| slot.is_mapped());
+        slots.flat_map(|slot| slot.first..slot.first + slot.count).collect()
     }
 }

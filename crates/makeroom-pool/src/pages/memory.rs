@@ -123,6 +123,11 @@ impl PageMemory {
         self.spent += time;
     }
 
+    /// Whether other devices may know memory by its physical addresses.
+    pub(super) fn may_be_registered(&self) -> bool {
+        self.parts.watcher.as_ref().is_some_and(|watcher| watcher.may_be_registered())
+    }
+
     /// The context ends: nothing moves from now on.
     pub(super) fn end_time(&mut self) {
         self.marks.end();

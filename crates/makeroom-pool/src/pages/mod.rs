@@ -301,6 +301,9 @@ impl Pages {
             inner.end_report(begun);
             return Some(self.taken(&inner, 0));
         }
+        if inner.memory.may_be_registered() {
+            inner.policy.keep_large();
+        }
         let unbacked = self.back(inner, address, bytes)?;
         Some(self.taken(&*self.lock()?, unbacked))
     }

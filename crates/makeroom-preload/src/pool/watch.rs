@@ -13,6 +13,7 @@ use crate::driver::capture;
 use crate::driver::types::SUCCESS;
 use crate::event::{Moment, record};
 use crate::limit::{self, Reservation};
+use crate::pages;
 use crate::record::event::RawEvent;
 
 /// More ranges than the pools of one process ever reserve.
@@ -111,6 +112,10 @@ impl Watcher for Watch {
 
     fn unless_capturing(&self, work: &mut dyn FnMut()) {
         capture::unless_open(work);
+    }
+
+    fn may_be_registered(&self) -> bool {
+        pages::may_be_registered()
     }
 
     fn was_refused(&self, _bytes: u64) {
