@@ -2,6 +2,7 @@
 //! device call fails.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
 
 use makeroom_place::paged::{Mark, PageBacking, Paged, Settings, Waiting};
 use makeroom_place::pool::{Handle, Piece, Refused, Timeout};
@@ -10,6 +11,8 @@ use proptest::prelude::*;
 const MIB: u64 = 1 << 20;
 const BASE: u64 = 1 << 40;
 const SLOTS: u64 = 24;
+/// What writes of other threads leave.
+const LATE: u64 = 1 << 32;
 
 /// A device that checks every call.
 #[derive(Default)]
@@ -35,6 +38,9 @@ struct Checked {
     moves: u64,
     /// Addresses whose memory must not move.
     kept: HashSet<u64>,
+    /// How often a look finds that another thread has submitted a write to all mapped memory.
+    late: u32,
+    late_writes: u64,
 }
 
 impl Checked {
@@ -152,6 +158,18 @@ impl PageBacking for Checked {
     fn passed(&mut self) -> Mark {
         Mark(self.passed)
     }
+
+    fn passes_within(&mut self, mark: Mark, _time: Duration) -> bool {
+        if self.late > 0 {
+            self.late -= 1;
+            self.late_writes += 1;
+            return self.passed >= mark.0;
+        }
+        if self.may_wait {
+            self.passed = self.passed.max(mark.0);
+        }
+        self.passed >= mark.0
+    }
 }
 
 impl Waiting for Checked {
@@ -163,6 +181,11 @@ impl Waiting for Checked {
             return Err(Refused);
         }
         self.passed = self.passed.max(mark.0);
+        for number in 0..std::mem::take(&mut self.late_writes) {
+            for piece in self.mapped.values() {
+                self.contents.entry((piece.handle.0, 0)).or_default().insert(LATE + number);
+            }
+        }
         Ok(())
     }
 }
@@ -570,4 +593,52 @@ fn a_slot_becomes_one_handle() {
     program.device.may_wait = false;
     assert_eq!(program.pages.make_whole_now(&mut program.device, BASE), None);
     program.check();
+}
+
+/// Other threads write while a slot waits to become one handle.
+#[test]
+fn a_slot_becomes_one_handle_only_on_an_idle_device() {
+    for late in [1, 3, 8] {
+        let mut program = Program::new(20 * MIB, 1 << 40, 0, None);
+        program.map(0);
+        program.allocate(20 * MIB);
+        program.device.late = late;
+        let handle = program.pages.make_whole_now(&mut program.device, BASE).unwrap();
+        program.check();
+        assert!(program.device.contents[&(handle.0, 0)].contains(&LATE), "a write was lost");
+    }
+    // A device that is never idle.
+    let mut program = Program::new(20 * MIB, 1 << 40, 0, None);
+    program.map(0);
+    program.allocate(20 * MIB);
+    program.device.late = u32::MAX;
+    let before = program.pages.stats().physical;
+    assert_eq!(program.pages.make_whole_now(&mut program.device, BASE), None);
+    assert_eq!((program.pages.stats().physical, program.device.waits.len()), (before, 8));
+    program.check();
+}
+
+/// A device may have the memory of a freed block registered.
+#[test]
+fn memory_that_large_blocks_had_does_not_move_once_it_may_be_registered() {
+    let moved = |is_registered: bool| {
+        let mut program = Program::new(20 * MIB, 1 << 40, 0, None);
+        program.map(0);
+        program.map(1);
+        program.allocate(20 * MIB);
+        program.free(0);
+        program.device.passed = program.device.marks;
+        if is_registered {
+            program.pages.keep_large();
+            program.keep(BASE, 20 * MIB);
+        }
+        // The first slot is taken, for the test's own search only.
+        program.blocks.insert(BASE, 20 * MIB);
+        program.allocate(20 * MIB);
+        program.blocks.remove(&BASE);
+        program.check();
+        program.pages.stats().moved
+    };
+    assert!(moved(false) > 0);
+    assert_eq!(moved(true), 0);
 }

@@ -2,6 +2,8 @@
 //!
 //! Any call may fail, and a failed call must leave everything unchanged.
 
+use std::time::Duration;
+
 use crate::pool::{Handle, Piece, Refused, Timeout};
 
 /// A point in the order of all work submitted to a device, on any stream. Later marks are larger.
@@ -46,6 +48,11 @@ pub trait PageBacking {
 
     /// The latest mark up to which all work is known to have finished. Does not wait.
     fn passed(&mut self) -> Mark;
+
+    /// Whether all work before a mark has finished, or does within this time. The caller keeps its lock meanwhile.
+    fn passes_within(&mut self, mark: Mark, _time: Duration) -> bool {
+        self.passed() >= mark
+    }
 }
 
 /// A device on which the caller may wait while it has the policy to itself, as in a simulation.

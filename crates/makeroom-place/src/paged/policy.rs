@@ -115,8 +115,8 @@ impl Paged {
         let mark = backing.mark();
         for id in first..first + count {
             let page = self.pages.get_mut(id);
-            // Blocks, pins and copies in a slot that is given up have no meaning any more.
-            (page.blocks, page.is_pinned, page.copies) = (0, false, 0);
+            // Blocks and pins in a slot that is given up have no meaning any more.
+            (page.blocks, page.is_pinned) = (0, false);
             self.stats.mapped -= page.size;
             self.idle_if_unused(id, mark);
         }

@@ -21,8 +21,6 @@ pub(super) struct Page {
     pub(super) freed: Mark,
     /// Its memory never moves.
     pub(super) is_pinned: bool,
-    /// Copies of its contents in progress: its memory does not move until they end.
-    pub(super) copies: u32,
     pub(super) is_idle: bool,
     /// Neighbors in the list of idle pages.
     pub(super) older: PageId,
@@ -70,7 +68,7 @@ impl Pages {
 impl Page {
     /// Whether its memory may move as soon as the GPU is done with it.
     pub(super) fn is_unused(&self) -> bool {
-        self.blocks == 0 && self.handle.is_some() && !self.is_pinned && self.copies == 0
+        self.blocks == 0 && self.handle.is_some() && !self.is_pinned
     }
 
     fn new(address: u64, size: u64) -> Self {
@@ -82,7 +80,6 @@ impl Page {
             blocks: 0,
             freed: Mark::default(),
             is_pinned: false,
-            copies: 0,
             is_idle: false,
             older: NO_PAGE,
             newer: NO_PAGE,

@@ -399,4 +399,19 @@ impl PageBacking for PageMemory {
     fn passed(&mut self) -> Mark {
         self.marks.passed()
     }
+
+    fn passes_within(&mut self, mark: Mark, time: Duration) -> bool {
+        let start = Instant::now();
+        let mut has_passed = false;
+        if self.marks.cover(mark) {
+            has_passed = loop {
+                match self.marks.has_passed(mark) {
+                    Ok(false) if start.elapsed() < time => std::hint::spin_loop(),
+                    result => break result.unwrap_or(false),
+                }
+            };
+        }
+        self.spent += start.elapsed();
+        has_passed
+    }
 }
