@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use makeroom_core::{DeviceIndex, PagesUse};
 use makeroom_pool::{Pages, PagesOptions, Watcher};
 
+use super::registered;
 use crate::config::config;
 use crate::driver::real;
 use crate::driver::types::SUCCESS;
@@ -93,7 +94,8 @@ fn make(device: u8) -> Option<&'static Pages> {
     if let Some(pages) = known(device) {
         return Some(pages);
     }
-    let watcher = |is_host| Some(Arc::new(Watch::new(i32::from(device), is_host)) as Arc<dyn Watcher>);
+    let watch = |is_host| Watch::of_pages(i32::from(device), is_host, registered::is_possible);
+    let watcher = |is_host| Some(Arc::new(watch(is_host)) as Arc<dyn Watcher>);
     let options = PagesOptions {
         host_quota: config().spill.unwrap_or(0),
         watcher: watcher(false),

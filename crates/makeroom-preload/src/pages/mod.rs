@@ -26,7 +26,6 @@ mod sharing;
 pub(crate) use calls::{create, failed, free_range, map, release, report, reserved, set_access, unmap};
 pub(crate) use devices::{abandon, figures};
 pub(crate) use range::{address_range, range_attribute, range_attributes};
-pub(crate) use registered::is_possible as may_be_registered;
 pub(crate) use sharing::{access, bind, export, pin, properties, retain};
 
 use crate::config::config;

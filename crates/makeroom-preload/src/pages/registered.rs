@@ -17,7 +17,7 @@ static IS_FOUND: AtomicBool = AtomicBool::new(false);
 static LAST_NS: AtomicU64 = AtomicU64::new(0);
 
 /// Whether such a library is loaded.
-pub(crate) fn is_possible() -> bool {
+pub(super) fn is_possible() -> bool {
     if IS_FOUND.load(Ordering::Relaxed) {
         return true;
     }

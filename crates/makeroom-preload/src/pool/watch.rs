@@ -13,7 +13,6 @@ use crate::driver::capture;
 use crate::driver::types::SUCCESS;
 use crate::event::{Moment, record};
 use crate::limit::{self, Reservation};
-use crate::pages;
 use crate::record::event::RawEvent;
 
 /// More ranges than the pools of one process ever reserve.
@@ -64,11 +63,18 @@ pub(crate) struct Watch {
     is_host: bool,
     /// The reservation under the limit, while the driver is called.
     allowed: Mutex<Option<Reservation>>,
+    /// Whether other devices may know memory by its physical addresses.
+    may_be_registered: fn() -> bool,
 }
 
 impl Watch {
     pub(crate) fn new(device: i32, is_host: bool) -> Self {
-        Self { device, is_host, allowed: Mutex::new(None) }
+        Self { device, is_host, allowed: Mutex::new(None), may_be_registered: || false }
+    }
+
+    /// For memory that moves, with what is asked before.
+    pub(crate) fn of_pages(device: i32, is_host: bool, may_be_registered: fn() -> bool) -> Self {
+        Self { may_be_registered, ..Self::new(device, is_host) }
     }
 
     fn allowed(&self) -> MutexGuard<'_, Option<Reservation>> {
@@ -115,7 +121,7 @@ impl Watcher for Watch {
     }
 
     fn may_be_registered(&self) -> bool {
-        pages::may_be_registered()
+        (self.may_be_registered)()
     }
 
     fn was_refused(&self, _bytes: u64) {
