@@ -236,6 +236,8 @@ pub enum FailureKind {
     Killed,
     /// The process died, and its supervisor does not know why.
     Died,
+    /// An exit code that names no reason: that of the process, or of a command that it ran.
+    ExitCode,
     /// Another failure.
     Other,
 }

@@ -90,6 +90,8 @@ fn ends_without_a_traceback_are_failures() {
         let report = job(&[("job.log", &format!("{}{end}\n", labeled(4)))]);
         assert_eq!(report.verdict.cause, cause, "{end}: {}", report.verdict.summary);
     }
+    let report = job(&[("rank0.log", STEPS), ("rank1.log", &format!("{STEPS}worker exited with code 1\n"))]);
+    assert_eq!(report.verdict.certainty, "possible", "a command that the rank ran may have failed");
     let hang =
         "Terminating the process after attempting to dump debug info, due to ProcessGroupNCCL watchdog hang.";
     let report = job(&[("rank0.log", &format!("{STEPS}{hang}\n")), ("rank1.log", STEPS)]);

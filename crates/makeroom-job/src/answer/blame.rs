@@ -181,6 +181,9 @@ fn judge_ends(
                 None if !observed.is_empty() => (observed, "likely"),
                 None => (failed.to_vec(), "certain"),
             };
+            if blame.culprits.iter().all(|&index| processes[index].has_only_exit_code()) {
+                blame.certainty = "possible";
+            }
             return;
         }
     }

@@ -288,6 +288,9 @@ pub(super) fn other_failure(who: &str, culprits: &[&Process<'_>]) -> String {
     let (logs, does) = if culprits.len() > 1 { ("their logs", "do") } else { ("its log", "does") };
     let signal = culprits.iter().find_map(|process| crash_signal(process));
     let found = match (culprits.iter().find_map(|process| process.error), signal) {
+        (Some(error), _) if culprits.iter().all(|process| process.has_only_exit_code()) => {
+            format!("{who} may have failed with: {}", error.trim_end_matches('.'))
+        }
         (Some(error), _) => format!("{who} failed with: {}", error.trim_end_matches('.')),
         (None, Some(signal)) => format!("{who} crashed with {}", signal_words(signal)),
         (None, None) if culprits.iter().all(|process| process.has_log) => {

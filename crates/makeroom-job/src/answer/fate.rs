@@ -34,7 +34,7 @@ pub(super) fn fate(process: &Process<'_>) -> RankFate {
                 RankFate::Terminated
             } else if process.reports(FailureKind::Killed) || process.reports(FailureKind::Died) {
                 RankFate::Killed
-            } else if process.end != End::Unknown {
+            } else if process.end != End::Unknown || process.reports(FailureKind::ExitCode) {
                 RankFate::Failed
             } else if process.has_failed_allocations() {
                 RankFate::Caught

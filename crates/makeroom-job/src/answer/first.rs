@@ -32,7 +32,9 @@ pub(super) fn killed_before(processes: &[Process<'_>], killed: &[usize], ran_out
 
 /// Whether a rank failed in a way that a scheduler's request to end does not explain.
 pub(super) fn has_own_failure(processes: &[Process<'_>], killed: &[usize], failed: &[usize]) -> bool {
-    let is_crash = |process: &Process<'_>| process.error.is_some() || matches!(process.end, End::Signaled(_));
+    let is_crash = |process: &Process<'_>| {
+        process.error.is_some() && !process.has_only_exit_code() || matches!(process.end, End::Signaled(_))
+    };
     killed.iter().any(|&index| processes[index].reports(FailureKind::HostMemory))
         || failed.iter().any(|&index| is_crash(&processes[index]))
 }

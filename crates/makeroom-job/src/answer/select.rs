@@ -72,6 +72,11 @@ impl<'rows> Process<'rows> {
         self.failures.iter().any(|failure| failure.kind == kind)
     }
 
+    /// Whether an exit code is all that shows a failure: it may be that of a command which the process ran.
+    pub(super) fn has_only_exit_code(&self) -> bool {
+        self.reports(FailureKind::ExitCode) && !self.reports(FailureKind::Other) && self.end == End::Unknown
+    }
+
     /// Memory of one of its GPUs.
     pub(super) fn total_bytes(&self, device: Option<u32>) -> Option<u64> {
         let rows = self.row.devices.iter().chain(&self.shown.devices);

@@ -58,8 +58,9 @@ pub(super) fn is_evidence(
     reports: &Reports<'_>,
 ) -> bool {
     let repeated = shown.get(row.file());
-    let is_own =
-        |kind: &FailureKind| kind.is_memory() || matches!(kind, FailureKind::Killed | FailureKind::Other);
+    let is_own = |kind: &FailureKind| {
+        kind.is_memory() || matches!(kind, FailureKind::Killed | FailureKind::ExitCode | FailureKind::Other)
+    };
     kinds(row, reports)
         .iter()
         .any(|kind| is_own(kind) && !repeated.is_some_and(|repeated| repeated.contains(kind)))

@@ -6,6 +6,8 @@
 //! an exception that passes on the failure of another     a consequence, and errors right after it are too
 //! process, or a message about a lost connection
 //! several tracebacks                                     the last one that was not handled
+//! an exit code that names no reason                      only possibly an error: it may be that of a command which the
+//!                                                        program ran, and it is handled like a traceback
 //! ```
 //!
 //! A program continues if it prints many more lines, or lines like those that it printed before the error: the digits of
@@ -18,6 +20,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use super::crashes::{self, Crash, signal_words};
 use super::exceptions::{exception, is_passed_on, unusual_exception};
+use crate::tables::FailureKind;
 
 /// A program that prints this many more lines has handled the error.
 const HANDLED: u32 = 60;
@@ -45,7 +48,7 @@ pub(super) struct ErrorFinder {
     dropped: Option<String>,
     /// Whether a consequence of another process's failure came before any error.
     is_consequence: bool,
-    /// Lines since the error or the consequence.
+    /// Lines since the error, the exit code or the consequence.
     later: u32,
     /// Of these, lines like those before it.
     resumed: u32,
@@ -125,6 +128,14 @@ impl ErrorFinder {
         (self.later, self.resumed) = (0, 0);
     }
 
+    /// A line reports an exit code: that of the process, or of a command that it ran.
+    fn exit(&mut self, line: &str) {
+        self.status = Some(clipped(line));
+        if self.is_silent() {
+            (self.later, self.resumed) = (0, 0);
+        }
+    }
+
     /// The process reports the failure of another one.
     fn follow(&mut self) {
         if self.error.is_none() {
@@ -153,7 +164,7 @@ impl ErrorFinder {
             Some(Crash::Error(error)) if is_passed_on(error) => self.follow(),
             Some(Crash::Error(error)) if is_first => self.set(error),
             Some(Crash::Signal(signal)) if is_first => self.set(&signal_words(signal)),
-            Some(Crash::Status) => self.status = Some(clipped(line)),
+            Some(Crash::Status) => self.exit(line),
             Some(Crash::Error(_) | Crash::Signal(_)) => {}
             None => return self.output(line),
         }
@@ -163,7 +174,7 @@ impl ErrorFinder {
     /// A line of ordinary output.
     fn output(&mut self, line: &str) -> Line {
         let shape = shape(line);
-        if self.error.is_none() && !self.is_consequence {
+        if self.is_silent() && self.status.is_none() {
             if let Some(shape) = shape.filter(|shape| !self.shapes.contains(shape)) {
                 if self.shapes.len() == MOST_SHAPES {
                     self.shapes.pop_front();
@@ -176,7 +187,7 @@ impl ErrorFinder {
         self.resumed += u32::from(shape.is_some_and(|shape| self.shapes.contains(&shape)));
         if self.later > HANDLED || self.resumed >= RESUMED {
             self.dropped = self.error.take().or_else(|| self.dropped.take());
-            self.is_consequence = false;
+            (self.is_consequence, self.status) = (false, None);
             return Line::Resumed;
         }
         Line::Text
@@ -206,10 +217,11 @@ impl ErrorFinder {
         }
     }
 
-    /// The error that ended the process, unless it followed from that of another one.
-    pub(super) fn finish(self) -> Option<String> {
+    /// The error that ended the process, unless it followed from that of another one, and its kind.
+    pub(super) fn finish(self) -> Option<(FailureKind, String)> {
         let status = self.status.filter(|_| !self.is_consequence);
-        self.error.or(status)
+        let status = status.map(|status| (FailureKind::ExitCode, status));
+        self.error.map(|error| (FailureKind::Other, error)).or(status)
     }
 }
 

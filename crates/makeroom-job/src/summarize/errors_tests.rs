@@ -15,7 +15,7 @@ fn read(finder: &mut ErrorFinder, line: &str) -> Line {
 fn found(text: &str) -> Option<String> {
     let mut finder = ErrorFinder::default();
     text.lines().for_each(|line| _ = read(&mut finder, line));
-    finder.finish()
+    finder.finish().map(|(_, error)| error)
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn the_last_dropped_error_can_be_restored() {
         let mut finder = ErrorFinder::default();
         text.lines().for_each(|line| _ = read(&mut finder, line));
         finder.restore();
-        finder.finish()
+        finder.finish().map(|(_, error)| error)
     };
     let both = dropped("KeyError: 'a'") + &dropped("ValueError: b");
     assert_eq!((found(&both), restored(&both).as_deref()), (None, Some("ValueError: b")));
@@ -145,4 +145,16 @@ fn a_connection_that_was_lost_long_before_does_not_explain_an_error() {
         Some("ValueError: bad shape")
     );
     assert_eq!(found(&format!("{step}{pipe}{failed}")), None, "right after it");
+}
+
+#[test]
+fn a_program_that_continues_has_handled_an_exit_code() {
+    let status = "Command '['git', 'rev-parse', 'HEAD']' returned non-zero exit status 128.\n";
+    assert_eq!(found(status).as_deref(), Some(status.trim_end()));
+    assert_eq!(found(&format!("{status}{}", "other\n".repeat(50))).as_deref(), Some(status.trim_end()));
+    assert_eq!(found(&format!("{status}{}", "other\n".repeat(100))), None);
+    let step = "step 1: loss 2.7\n";
+    assert_eq!(found(&format!("{step}{status}{}", step.repeat(4))), None);
+    let later = format!("{status}{}{TRACEBACK}ValueError: x\n", "other\n".repeat(100));
+    assert_eq!(found(&later).as_deref(), Some("ValueError: x"));
 }

@@ -83,9 +83,7 @@ pub(super) fn row_of(label: &Label, mut text: RankText, found: &Found<'_>, rows:
     let is_kernels = found.is_of_kernel && *label == Label::None;
     let own = own.filter(|&kind| !(is_kernels && kind == FailureKind::HostMemory));
     let error = text.errors.finish().filter(|_| own.is_none());
-    if error.is_some() {
-        text.kinds.push(FailureKind::Other);
-    }
+    text.kinds.extend(error.as_ref().map(|(kind, _)| *kind));
     let has_failed = own.is_some() || text.end.is_some() || !text.kinds.is_empty();
     // The launcher's own lines are not a process.
     if is_launcher && !has_failed {
@@ -140,7 +138,7 @@ pub(super) fn row_of(label: &Label, mut text: RankText, found: &Found<'_>, rows:
         pid: text.pid,
         is_first_failure,
         ended_line,
-        error,
+        error: error.map(|(_, error)| error),
         ..recording
     });
 }
