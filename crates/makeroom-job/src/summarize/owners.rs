@@ -9,22 +9,43 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::log::{LogReader, MOST_RANKS};
 use super::log_text::{Label, RankText};
 
-/// The host, the rank and the local rank of a worker.
-type Worker = (Option<String>, u32, Option<u32>);
-
 /// The ranks of Ray's workers.
 #[derive(Debug, Default)]
 pub(super) struct Workers {
-    by_pid: BTreeMap<u32, BTreeSet<Worker>>,
-    count: usize,
+    /// By PID, and by PID and host: hosts may use the same PID, and not every line names the host.
+    by_pid: BTreeMap<u32, Ranks>,
+    by_host: BTreeMap<(u32, Option<String>), Ranks>,
     /// Workers that Ray killed because host memory ran out.
     pub(super) starved: BTreeSet<u32>,
 }
 
+/// The rank of a worker: the least and the greatest that its lines name, and its local rank.
+#[derive(Clone, Copy, Debug)]
+struct Ranks {
+    least: u32,
+    greatest: u32,
+    local: Option<u32>,
+}
+
+impl Ranks {
+    fn merge(self, other: Self) -> Self {
+        Self {
+            least: self.least.min(other.least),
+            greatest: self.greatest.max(other.greatest),
+            local: self.local.into_iter().chain(other.local).min(),
+        }
+    }
+}
+
 impl Workers {
     pub(super) fn add(&mut self, pid: u32, host: Option<String>, rank: u32, local: Option<u32>) {
-        if self.count < MOST_RANKS && self.by_pid.entry(pid).or_default().insert((host, rank, local)) {
-            self.count += 1;
+        let key = (pid, host);
+        let is_known = self.by_host.contains_key(&key);
+        if is_known || self.by_host.len() < MOST_RANKS {
+            let ranks = Ranks { least: rank, greatest: rank, local };
+            let merge = |known: &mut Ranks| *known = known.merge(ranks);
+            self.by_pid.entry(pid).and_modify(merge).or_insert(ranks);
+            self.by_host.entry(key).and_modify(merge).or_insert(ranks);
         }
     }
 
@@ -37,14 +58,16 @@ impl Workers {
         }
     }
 
-    /// The rank and the local rank of a process; hosts may use the same PID.
+    /// The rank and the local rank of a process, unless several have its PID.
     fn of(&self, pid: u32, host: Option<&str>) -> Option<(u32, Option<u32>)> {
-        let known = self.by_pid.get(&pid)?;
-        let is_possible = |own: &Option<String>| own.as_deref().zip(host).is_none_or(|(one, two)| one == two);
-        let found: Vec<_> = known.iter().filter(|(own, ..)| is_possible(own)).collect();
-        let ranks: BTreeSet<u32> = found.iter().map(|(_, rank, _)| *rank).collect();
-        let local = found.iter().find_map(|(.., local)| *local);
-        ranks.first().copied().filter(|_| ranks.len() == 1).map(|rank| (rank, local))
+        let found = match host {
+            None => self.by_pid.get(&pid).copied(),
+            Some(host) => {
+                let of = |host: Option<&str>| self.by_host.get(&(pid, host.map(str::to_owned))).copied();
+                of(Some(host)).into_iter().chain(of(None)).reduce(Ranks::merge)
+            }
+        }?;
+        (found.least == found.greatest).then_some((found.least, found.local))
     }
 }
 
@@ -150,7 +173,30 @@ impl LogReader {
             text.merge(other);
             text
         });
-        self.ranks.extend(text.map(|text| (own, RankText { identity: numbered.clone(), ..text })));
+        if let Some(mut text) = text {
+            text.identity = numbered.clone();
+            self.ranks.insert(own, text);
+        }
         self.source.identity = numbered;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_are_found_by_their_pid_and_host() {
+        let mut workers = Workers::default();
+        let host = |name: &str| Some(name.to_owned());
+        workers.add(7, host("a"), 0, Some(0));
+        workers.add(7, host("b"), 1, None);
+        workers.add(8, None, 2, Some(2));
+        assert_eq!(workers.of(7, Some("a")), Some((0, Some(0))));
+        assert_eq!(workers.of(7, Some("b")), Some((1, None)));
+        assert_eq!((workers.of(7, None), workers.of(7, Some("c"))), (None, None), "either can be meant");
+        assert_eq!(workers.of(8, Some("a")), Some((2, Some(2))));
+        workers.add(8, host("a"), 3, None);
+        assert_eq!(workers.of(8, Some("a")), None, "two ranks");
     }
 }
