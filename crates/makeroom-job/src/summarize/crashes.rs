@@ -8,6 +8,8 @@
 //! train.py: error: unrecognized arguments: --batch
 //! ```
 //!
+//! Lines about commands that scripts run next to the program, such as `nvidia-smi`, `tail` and uploaders, are not about it.
+//!
 //! An exit code above 128 is that of a process that a signal ended. Other codes show only that something failed.
 
 use super::exceptions::exception;
@@ -52,6 +54,47 @@ const STATUSES: [&str; 12] = [
     "exited with return code ",
     "failed (exitcode: ",
 ];
+/// Commands that scripts run next to the program.
+const HELPERS: [&str; 34] = [
+    "aws",
+    "azcopy",
+    "cat",
+    "curl",
+    "dcgmi",
+    "df",
+    "dstat",
+    "du",
+    "free",
+    "gcloud",
+    "gpustat",
+    "grep",
+    "gsutil",
+    "head",
+    "htop",
+    "iostat",
+    "nvidia-smi",
+    "nvtop",
+    "ping",
+    "ps",
+    "rclone",
+    "rsync",
+    "s3cmd",
+    "s5cmd",
+    "scp",
+    "sleep",
+    "tail",
+    "tee",
+    "tensorboard",
+    "top",
+    "vmstat",
+    "watch",
+    "wget",
+    "while",
+];
+/// Parts of their names.
+const HELPER_PARTS: [&str; 6] = ["dcgm", "upload", "monitor", "exporter", "heartbeat", "backup"];
+/// Words in front of a command.
+const WRAPPERS: [&str; 9] = ["(", "{", "Command", "exec", "nohup", "sudo", "python", "python3", "bash"];
 const SIGKILL: u32 = 9;
 /// SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE and SIGSEGV: a process causes them itself.
 const OWN: [u32; 6] = [4, 5, 6, 7, 8, 11];
@@ -104,7 +147,37 @@ fn shell(line: &str) -> Option<u32> {
     let (number, rest) = rest.split_once(':')?;
     let (pid, rest) = rest.trim_start().split_once(' ')?;
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    signal(rest.trim_start()).filter(|_| is_number(number) && is_number(pid))
+    let (name, signal) = signal(rest.trim_start())?;
+    let command = rest.trim_start().strip_prefix(name)?.trim_start();
+    let command = command.strip_prefix("(core dumped)").unwrap_or(command);
+    (is_number(number) && is_number(pid) && !runs_helper(command)).then_some(signal)
+}
+
+/// Whether a command is one that scripts run next to the program: `nvidia-smi -l 5`, `python3 upload.py`.
+fn runs_helper(command: &str) -> bool {
+    let words = command.split(|letter: char| letter.is_whitespace() || "[]'\",;".contains(letter));
+    let is_skipped = |word: &&str| {
+        word.is_empty() || word.starts_with('-') || word.contains('=') || WRAPPERS.contains(word)
+    };
+    let mut words = words.filter(|word| !is_skipped(word));
+    words.next().is_some_and(is_helper)
+}
+
+/// Whether a name is that of such a command.
+fn is_helper(word: &str) -> bool {
+    let name = word.trim_start_matches('(').rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+    HELPERS.contains(&name.as_str()) || HELPER_PARTS.iter().any(|part| name.contains(part))
+}
+
+/// Whether the text before an exit code names such a command: `Command '['aws', 's3']'`, `uploader`, `tail (pid 7)`.
+fn is_of_helper(before: &str) -> bool {
+    if let Some(at) = before.find("Command '") {
+        return before.get(at..).is_some_and(runs_helper);
+    }
+    let before = before.trim_end();
+    let before = before.strip_suffix(')').and_then(|text| Some(text.rsplit_once('(')?.0)).unwrap_or(before);
+    let last = before.split_whitespace().next_back().unwrap_or_default();
+    is_helper(last.trim_matches(|letter: char| "'\"`:[]".contains(letter)))
 }
 
 /// `Killed`, `Segmentation fault (core dumped)`: nothing else on the line.
@@ -114,8 +187,8 @@ fn bare(line: &str) -> Option<u32> {
     SIGNALS.iter().find(|(name, _)| *name == word).map(|(_, signal)| *signal)
 }
 
-fn signal(text: &str) -> Option<u32> {
-    SIGNALS.iter().find(|(name, _)| text.starts_with(name)).map(|(_, signal)| *signal)
+fn signal(text: &str) -> Option<(&'static str, u32)> {
+    SIGNALS.iter().find(|(name, _)| text.starts_with(name)).copied()
 }
 
 fn status(line: &str) -> Option<Crash<'static>> {
@@ -124,7 +197,13 @@ fn status(line: &str) -> Option<Crash<'static>> {
         return None;
     }
     let lower = line.to_ascii_lowercase();
-    let at = STATUSES.iter().find_map(|phrase| Some(lower.find(phrase)? + phrase.len()))?;
+    let (start, at) = STATUSES.iter().find_map(|phrase| {
+        let start = lower.find(phrase)?;
+        Some((start, start + phrase.len()))
+    })?;
+    if line.get(..start).is_some_and(is_of_helper) {
+        return None;
+    }
     let rest = line.get(at..)?;
     let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '-').unwrap_or(rest.len());
     let status: i32 = rest.get(..end)?.parse().ok()?;
@@ -194,6 +273,12 @@ mod tests {
         for line in [
             "exited with code 0",
             "Killed 3 idle workers",
+            "run.sh: line 9: 4712 Terminated              nvidia-smi -l 5 > gpu.log",
+            "run.sh: line 9: 4712 Killed                  ( while true; do nvidia-smi; done )",
+            "run.sh: line 9: 4712 Killed                  python3 -u /opt/upload_logs.py",
+            "uploader exited with code 137",
+            "process tail (pid 77) exited with status 143",
+            "Command '['/usr/bin/aws', 's3', 'cp']' returned non-zero exit status 255.",
             "srun: error: x",
             "WARNING: ValueError: x",
             "é: line é",

@@ -23,7 +23,7 @@ use super::exceptions::{exception, is_passed_on, unusual_exception};
 use crate::tables::FailureKind;
 
 /// A program that prints this many more lines has handled the error.
-const HANDLED: u32 = 60;
+pub(super) const HANDLED: u32 = 60;
 /// A program that prints this many more lines like those before the error has handled it.
 const RESUMED: u32 = 3;
 /// Lines before an error that are remembered.

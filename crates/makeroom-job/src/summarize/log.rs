@@ -189,11 +189,11 @@ impl LogReader {
         if let Some(status) = described.and_then(|found| found.exit_code) {
             rank.ended(status, number);
         }
-        if shows_out_of_memory(rest) {
-            rank.memory_line = Some(number);
-        }
         if !is_reported {
             rank.read(rest);
+        }
+        if shows_out_of_memory(rest) {
+            rank.ran_out(number);
         }
         if rank.reader.is_none() && self.readers < MOST_READERS && mentions_memory(rest) {
             let mut reader = TextReader::new();

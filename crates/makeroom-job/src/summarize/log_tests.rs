@@ -67,3 +67,26 @@ fn the_ranks_that_torchrun_lists_have_their_exit_codes() {
     let row = rows.recordings.iter().find(|row| row.rank == Some(3));
     assert_eq!(row.map(|row| (row.end, row.host.as_deref())), Some((End::Killed, Some("node7"))));
 }
+
+#[test]
+fn a_program_that_continues_was_not_killed_by_the_shells_report() {
+    let step = "step 1: loss 2.7\n";
+    let kinds = |text: &str| -> Vec<FailureKind> {
+        read("rank0.log", text).failures.iter().map(|failure| failure.kind).collect()
+    };
+    for end in ["run.sh: line 3: 77 Killed   ./prepare", "prepare exited with code 143", "Terminated"] {
+        assert_eq!(kinds(&format!("{step}{end}\n")).len(), 1, "{end}");
+        assert_eq!(kinds(&format!("{step}{end}\n{}", step.repeat(4))), [], "{end}");
+    }
+}
+
+#[test]
+fn the_first_line_about_memory_counts() {
+    let out_of_memory = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total capacity of \
+        31.74 GiB of which 1.20 GiB is free. Of the allocated memory 29.00 GiB is allocated by PyTorch, and 240.00 MiB is \
+        reserved by PyTorch but unallocated.\n";
+    let line = |text: &str| read("rank0.log", text).failures.iter().find_map(|failure| failure.line);
+    assert_eq!(line(&format!("step\n{out_of_memory}\n{out_of_memory}")), Some(2));
+    let handled = format!("step\n{out_of_memory}{}{out_of_memory}", "other\n".repeat(70));
+    assert_eq!(line(&handled), Some(73));
+}

@@ -7,7 +7,7 @@ use makeroom_explain::TextReader;
 
 use super::collectives;
 use super::crashes;
-use super::errors::{ErrorFinder, Line};
+use super::errors::{ErrorFinder, HANDLED, Line};
 use super::phrases;
 use crate::tables::{Collective, End, FailureKind};
 
@@ -68,9 +68,14 @@ pub(super) struct RankText {
     pub(super) collectives: Vec<Collective>,
     pub(super) errors: ErrorFinder,
     pub(super) end: Option<End>,
-    /// The line that reports its end, and the last one about memory that ran out.
+    /// Those of them that only a shell's line or an exit code reports: it may be about a command that the process ran.
+    from_shell: Vec<FailureKind>,
+    /// The line that reports its end, and the first one about memory that ran out, since the program last continued.
     pub(super) end_line: Option<u64>,
     pub(super) memory_line: Option<u64>,
+    /// Its lines, and how many of them came before the last one about memory.
+    lines: u64,
+    lines_to_memory: u64,
     /// Whether the launcher observed its failure first.
     pub(super) is_first: bool,
 }
@@ -78,20 +83,29 @@ pub(super) struct RankText {
 impl RankText {
     /// Reads a line of the process, without the prefix.
     pub(super) fn read(&mut self, line: &str) {
+        self.lines += 1;
         let mut kinds = phrases::kinds(line.as_bytes());
         let reported = crashes::read(line).and_then(|crash| crash.kind());
-        kinds.extend(reported.filter(|kind| !kinds.contains(kind)));
+        let reported = reported.filter(|kind| !kinds.contains(kind));
+        kinds.extend(reported);
         match self.errors.read(line, !kinds.is_empty()) {
             Line::Source => {}
             Line::Resumed => {
                 let is_over = |kind: &FailureKind| {
                     matches!(kind, FailureKind::PeerLost | FailureKind::CollectiveTimeout)
                 };
-                self.kinds.retain(|kind| !is_over(kind));
+                let from_shell = std::mem::take(&mut self.from_shell);
+                self.kinds.retain(|kind| !is_over(kind) && !from_shell.contains(kind));
                 self.collectives.clear();
+                self.memory_line = None;
             }
             Line::Text => {
                 for kind in kinds {
+                    if Some(kind) != reported {
+                        self.from_shell.retain(|known| *known != kind);
+                    } else if !self.kinds.contains(&kind) {
+                        self.from_shell.push(kind);
+                    }
                     self.add(kind);
                 }
                 if let Some(collective) = collectives::read(line) {
@@ -99,6 +113,13 @@ impl RankText {
                 }
             }
         }
+    }
+
+    /// Notes a line that shows that memory ran out. Many lines after the last one, that one was handled.
+    pub(super) fn ran_out(&mut self, line: u64) {
+        let is_handled = self.lines.saturating_sub(self.lines_to_memory) > u64::from(HANDLED);
+        self.memory_line = self.memory_line.filter(|_| !is_handled).or(Some(line));
+        self.lines_to_memory = self.lines;
     }
 
     /// Adds a kind of failure, once.
