@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `PyTorchJob`, `TFJob` | `llm-master-0`, `llm-worker-0` | the master is rank 0, worker N is rank N + 1 |
 //! | indexed Job | `llm-3-x7k2b` | the index |
-//! | `JobSet`, Kubeflow Trainer | `llm-node-0-3-x7k2b` | the index of the job, then that of the pod |
+//! | `JobSet`, Kubeflow Trainer | `llm-node-0-3-x7k2b` | the index of the job, then that of the pod, if no pod is missing |
 //! | `LeaderWorkerSet` | `vllm-0`, `vllm-0-1` | the leader of group 0 is its rank 0; each group is a replica |
 //!
 //! The pods of a `StatefulSet`, and workers without a master, have only one number: see `identities_of_set`. Pods of Ray and
@@ -113,16 +113,25 @@ fn ranks(parts: &[(usize, Part)]) -> Vec<(usize, u32, Option<u32>)> {
             _ => None,
         })
         .collect();
-    let inner = parts.iter().filter_map(|(_, part)| match part {
-        Part::Indexed(_, index) => Some(index.saturating_add(1)),
-        _ => None,
-    });
-    let per_job = inner.max().unwrap_or(1);
+    let indexed: BTreeSet<(u32, u32)> = parts
+        .iter()
+        .filter_map(|(_, part)| match part {
+            Part::Indexed(outer, index) => Some((*outer, *index)),
+            _ => None,
+        })
+        .collect();
+    let outers: BTreeSet<u32> = indexed.iter().map(|(outer, _)| *outer).collect();
+    let (jobs, per_job) = size(&indexed);
+    let is_grid = jobs.checked_mul(per_job).is_some_and(|count| count as usize == indexed.len());
     let firsts = parts.iter().filter(|(_, part)| matches!(part, Part::First(_))).count();
     let of = |part: Part| match part {
         Part::First(index) => Some((index, None)),
         Part::Worker(index) if has_first => Some((index.checked_add(u32::try_from(firsts).ok()?)?, None)),
-        Part::Indexed(outer, index) => Some((outer.checked_mul(per_job)?.checked_add(index)?, None)),
+        // The number of the only job can be part of its name.
+        Part::Indexed(_, index) if outers.len() == 1 => Some((index, None)),
+        Part::Indexed(outer, index) if is_grid => {
+            Some((outer.checked_mul(per_job)?.checked_add(index)?, None))
+        }
         Part::Leader(group) if has_members => Some((0, Some(group))),
         Part::Member(group, index) if has_members => Some((index, Some(group))),
         _ => None,
@@ -138,6 +147,13 @@ fn ranks(parts: &[(usize, Part)]) -> Vec<(usize, u32, Option<u32>)> {
         found.iter().map(|&(_, rank, replica)| (rank, replica)).collect();
     // A pod that was replaced leaves a second one with its index.
     if places.len() == found.len() && found.len() > 1 { found } else { Vec::new() }
+}
+
+/// The number of jobs and of pods per job, from the largest indices.
+fn size(indexed: &BTreeSet<(u32, u32)>) -> (u32, u32) {
+    indexed.iter().fold((0, 0), |(jobs, pods), (outer, index)| {
+        (jobs.max(outer.saturating_add(1)), pods.max(index.saturating_add(1)))
+    })
 }
 
 fn is_random(word: &str) -> bool {
@@ -173,6 +189,17 @@ mod tests {
                 "s-node-1-1-kkkkk.log"
             ]),
             [Some(0), Some(1), Some(2), Some(3)]
+        );
+        assert_eq!(ranks(&["s-node-7-0-x7k2b.log", "s-node-7-1-bcdfg.log"]), [Some(0), Some(1)]);
+        assert_eq!(
+            ranks(&["s-node-0-0-x7k2b.log", "s-node-1-0-bcdfg.log", "s-node-1-1-zzzzz.log"]),
+            [None, None, None],
+            "a pod is missing"
+        );
+        assert_eq!(
+            ranks(&["s-node-1-0-x7k2b.log", "s-node-2-0-bcdfg.log"]),
+            [None, None],
+            "a job is missing"
         );
         let groups = ["v-0.log", "v-0-1.log", "v-1.log", "v-1-1.log"];
         let found: Vec<_> =
