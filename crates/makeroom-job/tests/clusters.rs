@@ -33,7 +33,19 @@ fn ranks_that_share_a_gpu_are_found_from_logs_alone() {
         .collect();
     let files: Vec<(&str, &str)> = logs.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     let report = job(&files);
-    assert_eq!((report.verdict.cause, report.verdict.certainty), (JobCause::RanksShareGpu, "certain"));
+    assert_eq!(
+        (report.verdict.cause, report.verdict.certainty),
+        (JobCause::RanksShareGpu, "likely"),
+        "no host"
+    );
+    let mut hosted = rows(&files);
+    hosted.recordings.iter_mut().for_each(|row| row.host = Some("node7".to_owned()));
+    assert_eq!(answer(&hosted).verdict.certainty, "certain");
+    // Each rank is PID 1 of its container.
+    let mut contained = rows(&files[..2]);
+    contained.recordings.iter_mut().for_each(|row| row.pid = Some(1));
+    contained.failures.iter_mut().for_each(|failure| failure.others = vec![(77, 1 << 30)]);
+    assert_ne!(answer(&contained).verdict.cause, JobCause::RanksShareGpu);
     assert_eq!(report.verdict.title, "RANKS SHARE A GPU");
     assert!(report.verdict.summary.starts_with("Ranks 0–3 use GPU 0"), "{}", report.verdict.summary);
     // Of two ranks, each lists only the other, whose PID no log shows.

@@ -9,9 +9,10 @@
 //! host and different local ranks                                      likely
 //! ```
 //!
-//! PIDs in different containers or on different hosts can be the same, so ranks of different hosts are never compared.
+//! PIDs in different containers or on different hosts can be the same, so ranks of different hosts are never compared, and
+//! PIDs are only likely to show it if no host is known or several ranks have the same one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::select::Process;
 use crate::tables::{FailureKind, FailureRow, RecordingKind};
@@ -61,31 +62,55 @@ pub(super) fn find(processes: &[Process<'_>]) -> Sharing {
         cards.entry((process.host, device)).or_default().push(Listing { process: index, failure, own });
     }
     let mut sharing = Sharing { groups: BTreeMap::new(), is_certain: true };
-    for listings in cards.values().filter(|listings| listings.len() > 1) {
+    for ((host, _), listings) in cards.iter().filter(|(_, listings)| listings.len() > 1) {
         let by_pid = by_pid(processes, listings);
         let is_shared = by_pid.iter().any(|(process, group)| process != group);
-        sharing.is_certain &= is_shared;
+        sharing.is_certain &= is_shared && host.is_some() && repeated(processes, listings).is_empty();
         let groups = if is_shared { by_pid } else { by_size(processes, listings) };
         sharing.groups.extend(groups);
     }
     sharing
 }
 
-/// Groups of ranks that list the same PID, or one another: a union-find over the ranks.
+/// Groups of ranks that list the same PID, or one another: a union-find over the ranks. Two ranks with the same PID are in
+/// different containers, where equal PIDs mean nothing, so they are never united.
 fn by_pid(processes: &[Process<'_>], listings: &[Listing<'_>]) -> BTreeMap<usize, usize> {
+    let own = |listing: &Listing<'_>| processes[listing.process].pid;
     let mut parents: Vec<usize> = (0..listings.len()).collect();
+    let mut pids: Vec<BTreeSet<u32>> =
+        listings.iter().map(|listing| own(listing).into_iter().collect()).collect();
     let mut first: BTreeMap<u32, usize> = BTreeMap::new();
+    let mut unite = |one: usize, two: usize| {
+        let (one, two) = (root(&mut parents, one), root(&mut parents, two));
+        let (least, other) = (one.min(two), one.max(two));
+        if least != other && pids[least].is_disjoint(&pids[other]) {
+            let moved = std::mem::take(&mut pids[other]);
+            pids[least].extend(moved);
+            parents[other] = least;
+        }
+    };
     for (position, listing) in listings.iter().enumerate() {
-        let listed = listing.failure.others.iter().map(|(pid, _)| *pid).chain(processes[listing.process].pid);
-        for pid in listed {
-            let other = *first.entry(pid).or_insert(position);
-            let (one, two) = (root(&mut parents, position), root(&mut parents, other));
-            parents[one.max(two)] = one.min(two);
+        for (pid, _) in &listing.failure.others {
+            unite(position, *first.entry(*pid).or_insert(position));
+        }
+    }
+    let duplicates = repeated(processes, listings);
+    for (position, listing) in listings.iter().enumerate() {
+        let lister = own(listing).filter(|pid| !duplicates.contains(pid)).and_then(|pid| first.get(&pid));
+        if let Some(&lister) = lister {
+            unite(position, lister);
         }
     }
     let group = |position: usize| listings[root(&mut parents, position)].process;
     let groups: Vec<usize> = (0..listings.len()).map(group).collect();
     listings.iter().map(|listing| listing.process).zip(groups).collect()
+}
+
+/// The PIDs that several ranks have.
+fn repeated(processes: &[Process<'_>], listings: &[Listing<'_>]) -> BTreeSet<u32> {
+    let mut seen = BTreeSet::new();
+    let pids = listings.iter().filter_map(|listing| processes[listing.process].pid);
+    pids.filter(|&pid| !seen.insert(pid)).collect()
 }
 
 /// The first rank of a group. Halves the path to it.
