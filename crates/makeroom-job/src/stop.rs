@@ -9,6 +9,9 @@ pub struct StopRow {
     pub file: String,
     /// Why.
     pub reason: StopReason,
+    /// The line that reports it.
+    #[serde(default)]
+    pub line: Option<u64>,
 }
 
 /// Why a scheduler ended a job.

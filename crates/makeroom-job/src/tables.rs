@@ -62,6 +62,11 @@ impl RecordingRow {
         name.len().checked_sub(added).and_then(|end| name.get(..end)).unwrap_or(name)
     }
 
+    /// The file and the line that report how it ended.
+    pub(crate) fn ended_at(&self) -> Option<(&str, u64)> {
+        self.ended_line.map(|line| (self.file(), line))
+    }
+
     /// The name of a recording: that of its file, and in a log of several processes which one it is.
     #[must_use]
     pub fn name(file: &str, process: Option<&str>) -> String {

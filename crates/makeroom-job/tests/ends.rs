@@ -157,3 +157,29 @@ fn signals_are_named() {
         );
     }
 }
+
+#[test]
+fn a_rank_that_ended_before_the_scheduler_ended_the_job_is_to_blame() {
+    let stop =
+        "slurmstepd: error: *** STEP 77.0 ON n1 CANCELLED AT 2026-01-05T10:14:11 DUE TO TIME LIMIT ***\n";
+    let rest = "srun: error: n1: tasks 0-2: Killed\n";
+    for (end, cause) in [
+        ("srun: error: n1: task 3: Killed\n", JobCause::RankKilled),
+        ("srun: error: n1: task 3: Exited with exit code 1\n", JobCause::OtherFailure),
+    ] {
+        let report = job(&[("slurm-77.out", &format!("{}{end}{stop}{rest}", labeled(4)))]);
+        assert_eq!((report.verdict.cause, culprits(&report)), (cause, vec!["rank 3"]), "{end}");
+        let report = job(&[("slurm-77.out", &format!("{}{stop}{end}{rest}", labeled(4)))]);
+        assert_eq!(title(&report), ("THE JOB REACHED ITS TIME LIMIT", "certain"), "{end}");
+    }
+    // Two files do not show the order.
+    let report = job(&[
+        ("slurm-77.out", &format!("{}{stop}", labeled(4))),
+        ("slurm-77.err", "srun: error: n1: task 3: Killed\n"),
+    ]);
+    assert_eq!(title(&report), ("THE JOB REACHED ITS TIME LIMIT", "likely"));
+    // The job was queued again and appends to its log.
+    let again: String = (0..100).map(|_| labeled(4)).collect();
+    let report = job(&[("slurm-77.out", &format!("{}{stop}{rest}{again}", labeled(4)))]);
+    assert_eq!(report.verdict.cause, JobCause::None, "{}", report.verdict.summary);
+}

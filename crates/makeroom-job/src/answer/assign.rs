@@ -75,6 +75,7 @@ pub(super) fn processes<'rows>(
             sites: Vec::new(),
             series: Vec::new(),
             end: row.end,
+            ended_at: row.ended_at(),
             has_log: row.kind == RecordingKind::Log,
             error: row.error.as_deref(),
             label,

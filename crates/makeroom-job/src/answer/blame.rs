@@ -10,7 +10,7 @@
 //! ran out, and holds more than the ranks of its group          the culprit
 //! ran out, and all ranks are as full                           no single rank: every rank is full
 //! killed, and no rank ran out before                           the culprit: most often host memory
-//! a scheduler reports why it ended the job                     no rank, unless one shows an error of its own
+//! a scheduler reports why it ended the job                     no rank, unless one shows an error of its own or ended before
 //! only collectives that timed out                              the rank that the others waited for: see `stall.rs`
 //! ```
 
@@ -18,14 +18,14 @@ use std::collections::BTreeSet;
 
 use super::cards::{Cards, exceeds_device};
 use super::fate::fate;
-use super::first::{has_own_failure, is_stalled, killed_before};
+use super::first::{ended_before, has_own_failure, is_stalled, killed_before};
 use super::groups::Cluster;
 use super::order::Ends;
 use super::select::Process;
 use super::stall::{self, Stall};
 use super::witness;
 use crate::report::{ConsequenceKind, JobCause, RankFate};
-use crate::tables::{End, FailureKind, StopReason};
+use crate::tables::{End, FailureKind, StopReason, StopRow};
 
 /// Ranks are as full as the ones that failed between these shares. A rank that holds far more shows that its GPU has more.
 const AS_FULL: f64 = 0.9;
@@ -75,13 +75,20 @@ pub(super) fn judge(
     groups: &[Cluster<'_>],
     cards: &Cards<'_>,
     missing: usize,
-    stop: Option<StopReason>,
+    stop: Option<&StopRow>,
 ) -> Blame {
     let fates: Vec<RankFate> = processes.iter().map(fate).collect();
     let of = |wanted: RankFate| -> Vec<usize> {
         fates.iter().enumerate().filter(|(_, fate)| **fate == wanted).map(|(index, _)| index).collect()
     };
-    let (ran_out, killed, failed) = (of(RankFate::RanOut), of(RankFate::Killed), of(RankFate::Failed));
+    let ran_out = of(RankFate::RanOut);
+    let (mut killed, mut failed) = (of(RankFate::Killed), of(RankFate::Failed));
+    let is_before = |index: usize| stop.and_then(|stop| ended_before(&processes[index], stop));
+    if killed.iter().chain(&failed).any(|&index| is_before(index) == Some(true)) {
+        // The scheduler ended the others because of these, or later.
+        killed.retain(|&index| is_before(index) != Some(false));
+        failed.retain(|&index| is_before(index) != Some(false));
+    }
     let mut blame = Blame {
         cause: JobCause::None,
         certainty: "certain",
@@ -92,17 +99,23 @@ pub(super) fn judge(
         full: 0,
         lead_us: None,
         stall: None,
-        stop,
+        stop: stop.map(|stop| stop.reason),
         fates: Vec::new(),
     };
     let killed_first = killed_before(processes, &killed, &ran_out);
-    let is_stopped = stop.is_some_and(|reason| reason != StopReason::Unknown);
+    let is_stopped = stop.filter(|stop| stop.reason != StopReason::Unknown).is_some_and(|stop| {
+        !has_own_failure(processes, &killed, &failed, stop) && !is_stalled(processes, &fates)
+    });
     if !killed_first.is_empty() {
         judge_ends(&mut blame, processes, &fates, killed_first, &[]);
     } else if !ran_out.is_empty() {
         judge_memory(&mut blame, processes, groups, cards, &ran_out, missing);
-    } else if is_stopped && !has_own_failure(processes, &killed, &failed) && !is_stalled(processes, &fates) {
+    } else if is_stopped {
         blame.cause = JobCause::Terminated;
+        // A rank that ended before may be the reason.
+        if killed.iter().chain(&failed).any(|&index| is_before(index).is_none()) {
+            blame.certainty = "likely";
+        }
     } else if !killed.is_empty() || !failed.is_empty() {
         judge_ends(&mut blame, processes, &fates, killed, &failed);
         // The first failure may be that of a rank without a recording.

@@ -60,7 +60,7 @@ pub fn answer(rows: &Rows) -> JobReport {
     let cards = Cards::new(processes);
     let groups = groups::find(members(processes));
     let missing = selected.used.missing_ranks.len();
-    let mut blame = blame::judge(processes, &groups, &cards, missing, selected.stop.map(|stop| stop.reason));
+    let mut blame = blame::judge(processes, &groups, &cards, missing, selected.stop);
     // A kill that cannot be assigned may have ended a rank whose end is not known.
     let is_unknown = blame.fates.contains(&RankFate::Unknown);
     if blame.cause == JobCause::None && is_unknown && !selected.killed.is_empty() {

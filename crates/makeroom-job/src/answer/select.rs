@@ -39,6 +39,8 @@ pub(super) struct Process<'rows> {
     pub(super) series: Vec<&'rows SeriesRow>,
     /// How it ended, from its recording or from the launcher's log.
     pub(super) end: End,
+    /// The file and the line that report this.
+    pub(super) ended_at: Option<(&'rows str, u64)>,
     /// Whether a log of it was read.
     pub(super) has_log: bool,
     /// The error that ended it, from its log.
@@ -91,6 +93,7 @@ impl<'rows> Process<'rows> {
         if !self.shown.explains() && row.explains() {
             self.shown = row;
         }
+        self.ended_at = self.ended_at.or(row.ended_at());
         self.pid = self.pid.or(row.pid);
         self.host = self.host.or(row.host.as_deref());
         self.is_first_failure |= row.is_first_failure;

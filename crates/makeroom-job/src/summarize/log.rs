@@ -74,8 +74,8 @@ pub struct LogReader {
     pub(super) reported: Vec<ReportedProcess>,
     pub(super) ray: RayReports,
     pub(super) workers: Workers,
-    /// Why a scheduler ended the job.
-    stop: Option<StopReason>,
+    /// Why a scheduler ended the job, and the line that reports it.
+    stop: Option<(StopReason, u64)>,
 }
 
 impl LogReader {
@@ -161,8 +161,9 @@ impl LogReader {
             prefix.or_else(|| described.as_ref().map(|found| LinePrefix::of_described(&found.pod, line)));
         let rest = prefix.as_ref().map_or(line, |prefix| prefix.rest);
         let bare = without_header(rest);
-        // The most exact reason counts.
-        self.stop = self.stop.into_iter().chain(stops::read(bare)).min();
+        // The most exact reason counts, where it is first reported.
+        let stop = stops::read(bare).map(|reason| (reason, self.lines));
+        self.stop = self.stop.into_iter().chain(stop).min();
         let pod = prefix.as_ref().and_then(|prefix| prefix.job.pod.as_deref());
         // A line about another process is not about the one that prints it.
         let is_reported = self.report(bare, pod);
@@ -189,9 +190,9 @@ impl LogReader {
         if let Some(status) = described.and_then(|found| found.exit_code) {
             rank.ended(status, number);
         }
-        if !is_reported {
-            rank.read(rest);
-        }
+        let is_ordinary = !is_reported && rank.read(rest);
+        let stop = self.stop.filter(|_| is_ordinary);
+        let is_restarted = stop.is_some_and(|(_, line)| rank.continues_after(line));
         if shows_out_of_memory(rest) {
             rank.ran_out(number);
         }
@@ -211,6 +212,15 @@ impl LogReader {
             rank.keep(bare, MOST_TRACEBACKS.saturating_sub(self.kept));
             self.kept += rank.traceback.len();
         }
+        if is_restarted {
+            self.restart();
+        }
+    }
+
+    /// The job was queued again and continues in the same log: forgets how it ended before.
+    fn restart(&mut self) {
+        (self.stop, self.root) = (None, None);
+        self.ranks.values_mut().for_each(RankText::restart);
     }
 
     /// Ends the log.
@@ -228,7 +238,11 @@ impl LogReader {
         self.assign_unnamed();
         self.number();
         let mut rows = Rows::default();
-        rows.stops.extend(self.stop.map(|reason| StopRow { file: self.source.name.clone(), reason }));
+        rows.stops.extend(self.stop.map(|(reason, line)| StopRow {
+            file: self.source.name.clone(),
+            reason,
+            line: Some(line),
+        }));
         report_processes(&self.reported, &self.source.name, &mut rows);
         let found = Found::new(&self.source, &self.ranks, &self.reported, self.has_list);
         for (label, text) in self.ranks {

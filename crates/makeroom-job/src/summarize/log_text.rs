@@ -14,6 +14,9 @@ use crate::tables::{Collective, End, FailureKind};
 /// Bytes of a rank's last traceback that are kept until a line mentions memory.
 const LONGEST_TRACEBACK: usize = 16 << 10;
 
+/// A process that prints this many lines after a scheduler ended the job was started again.
+const RESTARTED: u32 = 200;
+
 /// The process of a line: its rank, or what else its prefix has.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Label {
@@ -76,20 +79,23 @@ pub(super) struct RankText {
     /// Its lines, and how many of them came before the last one about memory.
     lines: u64,
     lines_to_memory: u64,
+    /// A scheduler's line that ended the job, and the ordinary lines after it.
+    after_stop: (u64, u32),
     /// Whether the launcher observed its failure first.
     pub(super) is_first: bool,
 }
 
 impl RankText {
-    /// Reads a line of the process, without the prefix.
-    pub(super) fn read(&mut self, line: &str) {
+    /// Reads a line of the process, without the prefix. Returns whether it is ordinary output.
+    pub(super) fn read(&mut self, line: &str) -> bool {
         self.lines += 1;
         let mut kinds = phrases::kinds(line.as_bytes());
         let reported = crashes::read(line).and_then(|crash| crash.kind());
         let reported = reported.filter(|kind| !kinds.contains(kind));
         kinds.extend(reported);
-        match self.errors.read(line, !kinds.is_empty()) {
-            Line::Source => {}
+        let is_ordinary = kinds.is_empty();
+        match self.errors.read(line, !is_ordinary) {
+            Line::Source => return false,
             Line::Resumed => {
                 let is_over = |kind: &FailureKind| {
                     matches!(kind, FailureKind::PeerLost | FailureKind::CollectiveTimeout)
@@ -113,6 +119,21 @@ impl RankText {
                 }
             }
         }
+        is_ordinary
+    }
+
+    /// Counts an ordinary line after a scheduler's line that ended the job. Returns whether there are too many for a process
+    /// that ends.
+    pub(super) fn continues_after(&mut self, stop: u64) -> bool {
+        let (known, lines) = self.after_stop;
+        self.after_stop = (stop, if known == stop { lines.saturating_add(1) } else { 1 });
+        self.after_stop.1 > RESTARTED
+    }
+
+    /// Forgets how it ended before the job was started again.
+    pub(super) fn restart(&mut self) {
+        self.kinds.retain(|kind| !matches!(kind, FailureKind::Killed | FailureKind::Terminated));
+        (self.end, self.end_line, self.is_first) = (None, None, false);
     }
 
     /// Notes a line that shows that memory ran out. Many lines after the last one, that one was handled.
