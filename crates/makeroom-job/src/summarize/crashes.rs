@@ -125,12 +125,21 @@ impl Crash<'_> {
 
 /// What a line outside of tracebacks reports about the end of a process.
 pub(super) fn read<'line>(line: &'line str) -> Option<Crash<'line>> {
-    let from_shell = shell(line).or_else(|| bare(line)).map(Crash::Signal);
+    if is_about_helper(line) {
+        return None;
+    }
+    let from_shell = shell(line).map(|(signal, _)| signal).or_else(|| bare(line)).map(Crash::Signal);
     let message = || CRASHES.iter().find_map(|message| line.get(line.find(message)?..));
     // `Caught signal 11 (Segmentation fault: …)`: the text starts within the parentheses.
     let unbracketed = |text: &'line str| if text.contains('(') { text } else { text.trim_end_matches(')') };
     let crash = || message().map(unbracketed).map(Crash::Error);
     from_shell.or_else(crash).or_else(|| status(line)).or_else(|| start(line).map(Crash::Error))
+}
+
+/// Whether a line reports the end of a command that a script runs next to the program.
+pub(super) fn is_about_helper(line: &str) -> bool {
+    let before = || status_at(line).and_then(|(start, _)| line.get(..start));
+    shell(line).is_some_and(|(_, command)| runs_helper(command)) || before().is_some_and(is_of_helper)
 }
 
 /// The signal of an exit status above 128, or of a negative one.
@@ -142,7 +151,7 @@ pub(super) fn signal_of(status: i32) -> Option<u32> {
 }
 
 /// `run.sh: line 3:  4711 Killed                  python train.py`.
-fn shell(line: &str) -> Option<u32> {
+fn shell(line: &str) -> Option<(u32, &str)> {
     let (_, rest) = line.split_once(": line ")?;
     let (number, rest) = rest.split_once(':')?;
     let (pid, rest) = rest.trim_start().split_once(' ')?;
@@ -150,7 +159,7 @@ fn shell(line: &str) -> Option<u32> {
     let (name, signal) = signal(rest.trim_start())?;
     let command = rest.trim_start().strip_prefix(name)?.trim_start();
     let command = command.strip_prefix("(core dumped)").unwrap_or(command);
-    (is_number(number) && is_number(pid) && !runs_helper(command)).then_some(signal)
+    (is_number(number) && is_number(pid)).then_some((signal, command))
 }
 
 /// Whether a command is one that scripts run next to the program: `nvidia-smi -l 5`, `python3 upload.py`.
@@ -191,19 +200,18 @@ fn signal(text: &str) -> Option<(&'static str, u32)> {
     SIGNALS.iter().find(|(name, _)| text.starts_with(name)).copied()
 }
 
-fn status(line: &str) -> Option<Crash<'static>> {
+/// Where the phrase before an exit code starts and ends.
+fn status_at(line: &str) -> Option<(usize, usize)> {
     // A fast filter: all phrases contain it.
     if !line.contains("xit") {
         return None;
     }
     let lower = line.to_ascii_lowercase();
-    let (start, at) = STATUSES.iter().find_map(|phrase| {
-        let start = lower.find(phrase)?;
-        Some((start, start + phrase.len()))
-    })?;
-    if line.get(..start).is_some_and(is_of_helper) {
-        return None;
-    }
+    STATUSES.iter().find_map(|phrase| lower.find(phrase).map(|start| (start, start + phrase.len())))
+}
+
+fn status(line: &str) -> Option<Crash<'static>> {
+    let (_, at) = status_at(line)?;
     let rest = line.get(at..)?;
     let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '-').unwrap_or(rest.len());
     let status: i32 = rest.get(..end)?.parse().ok()?;

@@ -19,6 +19,7 @@ use makeroom_core::identity::{
 use makeroom_explain::TextReader;
 
 use super::Source;
+use super::crashes;
 use super::log_row::{Found, report_processes, row_of};
 use super::log_text::{Label, RankText, is_labeled, is_of_slurm, mentions_memory, shows_out_of_memory};
 use super::owners::Workers;
@@ -196,14 +197,17 @@ impl LogReader {
         if shows_out_of_memory(rest) {
             rank.ran_out(number);
         }
-        if rank.reader.is_none() && self.readers < MOST_READERS && mentions_memory(rest) {
+        let is_held = rank.held.as_deref() == Some(rest) || crashes::is_about_helper(rest);
+        if rank.reader.is_none() && self.readers < MOST_READERS && mentions_memory(rest) && !is_held {
             let mut reader = TextReader::new();
             self.kept -= rank.traceback.len();
             reader.push(&std::mem::take(&mut rank.traceback));
             rank.reader = Some(reader);
             self.readers += 1;
         }
-        if let Some(reader) = &mut rank.reader {
+        if is_held {
+            // It is explained at the end, or not at all.
+        } else if let Some(reader) = &mut rank.reader {
             // A traceback is recognized by its indentation, after the time and the level.
             reader.push(bare.as_bytes());
             reader.push(b"\n");
@@ -214,6 +218,22 @@ impl LogReader {
         }
         if is_restarted {
             self.restart();
+        }
+    }
+
+    /// Gives the lines that report an end to the explanations of processes that did not continue.
+    fn explain_held(&mut self) {
+        for rank in self.ranks.values_mut() {
+            let Some(line) = rank.held.take().filter(|line| mentions_memory(line)) else { continue };
+            if rank.reader.is_none() && self.readers < MOST_READERS {
+                rank.reader = Some(TextReader::new());
+                self.readers += 1;
+            }
+            if let Some(reader) = &mut rank.reader {
+                reader.push(&std::mem::take(&mut rank.traceback));
+                reader.push(line.as_bytes());
+                reader.push(b"\n");
+            }
         }
     }
 
@@ -232,6 +252,7 @@ impl LogReader {
         self.read_pending(is_short_and_labeled);
         let reported = std::mem::take(&mut self.reports).finish();
         self.reported.extend(reported.filter(|_| self.reported.len() < MOST_REPORTED));
+        self.explain_held();
         self.merge_workers();
         self.merge_local();
         self.restore_dropped();

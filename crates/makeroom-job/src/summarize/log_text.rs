@@ -14,6 +14,8 @@ use crate::tables::{Collective, End, FailureKind};
 /// Bytes of a rank's last traceback that are kept until a line mentions memory.
 const LONGEST_TRACEBACK: usize = 16 << 10;
 
+/// Bytes of a line that is held until it is known whether the program continues.
+const LONGEST_HELD: usize = 1 << 10;
 /// A process that prints this many lines after a scheduler ended the job was started again.
 const RESTARTED: u32 = 200;
 
@@ -73,6 +75,8 @@ pub(super) struct RankText {
     pub(super) end: Option<End>,
     /// Those of them that only a shell's line or an exit code reports: it may be about a command that the process ran.
     from_shell: Vec<FailureKind>,
+    /// The last such line. It is explained only if the program does not continue.
+    pub(super) held: Option<String>,
     /// The line that reports its end, and the first one about memory that ran out, since the program last continued.
     pub(super) end_line: Option<u64>,
     pub(super) memory_line: Option<u64>,
@@ -103,9 +107,12 @@ impl RankText {
                 let from_shell = std::mem::take(&mut self.from_shell);
                 self.kinds.retain(|kind| !is_over(kind) && !from_shell.contains(kind));
                 self.collectives.clear();
-                self.memory_line = None;
+                (self.memory_line, self.held) = (None, None);
             }
             Line::Text => {
+                if reported.is_some() && line.len() <= LONGEST_HELD {
+                    self.held = Some(line.to_owned());
+                }
                 for kind in kinds {
                     if Some(kind) != reported {
                         self.from_shell.retain(|known| *known != kind);
@@ -133,7 +140,7 @@ impl RankText {
     /// Forgets how it ended before the job was started again.
     pub(super) fn restart(&mut self) {
         self.kinds.retain(|kind| !matches!(kind, FailureKind::Killed | FailureKind::Terminated));
-        (self.end, self.end_line, self.is_first) = (None, None, false);
+        (self.end, self.end_line, self.is_first, self.held) = (None, None, false, None);
     }
 
     /// Notes a line that shows that memory ran out. Many lines after the last one, that one was handled.
@@ -189,6 +196,7 @@ impl RankText {
         self.host = self.host.take().or(other.host);
         self.pid = self.pid.or(other.pid);
         self.reader = self.reader.take().or(other.reader);
+        self.held = self.held.take().or(other.held);
         for kind in other.kinds {
             self.add(kind);
         }
