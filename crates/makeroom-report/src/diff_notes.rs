@@ -133,7 +133,7 @@ mod tests {
         let text = plain(&diff_text(&difference, 100, false));
         assert!(text.contains("LIVE MEMORY GREW BY 50.0 %\n  Live memory grew by 32.00 MiB"), "{text}");
         assert!(text.contains("at the end   at the end\n"), "{text}");
-        assert!(text.contains("note: after: no history was recorded"), "{text}");
+        assert!(text.contains("note: the later run: no history was recorded"), "{text}");
         assert_eq!(diff_json(&difference)["before_moment"], "end");
         let same = plain(&diff_text(&compare(&end(5), &end(5)), 100, false));
         assert!(same.contains("SAME LIVE MEMORY\n  Both runs hold 5 B.\n"), "{same}");
