@@ -109,10 +109,14 @@ mod tests {
         let mixed = notes(&snapshot, &recording);
         assert!(mixed[0].starts_with("a is a PyTorch snapshot, and b is a makeroom recording. Only"));
         let narrowed = Profile { left_out_bytes: Some(128 << 20), ..recording };
-        assert!(notes(&snapshot, &narrowed)[0].contains("up to 128.00 MiB of other libraries is left out"));
+        assert!(
+            notes(&snapshot, &narrowed)[0]
+                .contains("up to 128.00 MiB allocated by other libraries is excluded")
+        );
         let difference = compare(&snapshot, &narrowed);
         assert!(
-            plain(&diff_text(&difference, 100, false)).contains("  note: before is a PyTorch snapshot, and")
+            plain(&diff_text(&difference, 100, false))
+                .contains("  note: the earlier run is a PyTorch snapshot, and")
         );
         let json = diff_json(&difference);
         assert_eq!(

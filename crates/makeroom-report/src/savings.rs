@@ -301,7 +301,7 @@ mod tests {
             ..RunSummary::default()
         };
         let held = "paging held 14.75 GiB at its peak for 14.65 GiB of live tensors";
-        let cost = "700 pages moved, 1 wait, 0.16 s inside (0.9 % of the run)";
+        let cost = "700 pages moved, 1 wait, 0.16 s spent on paging (0.9 % of the run)";
         assert_eq!(
             lines(&run),
             [format!(
