@@ -52,7 +52,7 @@ fn truth() {
         .collect();
     names.sort();
     // Recordings of `run` have truths of their own, which tests/truth.rs reads.
-    names.retain(|name| !name.ends_with(".room"));
+    names.retain(|name| !name.contains(".room"));
     for name in names {
         let trace = open(&format!("kinds/{name}.pickle.gz"));
         let device = &trace.devices[0];
