@@ -16,8 +16,10 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_command_and_the_module_are_of_one_version(command: str):
-    assert run(command, "--version").stdout == f"makeroom {makeroom.__version__}\n"
-    assert run(sys.executable, "-m", "makeroom", "--version").stdout == f"makeroom {makeroom.__version__}\n"
+    assert run(command, "-V").stdout == f"makeroom {makeroom.__version__}\n"
+    assert run(sys.executable, "-m", "makeroom", "-V").stdout == f"makeroom {makeroom.__version__}\n"
+    # The long form adds the commit of a release build, and the contents.
+    assert run(command, "--version").stdout.startswith(f"makeroom {makeroom.__version__}")
 
 
 def test_the_command_and_the_module_say_the_same(command: str, examples: Path, traces: Path):
