@@ -13,6 +13,7 @@ pub(crate) struct Column {
 
 impl Column {
     /// Appends a number.
+    #[inline]
     pub(crate) fn push(&mut self, number: u64) {
         let high = (number >> 32) as u32;
         if self.runs.last().is_none_or(|&(_, last)| last != high) {
@@ -22,6 +23,7 @@ impl Column {
     }
 
     /// The number at a position.
+    #[inline]
     pub(crate) fn get(&self, position: usize) -> Option<u64> {
         let low = u64::from(*self.low.get(position)?);
         Some(u64::from(self.high(position)) << 32 | low)

@@ -92,6 +92,7 @@ pub struct Events {
 
 impl Events {
     /// Number of events.
+    #[inline]
     pub fn len(&self) -> usize {
         self.actions.len()
     }
@@ -102,6 +103,7 @@ impl Events {
     }
 
     /// Appends an event.
+    #[inline]
     pub fn push(&mut self, event: Event) {
         let stream = self.stream_position(event.stream);
         self.actions.push(event.action);
@@ -113,6 +115,7 @@ impl Events {
     }
 
     /// Appends an event with its pool. Either all events have one or none does.
+    #[inline]
     pub fn push_in_pool(&mut self, event: Event, pool: PoolId) {
         self.pools.resize(self.len(), PoolId::DEFAULT);
         self.push(event);
@@ -171,6 +174,7 @@ impl Events {
         }
     }
 
+    #[inline]
     fn stream_position(&mut self, stream: StreamId) -> u32 {
         // Most events are on the same stream as the previous one.
         if let Some(&last) = self.streams.last()
@@ -186,16 +190,19 @@ impl Events {
     }
 
     /// The address of an event, or 0 if the event does not exist.
+    #[inline]
     pub fn address(&self, index: usize) -> u64 {
         self.addresses.get(index).copied().unwrap_or(0)
     }
 
     /// The kind of an event.
+    #[inline]
     pub fn action(&self, index: usize) -> Option<Action> {
         self.actions.get(index).copied()
     }
 
     /// The event at an index.
+    #[inline]
     pub fn get(&self, index: usize) -> Option<Event> {
         Some(Event {
             action: *self.actions.get(index)?,
@@ -208,11 +215,13 @@ impl Events {
     }
 
     /// The pool of an event, if the recorder writes pools.
+    #[inline]
     pub fn pool(&self, index: usize) -> Option<PoolId> {
         self.pools.get(index).copied()
     }
 
     /// All events in order.
+    #[inline]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Event> + ExactSizeIterator + '_ {
         // Slices of one length: the compiler then checks an index once, not once per column.
         let length = self.len();
