@@ -4,6 +4,8 @@ const WORKER = document.getElementById("worker").textContent;
 const LARGEST = 200 * 2 ** 20;
 const EXAMPLE = document.getElementById("example-text").textContent.trim();
 const COLUMNS = 100;
+// The page that contains this one has a heading of its own.
+if (window.self !== window.top) document.documentElement.classList.add("embedded");
 
 const element = (id) => document.getElementById(id);
 const made = (name, properties = {}, ...children) => {

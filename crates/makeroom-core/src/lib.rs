@@ -34,6 +34,7 @@ mod lifetimes;
 mod process;
 mod ranges;
 mod shell;
+mod sort;
 mod stacks;
 mod start;
 mod taken;
@@ -54,6 +55,7 @@ pub use process::{
 };
 pub use ranges::Ranges;
 pub use shell::shell_word;
+pub use sort::SortCompact;
 pub use stacks::{Frame, FrameId, NameId, StackId, Stacks};
 pub use start::{OlderBlock, OlderSegment, Start};
 pub use taken::Taken;

@@ -4,6 +4,7 @@
 //! One line that grew is not evidence of another batch, even if it holds all activations (`model(batch)`): inputs must
 //! have the same ratio, or, if no inputs were recorded, several lines must.
 
+use makeroom_core::SortCompact as _;
 use makeroom_kind::Kind;
 
 use crate::lines::LineChange;
@@ -48,7 +49,7 @@ pub(crate) fn find(before: &Profile, after: &Profile, lines: &[LineChange]) -> O
         .map(|line| (line.after as f64 / line.before as f64, line.before))
         .collect();
     let all: f64 = ratios.iter().map(|&(_, bytes)| bytes as f64).sum();
-    ratios.sort_by(|one, two| one.0.total_cmp(&two.0));
+    ratios.sort_compact_by(|one, two| one.0.total_cmp(&two.0));
     let ratio = weighted_median(&ratios, all)?;
     let same: Vec<f64> = ratios
         .iter()

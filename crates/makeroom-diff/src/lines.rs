@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::align::{Place, Tolerance, align, is_ratio, is_similar};
 use crate::places::{harmonized, number, parts};
 use crate::profile::{Line, Profile};
+use makeroom_core::SortCompact as _;
 
 /// Lines that must have changed by the same ratio before it is that of the run.
 const LEAST_OF_RATIO: usize = 3;
@@ -82,7 +83,7 @@ pub(crate) fn changes(before: &Profile, after: &Profile, noise: u64) -> Vec<Line
     }
     let mut changes: Vec<LineChange> =
         pairs.into_iter().filter_map(|(old, new)| change(old, new, noise)).collect();
-    changes.sort_by(|one, two| {
+    changes.sort_compact_by(|one, two| {
         let size = |change: &LineChange| change.growth().unsigned_abs();
         size(two).cmp(&size(one)).then_with(|| (&one.kind, &one.place).cmp(&(&two.kind, &two.place)))
     });
@@ -99,7 +100,7 @@ fn usual_ratio(old: &[Line], new: &[Line], noise: u64) -> Option<f64> {
         .filter(|(one, two)| one.bytes > 0 && two.bytes > 0 && one.bytes.abs_diff(two.bytes) > noise)
         .map(|(one, two)| two.bytes as f64 / one.bytes as f64)
         .collect();
-    ratios.sort_by(f64::total_cmp);
+    ratios.sort_compact_by(f64::total_cmp);
     let median = *ratios.get(ratios.len() / 2)?;
     let of_median = ratios.iter().filter(|&&ratio| is_ratio(ratio, median)).count();
     (of_median >= LEAST_OF_RATIO && of_median * 2 > ratios.len()).then_some(median)

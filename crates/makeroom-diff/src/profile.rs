@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use makeroom_core::{Action, Bytes, DeviceTrace, FastMap, StackId, Start, Taken, Trace, TraceKind};
+use makeroom_core::{
+    Action, Bytes, DeviceTrace, FastMap, SortCompact as _, StackId, Start, Taken, Trace, TraceKind,
+};
 use makeroom_kind::{Kind, Kinds};
 use serde::{Deserialize, Serialize};
 
@@ -193,7 +195,7 @@ impl Profile {
             .into_iter()
             .map(|((place, kind), (bytes, blocks))| Line { place, kind: kind.id().to_owned(), bytes, blocks })
             .collect();
-        lines.sort_by(|one, two| two.bytes.cmp(&one.bytes).then_with(|| one.cmp(two)));
+        lines.sort_compact_by(|one, two| two.bytes.cmp(&one.bytes).then_with(|| one.cmp(two)));
         lines.truncate(MOST_LINES);
         lines.sort();
         let totals = kinds.at(peak);

@@ -1,8 +1,9 @@
-//! Embeds a shared library that cargo builds as a dependency: `library!(makeroom_preload)` is the content of
-//! `libmakeroom_preload.so`, compressed with zlib, and `path!(makeroom_preload)` is its path, for tests. Compression takes
-//! away more than half of the size.
+//! Embeds files, compressed with zlib: `file!("src/page.html")` is the content of a file of the crate, and
+//! `library!(makeroom_preload)` is the content of a shared library that cargo builds as a dependency,
+//! `libmakeroom_preload.so`. `path!(makeroom_preload)` is its path, for tests. Compression removes more than half of the
+//! size.
 //!
-//! A binary crate lists the library in its `[dependencies]` and never names it in its code. Cargo then builds the library
+//! For a library, a binary crate lists the library in its `[dependencies]` and never names it in its code. Cargo then builds the library
 //! once, in the same build and with the same options (`--locked`, `--offline`, `--target`, the profile), and rustc links
 //! no part of it into the binary. The library's crate types are `cdylib`, for the file, and `rlib`, so that cargo accepts
 //! the dependency.
@@ -39,6 +40,25 @@ pub fn library(name: TokenStream) -> TokenStream {
     match content {
         Ok(content) => literal(Literal::byte_string(&content)),
         Err(message) => error(&message),
+    }
+}
+
+/// The content of a file as a `&'static [u8]` in the zlib format, by its path in the directory of the crate.
+#[proc_macro]
+pub fn file(path: TokenStream) -> TokenStream {
+    let root = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let literal = path.to_string();
+    let path = Path::new(&root).join(literal.trim_matches('"'));
+    match compressed(&path) {
+        // The compiler does not know which files a macro reads; `include_bytes` makes it compile again after a change.
+        Ok(content) => format!(
+            "{{ const _: &[u8] = ::core::include_bytes!({}); {} }}",
+            Literal::string(&path.to_string_lossy()),
+            Literal::byte_string(&content)
+        )
+        .parse()
+        .unwrap_or_default(),
+        Err(message) => error(&format!("{}: {message}", path.display())),
     }
 }
 

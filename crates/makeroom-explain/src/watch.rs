@@ -11,7 +11,7 @@
 //! For each device: after = before + Σ steps' change, left ≤ after, and Σ taken lines ≥ peak − before; they are equal if the
 //! watched code freed no memory that was older than itself.
 
-use makeroom_core::{Action, Bytes, DeviceIndex, DeviceTrace, FastMap, Trace};
+use makeroom_core::{Action, Bytes, DeviceIndex, DeviceTrace, FastMap, SortCompact as _, Trace};
 
 use crate::Site;
 use crate::trace::{HeldByStack, History, Places, StackTotal, by_stack, line_of, states_at};
@@ -149,7 +149,7 @@ fn taken(trace: &Trace, at_start: &HeldByStack, at_peak: &HeldByStack) -> Vec<Ta
             (!bytes.is_zero()).then_some(TakenLine { place, bytes, blocks })
         })
         .collect();
-    lines.sort_by(|one, two| two.bytes.cmp(&one.bytes).then_with(|| one.place.cmp(&two.place)));
+    lines.sort_compact_by(|one, two| two.bytes.cmp(&one.bytes).then_with(|| one.place.cmp(&two.place)));
     lines
 }
 

@@ -1,6 +1,6 @@
 //! The answer: what limits the batch, and what would raise it.
 
-use makeroom_core::{Bytes, FastMap};
+use makeroom_core::{Bytes, FastMap, SortCompact as _};
 use makeroom_sim::{AllocatorSpec, Step};
 
 use crate::plan::{Plan, Prediction};
@@ -74,7 +74,7 @@ impl Answer {
         let mut alternatives = allocators(plan, prediction);
         alternatives.extend(changes(plan, prediction));
         alternatives.retain(|alternative| alternative.batch.is_some_and(|other| other > batch));
-        alternatives.sort_by_key(|alternative| std::cmp::Reverse(alternative.batch));
+        alternatives.sort_compact_by_key(|alternative| std::cmp::Reverse(alternative.batch));
         Self {
             batch,
             card: prediction.budget.card,
@@ -121,7 +121,7 @@ fn sites(scaled: &Scaled, peak: &Peak, batch: u64) -> Vec<SiteShare> {
         .filter(|(_, per_unit)| *per_unit > 0)
         .map(|(place, per_unit)| SiteShare { place: place.to_owned(), per_unit: Bytes::new(per_unit) })
         .collect();
-    sites.sort_by(|one, two| (two.per_unit, &one.place).cmp(&(one.per_unit, &two.place)));
+    sites.sort_compact_by(|one, two| (two.per_unit, &one.place).cmp(&(one.per_unit, &two.place)));
     sites.truncate(SITES);
     sites
 }

@@ -1,5 +1,6 @@
 //! The program at another batch.
 
+use makeroom_core::SortCompact as _;
 use makeroom_sim::{AllocatorSpec, Outcome, Program, Step};
 
 use crate::law::{Found, SizeLaw};
@@ -25,11 +26,11 @@ impl Scaled {
 
     /// The same, with runs that failed: their requests are known up to that point.
     pub(crate) fn with_refused(mut probes: Vec<Probe>, refused: &[Probe]) -> Option<Self> {
-        probes.sort_by_key(|probe| probe.batch);
+        probes.sort_compact_by_key(|probe| probe.batch);
         probes.dedup_by_key(|probe| probe.batch);
         let mut reference = probes.pop()?;
         let mut others: Vec<&Probe> = probes.iter().chain(refused).collect();
-        others.sort_by_key(|probe| probe.batch);
+        others.sort_compact_by_key(|probe| probe.batch);
         others.dedup_by_key(|probe| probe.batch);
         let laws = matching::laws(&reference, &others);
         let workspaces = Workspaces::from_probe(&reference);

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, SortCompact as _};
 
 use crate::account::{Account, Device, Finding, Holder, Label, is_worker};
 use crate::processes::{Process, State};
@@ -148,7 +148,7 @@ fn candidates(device: &Device, user: u32) -> Vec<Candidate> {
             others => candidate.remedy.loses += &format!(", and {others} more processes"),
         }
     }
-    candidates.sort_by_key(|candidate| (candidate.loss, std::cmp::Reverse(candidate.remedy.frees)));
+    candidates.sort_compact_by_key(|candidate| (candidate.loss, std::cmp::Reverse(candidate.remedy.frees)));
     candidates
 }
 

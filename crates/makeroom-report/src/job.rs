@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, SortCompact as _};
 use makeroom_job::{Account, AccountLine, Group, JobCause, JobFix, JobReport, LineDifference, RecordingKind};
 use serde_json::Value;
 
@@ -135,9 +135,9 @@ fn card(out: &mut String, account: &Account, columns: usize, most: usize) {
     let (mut ranks, others): (Vec<&AccountLine>, Vec<&AccountLine>) =
         account.lines.iter().partition(|line| line.is_rank);
     // The rank whose request failed is always there.
-    ranks.sort_by_key(|line| line.remark.is_empty());
+    ranks.sort_compact_by_key(|line| line.remark.is_empty());
     let rest = ranks.split_off(ranks.len().min(most));
-    ranks.sort_by_key(|line| std::cmp::Reverse(line.bytes));
+    ranks.sort_compact_by_key(|line| std::cmp::Reverse(line.bytes));
     let row = |line: &&AccountLine| (line.what.clone(), line.bytes, line.remark.clone());
     let mut rows: Vec<(String, u64, String)> = ranks.iter().map(row).collect();
     match rest.as_slice() {
@@ -185,7 +185,7 @@ fn groups(out: &mut String, report: &JobReport, columns: usize, detail: Detail) 
         !group.outliers.is_empty() || group.ranks.iter().any(is_member)
     };
     let mut shown: Vec<&Group> = report.groups.iter().collect();
-    shown.sort_by_key(|group| !is_blamed(group));
+    shown.sort_compact_by_key(|group| !is_blamed(group));
     shown.truncate(detail.groups);
     let width = shown.iter().map(|group| group.words.chars().count()).max().unwrap_or(0).clamp(8, 36);
     for &group in &shown {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anstyle::AnsiColor;
-use makeroom_core::{Bytes, shell_word};
+use makeroom_core::{Bytes, SortCompact as _, shell_word};
 use makeroom_job::{JobCause, JobReport, RankReport};
 
 use crate::run::{count, paragraph};
@@ -73,7 +73,7 @@ pub fn job_run_text(
 /// `16 ranks of ./train used up to 7.50 GiB of GPU memory each (rank 3; the median is 1.50 GiB)`; of two ranks, the other.
 fn headline(report: &JobReport, program: &str) -> String {
     let mut ranks: Vec<&RankReport> = report.ranks.iter().collect();
-    ranks.sort_by_key(|rank| (std::cmp::Reverse(rank.peak_bytes), rank.rank));
+    ranks.sort_compact_by_key(|rank| (std::cmp::Reverse(rank.peak_bytes), rank.rank));
     let number = count(report.ranks.iter().filter(|rank| rank.rank.is_some()).count() as u64, "rank");
     let Some(heaviest) = ranks.first().filter(|rank| rank.peak_bytes > 0) else {
         return format!("{number} of {program} used no GPU memory");

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, SortCompact as _};
 use makeroom_explain::Site;
 
 use crate::text::{DIM, MARGIN};
@@ -17,7 +17,7 @@ pub(crate) fn tree(out: &mut String, sites: &[Site], columns: usize, lines: usiz
     collect(sites, true, &mut ranks);
     // A parent is at least as large as its children, and only own sites are above an own site. So if a site is
     // selected, its parents are too. Top-level sites rank like own ones, because together they are the total.
-    ranks.sort_by(|one, two| two.cmp(one));
+    ranks.sort_compact_by(|one, two| two.cmp(one));
     let least = ranks.get(lines.saturating_sub(1)).or(ranks.last()).copied();
     let mut drawing = Drawing { out, columns, left: lines, least: least.unwrap_or((false, Bytes::ZERO)) };
     drawing.level(sites, "", true);

@@ -3,28 +3,36 @@
 //! The page is a single file with inline script and style. It is built from `viewer/` and checked in, so that cargo
 //! alone builds everything.
 
-use std::sync::OnceLock;
+use std::io::Read as _;
+use std::sync::{LazyLock, OnceLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use flate2::read::ZlibDecoder;
 use sha2::{Digest, Sha256};
 
 /// The page without data.
 // A link to viewer/dist/index.html: a package contains only files of its own directory.
-const PAGE: &str = include_str!("viewer.html");
+static COMPRESSED: &[u8] = makeroom_embed::file!("src/viewer.html");
+
+// Only a damaged binary could fail to decompress; the test below would find an empty page.
+static PAGE: LazyLock<String> = LazyLock::new(|| {
+    let mut page = String::new();
+    ZlibDecoder::new(COMPRESSED).read_to_string(&mut page).map_or_else(|_| String::new(), |_| page)
+});
 
 /// The place for a report's data.
 const DATA: &str = "<script id=\"makeroom-data\" type=\"application/octet-stream\">";
 
 /// The page as the server sends it.
 pub(crate) fn page() -> &'static str {
-    PAGE
+    &PAGE
 }
 
 /// The policy of the served page: it may run its own script and send requests to this server.
 pub(crate) fn policy() -> &'static str {
     static POLICY: OnceLock<String> = OnceLock::new();
-    POLICY.get_or_init(|| format!("{}; connect-src 'self'; frame-ancestors 'none'", common_policy(PAGE)))
+    POLICY.get_or_init(|| format!("{}; connect-src 'self'; frame-ancestors 'none'", common_policy(&PAGE)))
 }
 
 fn common_policy(page: &str) -> String {
@@ -40,7 +48,7 @@ fn common_policy(page: &str) -> String {
 
 /// The page with embedded data; `None` if the page has no place for it.
 pub(crate) fn with_data(data: &str) -> Option<String> {
-    filled(PAGE, DATA, data)
+    filled(&PAGE, DATA, data)
 }
 
 /// A page with data after the element `start`, and with its policy.

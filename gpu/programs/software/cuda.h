@@ -9,9 +9,12 @@ typedef int CUresult;
 typedef int CUdevice;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUstream_st *CUstream;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUfunc_st *CUfunction;
 typedef unsigned long long CUdeviceptr;
 typedef unsigned long long CUmemGenericAllocationHandle;
 enum { CU_MEM_ALLOCATION_TYPE_PINNED = 1, CU_MEM_LOCATION_TYPE_DEVICE = 1 };
+enum { CU_LIMIT_MALLOC_HEAP_SIZE = 2, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8 };
 enum { CU_MEM_ALLOC_GRANULARITY_RECOMMENDED = 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3 };
 typedef struct { int type, id; } CUmemLocation;
 typedef struct {
@@ -39,6 +42,13 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *, CUdevice);
 CUresult cuDevicePrimaryCtxRelease(CUdevice);
 CUresult cuDevicePrimaryCtxReset(CUdevice);
 CUresult cuCtxSetCurrent(CUcontext);
+CUresult cuCtxSetLimit(int, size_t);
+CUresult cuCtxSynchronize(void);
+CUresult cuModuleLoadData(CUmodule *, const void *);
+CUresult cuModuleGetFunction(CUfunction *, CUmodule, const char *);
+CUresult cuFuncSetAttribute(CUfunction, int, int);
+CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **,
+                        void **);
 CUresult cuMemAlloc(CUdeviceptr *, size_t);
 CUresult cuMemFree(CUdeviceptr);
 CUresult cuMemGetInfo(size_t *, size_t *);

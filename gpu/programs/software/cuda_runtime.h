@@ -10,6 +10,8 @@ typedef enum { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2 } cudaMemc
 typedef struct CUstream_st *cudaStream_t;
 cudaError_t cudaMalloc(void **, size_t);
 cudaError_t cudaFree(void *);
+cudaError_t cudaMallocHost(void **, size_t);
+cudaError_t cudaFreeHost(void *);
 cudaError_t cudaMemset(void *, int, size_t);
 cudaError_t cudaMemsetAsync(void *, int, size_t, cudaStream_t);
 cudaError_t cudaMemcpy(void *, const void *, size_t, cudaMemcpyKind);

@@ -24,6 +24,11 @@ cudaError_t cudaFree(void *block) {
   begin();
   return block ? result(cuMemFree((CUdeviceptr)block)) : cudaSuccess;
 }
+cudaError_t cudaMallocHost(void **block, size_t bytes) {
+  begin();
+  return result(cuMemHostAlloc(block, bytes, 0));
+}
+cudaError_t cudaFreeHost(void *block) { return result(cuMemFreeHost(block)); }
 cudaError_t cudaMemset(void *block, int value, size_t bytes) {
   return result(cuMemsetD8((CUdeviceptr)block, (unsigned char)value, bytes));
 }

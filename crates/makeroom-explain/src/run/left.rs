@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use makeroom_core::{Bytes, Library, StackId};
+use makeroom_core::{Bytes, Library, SortCompact as _, StackId};
 
 use super::{LeftKind, LeftSite, Leftover, LibraryHold};
 use crate::trace::Places;
@@ -49,7 +49,7 @@ impl Left {
         }
         let hold = |(by, (bytes, allocations))| LibraryHold { by, kind, bytes, allocations };
         let mut by_libraries: Vec<LibraryHold> = libraries.into_iter().map(hold).collect();
-        by_libraries.sort_by_key(|hold| std::cmp::Reverse(hold.bytes));
+        by_libraries.sort_compact_by_key(|hold| std::cmp::Reverse(hold.bytes));
         Self { by_libraries, by_others: leftover(kind, sites) }
     }
 }
@@ -67,7 +67,7 @@ fn leftover(kind: LeftKind, sites: BTreeMap<SiteKey, BytesAndCount>) -> Option<L
         allocations,
     };
     let mut sites: Vec<LeftSite> = sites.into_iter().map(site).collect();
-    sites.sort_by_key(|site| std::cmp::Reverse(site.bytes));
+    sites.sort_compact_by_key(|site| std::cmp::Reverse(site.bytes));
     (!sites.is_empty()).then(|| Leftover {
         kind,
         bytes: sites.iter().map(|site| site.bytes).sum(),

@@ -6,7 +6,7 @@
 
 use std::cell::OnceCell;
 
-use makeroom_core::{Bytes, Framework};
+use makeroom_core::{Bytes, Framework, SortCompact as _};
 
 use super::environment::{Device, System};
 use super::facts::{Facts, Resource};
@@ -183,7 +183,7 @@ pub(crate) fn tidy(fixes: &mut Vec<Fix>) {
     for fix in fixes.iter_mut() {
         fix.frees = fix.frees.filter(|&bytes| bytes >= LEAST_FREED);
     }
-    fixes.sort_by_key(|fix| std::cmp::Reverse(fix.frees));
+    fixes.sort_compact_by_key(|fix| std::cmp::Reverse(fix.frees));
     let mut seen: Vec<Fix> = Vec::new();
     fixes.retain(|fix| {
         let is_new = seen.iter().all(|known| {

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::{Bytes, Framework};
+use makeroom_core::{Bytes, Framework, SortCompact as _};
 
 use super::environment::{Device, System};
 use super::figures::{captured_number, pattern};
@@ -34,7 +34,7 @@ pub(crate) fn others(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
         return if situation.is_training() { ranks_of(situation) } else { vec![note] };
     }
     let mut others = account.others.clone();
-    others.sort_by_key(|process| std::cmp::Reverse(process.bytes));
+    others.sort_compact_by_key(|process| std::cmp::Reverse(process.bytes));
     let mut fixes: Vec<Fix> = others
         .iter()
         .take(MOST_STOPPED)

@@ -9,6 +9,7 @@ mod quantities;
 
 use std::sync::LazyLock;
 
+use makeroom_core::SortCompact as _;
 use regex::Captures;
 
 use self::quantities::{Follows, IN_SIZES, OTHER_WORDS, QUANTITIES};
@@ -318,7 +319,7 @@ fn found(situation: &Situation<'_>, wants_batch: bool) -> Vec<Fix> {
             situation.settings.parts().into_iter().flat_map(ends).flat_map(read).collect();
         // Of two values for one setting the later one holds.
         knobs.reverse();
-        knobs.sort_by_key(|knob| knob.quantity);
+        knobs.sort_compact_by_key(|knob| knob.quantity);
         knobs
     });
     let knobs = all.iter().filter(|knob| (knob.quantity == 0) == wants_batch);

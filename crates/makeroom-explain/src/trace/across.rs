@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use makeroom_core::{Bytes, TraceKind};
+use makeroom_core::{Bytes, SortCompact as _, TraceKind};
 use makeroom_kind::Kind;
 
 use super::grouped::{By, Grouped};
@@ -52,8 +52,8 @@ pub fn across(recordings: &[(String, Grouped)]) -> Option<Across> {
     let mut groups: Vec<AcrossGroup> =
         held.into_iter().map(|(name, held)| group(name, held, recordings.len())).collect();
     match first.by {
-        By::Kind => groups.sort_by_key(|group| Kind::from_id(&group.name)),
-        _ => groups.sort_by_key(|group| std::cmp::Reverse(group.most)),
+        By::Kind => groups.sort_compact_by_key(|group| Kind::from_id(&group.name)),
+        _ => groups.sort_compact_by_key(|group| std::cmp::Reverse(group.most)),
     }
     Some(Across {
         by: first.by,
@@ -66,7 +66,7 @@ pub fn across(recordings: &[(String, Grouped)]) -> Option<Across> {
 
 fn group(name: &str, mut held: Vec<(Bytes, &str)>, recordings: usize) -> AcrossGroup {
     // The sort keeps the order of recordings that hold the same.
-    held.sort_by_key(|&(bytes, _)| std::cmp::Reverse(bytes));
+    held.sort_compact_by_key(|&(bytes, _)| std::cmp::Reverse(bytes));
     // In descending order; recordings without the group follow.
     let at = |index: usize| held.get(index).map_or(Bytes::ZERO, |&(bytes, _)| bytes);
     let (most, most_in) = held.first().map_or((Bytes::ZERO, ""), |&first| first);

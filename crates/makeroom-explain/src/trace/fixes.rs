@@ -1,6 +1,6 @@
 //! What to do about a finding in a recording, with figures from the recording itself.
 
-use makeroom_core::{Bytes, Frame, Holder, Trace, TraceKind};
+use makeroom_core::{Bytes, Frame, Holder, SortCompact as _, Trace, TraceKind};
 use makeroom_sim::Settings;
 
 use super::source::holder;
@@ -79,7 +79,7 @@ pub(crate) fn attach(
             Cause::Leak => leak(trace, refusal),
             _ => Vec::new(),
         };
-        finding.fixes.sort_by_key(|fix| std::cmp::Reverse(fix.frees));
+        finding.fixes.sort_compact_by_key(|fix| std::cmp::Reverse(fix.frees));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, FastMap, Trace, TraceKind};
+use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, FastMap, SortCompact as _, Trace, TraceKind};
 use makeroom_kind::{Kind, Kinds, Rule};
 
 use super::group_names::GroupNames;
@@ -169,7 +169,7 @@ fn groups_that_grow(
             GroupGrowth { name, bytes: Bytes::new(last - first), line }
         })
         .collect();
-    grown.sort_by(|one, two| two.bytes.cmp(&one.bytes).then_with(|| one.name.cmp(&two.name)));
+    grown.sort_compact_by(|one, two| two.bytes.cmp(&one.bytes).then_with(|| one.name.cmp(&two.name)));
     grown
 }
 
@@ -195,8 +195,8 @@ pub fn grouped_at(trace: &Trace, device: &DeviceTrace, kinds: &Kinds, by: By, ev
         })
         .collect();
     match by {
-        By::Kind => groups.sort_by_key(|group| Kind::from_id(&group.name)),
-        _ => groups.sort_by_key(|group| std::cmp::Reverse(group.bytes)),
+        By::Kind => groups.sort_compact_by_key(|group| Kind::from_id(&group.name)),
+        _ => groups.sort_compact_by_key(|group| std::cmp::Reverse(group.bytes)),
     }
     let live = groups.iter().map(|group| group.bytes).sum();
     Grouped {
@@ -215,7 +215,7 @@ pub fn grouped_at(trace: &Trace, device: &DeviceTrace, kinds: &Kinds, by: By, ev
 
 fn by_size<T: Ord + Copy>(parts: FastMap<T, Bytes>) -> Vec<(T, Bytes)> {
     let mut parts: Vec<(T, Bytes)> = parts.into_iter().collect();
-    parts.sort_by(|one, two| two.1.cmp(&one.1).then_with(|| one.0.cmp(&two.0)));
+    parts.sort_compact_by(|one, two| two.1.cmp(&one.1).then_with(|| one.0.cmp(&two.0)));
     parts
 }
 

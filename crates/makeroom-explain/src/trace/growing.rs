@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use makeroom_core::{Bytes, DeviceTrace, FastMap, StackId, Trace};
+use makeroom_core::{Bytes, DeviceTrace, FastMap, SortCompact as _, StackId, Trace};
 use makeroom_kind::{Kind, Kinds};
 
 use super::history::History;
@@ -106,7 +106,7 @@ fn lines(trace: &Trace, kinds: &Kinds, moments: [usize; 3]) -> Vec<GrowingLine> 
             keeper: keeper(&trace.stacks, places, stack),
         })
         .collect();
-    lines.sort_by_key(|line| std::cmp::Reverse(line.bytes));
+    lines.sort_compact_by_key(|line| std::cmp::Reverse(line.bytes));
     lines.truncate(MOST_LINES);
     lines
 }

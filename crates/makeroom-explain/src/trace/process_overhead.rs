@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use makeroom_core::{Bytes, Event, Library};
+use makeroom_core::{Bytes, Event, Library, SortCompact as _};
 
 use super::overhead::{Measured, Overhead};
 use super::state::State;
@@ -38,7 +38,7 @@ impl Subject<'_> {
             }
         }
         let mut libraries: Vec<_> = libraries.into_iter().collect();
-        libraries.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        libraries.sort_compact_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
         libraries
     }
 

@@ -8,7 +8,9 @@
 
 use std::borrow::Borrow;
 
-use makeroom_core::{Bytes, FastMap, Frame, FrameId, Framework, Library, StackId, Stacks, Trace};
+use makeroom_core::{
+    Bytes, FastMap, Frame, FrameId, Framework, Library, SortCompact as _, StackId, Stacks, Trace,
+};
 
 use super::source::framework;
 use super::state::LiveBlock;
@@ -341,7 +343,7 @@ impl<'paths> Node<'paths> {
     fn sites(self, places: Places<'_>, least: Bytes) -> Vec<Site> {
         let mut sites: Vec<Site> =
             self.children(least).map(|(step, child)| child.site(places, step, least)).collect();
-        sites.sort_by_key(|site| std::cmp::Reverse(site.bytes));
+        sites.sort_compact_by_key(|site| std::cmp::Reverse(site.bytes));
         sites.truncate(MOST_CALLEES);
         sites
     }

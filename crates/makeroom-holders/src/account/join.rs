@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, SortCompact as _};
 
 use super::{Device, Finding, Holder, IdleContexts, Label, Unlisted, causes, findings};
 use crate::processes::{Process, Processes};
@@ -59,7 +59,7 @@ fn holders(joined: &Joined<'_>, card: &Card) -> Vec<Holder> {
     }
     let mut holders: Vec<Holder> =
         by_pid.into_iter().map(|(pid, listed)| holder(joined, &card.uuid, pid, &listed)).collect();
-    holders.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));
+    holders.sort_compact_by_key(|holder| std::cmp::Reverse(holder.bytes));
     holders
 }
 

@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::survey::{Survey, SurveyError};
+use makeroom_core::SortCompact as _;
 
 pub use packages::Packages;
 
@@ -121,6 +122,6 @@ pub fn examine(survey: &Result<Survey, SurveyError>, surroundings: &Surroundings
     checks.extend(libraries::check(surroundings));
     checks.extend(host::check(surroundings, survey.is_ok()));
     checks.extend(allocators::check(surroundings, &packages));
-    checks.sort_by_key(|check| check.verdict);
+    checks.sort_compact_by_key(|check| check.verdict);
     checks
 }

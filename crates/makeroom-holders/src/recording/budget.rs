@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use makeroom_core::SortCompact as _;
 use makeroom_trace::room::MAGIC;
 
 use super::sum::add_up;
@@ -55,7 +56,7 @@ pub(crate) fn read_all(
             opened.push((bytes, pid, paths, file));
         }
     }
-    opened.sort_by_key(|&(bytes, pid, ..)| (bytes, pid));
+    opened.sort_compact_by_key(|&(bytes, pid, ..)| (bytes, pid));
     let mut bytes_left = budget.bytes;
     for (bytes, pid, paths, file) in opened {
         let share = remaining(ends) / 2;

@@ -6,6 +6,7 @@ use super::select::Process;
 use super::witness;
 use crate::report::{LogConflict, Used};
 use crate::tables::{RecordingKind, RecordingRow, Rows};
+use makeroom_core::SortCompact as _;
 
 /// A process of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,7 +86,7 @@ pub(super) fn processes<'rows>(
     let mut evidence: Vec<(&RecordingRow, usize)> = Vec::new();
     for (place, mut rows) in by_place {
         // The recording with most to tell, and of several the newest.
-        rows.sort_by(|one, two| {
+        rows.sort_compact_by(|one, two| {
             // Of logs, the one that shows the failure, and the rank's own before those of several processes.
             let is_log = |row: &RecordingRow| row.kind == RecordingKind::Log;
             let is_own = |row: &RecordingRow| row.process.is_none();
@@ -264,11 +265,11 @@ fn attach<'rows>(
     }
     for process in processes {
         // Rows of a table have no order. A failure without a time comes from a log, after all others.
-        process
-            .failures
-            .sort_by_key(|failure| (failure.time_us.unwrap_or(u64::MAX), failure.kind, failure.device));
-        process.sites.sort_by(|one, two| (one.device, &one.place).cmp(&(two.device, &two.place)));
-        process.series.sort_by_key(|series| series.device);
+        process.failures.sort_compact_by_key(|failure| {
+            (failure.time_us.unwrap_or(u64::MAX), failure.kind, failure.device)
+        });
+        process.sites.sort_compact_by(|one, two| (one.device, &one.place).cmp(&(two.device, &two.place)));
+        process.series.sort_compact_by_key(|series| series.device);
     }
     killed
 }

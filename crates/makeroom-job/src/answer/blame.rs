@@ -26,6 +26,7 @@ use super::stall::{self, Stall};
 use super::witness;
 use crate::report::{ConsequenceKind, JobCause, RankFate};
 use crate::tables::{End, FailureKind, StopReason, StopRow};
+use makeroom_core::SortCompact as _;
 
 /// Ranks are as full as the ones that failed between these shares. A rank that holds far more shows that its GPU has more.
 const AS_FULL: f64 = 0.9;
@@ -277,7 +278,7 @@ fn judge_memory(
     if !heavy.is_empty() && !is_common {
         blame.cause = JobCause::RankHoldsMore;
         blame.culprits = heavy.iter().copied().collect();
-        blame.culprits.sort_by_key(|&index| (std::cmp::Reverse(excesses[index]), index));
+        blame.culprits.sort_compact_by_key(|&index| (std::cmp::Reverse(excesses[index]), index));
         let first = blame.culprits[0];
         let is_first = |index: &&usize| **index == first;
         let on_card = |index: &&usize| {

@@ -9,6 +9,7 @@ use super::select::Process;
 use super::sharing::{self, Sharing};
 use crate::report::{Account, AccountLine, CardUse};
 use crate::tables::{DeviceRow, FailureKind, FailureRow};
+use makeroom_core::SortCompact as _;
 
 /// An account that leaves this share of the GPU open is tried with the ranks' peaks.
 const OPEN_SHARE: f64 = 0.05;
@@ -196,7 +197,7 @@ impl<'rows> Cards<'rows> {
             })
             .collect();
         // Stable: equal ones stay in the order of ranks.
-        lines.sort_by_key(|line| std::cmp::Reverse(line.bytes));
+        lines.sort_compact_by_key(|line| std::cmp::Reverse(line.bytes));
         if lines.len() > MOST_LINES {
             let failed = lines.iter().position(|line| !line.remark.is_empty());
             let rest = lines.split_off(MOST_LINES - 1);

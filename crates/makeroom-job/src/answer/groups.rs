@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::report::LineDifference;
+use makeroom_core::SortCompact as _;
 
 /// Ranks this similar are of one group.
 const SIMILAR: f64 = 0.85;
@@ -62,7 +63,7 @@ pub(super) struct Cluster<'rows> {
 
 impl<'rows> Cluster<'rows> {
     fn new(mut members: Vec<Member<'rows>>) -> Self {
-        members.sort_by_key(|member| member.process);
+        members.sort_compact_by_key(|member| member.process);
         let places: BTreeSet<&str> = members.iter().flat_map(|member| member.lines.keys().copied()).collect();
         let of = |place: &str| {
             members.iter().map(|member| member.lines.get(place).copied().unwrap_or(0)).collect()
@@ -100,7 +101,7 @@ pub(super) fn differences(here: &Lines<'_>, there: &Lines<'_>) -> Vec<LineDiffer
             typical_bytes: there.get(place).copied().unwrap_or(0),
         })
         .collect();
-    found.sort_by_key(|line| std::cmp::Reverse(line.bytes.saturating_sub(line.typical_bytes)));
+    found.sort_compact_by_key(|line| std::cmp::Reverse(line.bytes.saturating_sub(line.typical_bytes)));
     found.truncate(MOST_LINES);
     found
 }
@@ -123,7 +124,7 @@ fn find_families(members: Vec<Member<'_>>) -> Vec<Cluster<'_>> {
     let mut groups: Vec<Cluster<'_>> =
         clusters(members, SAME_LINES, is_family).into_iter().flat_map(split_family).collect();
     let first = |group: &Cluster<'_>| group.members.first().map_or(0, |member| member.process);
-    groups.sort_by_key(|group| (std::cmp::Reverse(group.members.len()), first(group)));
+    groups.sort_compact_by_key(|group| (std::cmp::Reverse(group.members.len()), first(group)));
     groups
 }
 

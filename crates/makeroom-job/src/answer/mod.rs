@@ -47,6 +47,7 @@ use crate::tables::Rows;
 use blame::Blame;
 use cards::Cards;
 use groups::{Cluster, Lines, Member};
+use makeroom_core::SortCompact as _;
 use select::{Process, Selected};
 
 /// Lines of a group that are listed.
@@ -157,7 +158,7 @@ fn reported(processes: &[Process<'_>], groups: &[Cluster<'_>]) -> Vec<Group> {
             .filter(|(_, bytes)| **bytes > 0)
             .map(|(&place, &bytes)| LineDifference { place: place.to_owned(), bytes, typical_bytes: bytes })
             .collect();
-        lines.sort_by(|one, two| two.bytes.cmp(&one.bytes).then_with(|| one.place.cmp(&two.place)));
+        lines.sort_compact_by(|one, two| two.bytes.cmp(&one.bytes).then_with(|| one.place.cmp(&two.place)));
         lines.truncate(MOST_LINES);
         let mut outliers: Vec<Outlier> = cluster
             .members
@@ -169,7 +170,7 @@ fn reported(processes: &[Process<'_>], groups: &[Cluster<'_>]) -> Vec<Group> {
                 lines: cluster.differences(member),
             })
             .collect();
-        outliers.sort_by_key(|outlier| std::cmp::Reverse(outlier.bytes));
+        outliers.sort_compact_by_key(|outlier| std::cmp::Reverse(outlier.bytes));
         Group {
             name: group_name(index),
             ranks: members.iter().map(|process| process.label.clone()).collect(),

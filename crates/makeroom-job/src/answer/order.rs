@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 use super::select::Process;
 use crate::report::RankFate;
+use makeroom_core::SortCompact as _;
 
 /// The silence of a recording that does not show one: recorders wrote once a second.
 const UNKNOWN_SILENCE_US: u64 = 1_000_000;
@@ -108,7 +109,7 @@ impl<'case, 'rows> Ends<'case, 'rows> {
 
 /// The process of one host that ended before the others, and whether that is beyond the errors.
 fn first_of_host(mut ends: Vec<(Moment, usize)>) -> Option<(usize, bool)> {
-    ends.sort_by_key(|(moment, index)| (moment.at, *index));
+    ends.sort_compact_by_key(|(moment, index)| (moment.at, *index));
     let (&(first, index), others) = ends.split_first()?;
     let (second, _) = others.first()?;
     let lead = second.at - first.at;

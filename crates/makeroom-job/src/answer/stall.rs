@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use super::select::Process;
 use crate::report::RankFate;
 use crate::tables::{Collective, FailureKind};
+use makeroom_core::SortCompact as _;
 
 /// How ranks that others waited for are told from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +89,7 @@ fn calls<'rows>(processes: &[Process<'rows>]) -> Vec<Calls<'rows>> {
         }
     }
     let mut groups: Vec<Calls<'_>> = groups.into_values().collect();
-    groups.sort_by_key(|calls| std::cmp::Reverse(calls.len()));
+    groups.sort_compact_by_key(|calls| std::cmp::Reverse(calls.len()));
     groups
 }
 

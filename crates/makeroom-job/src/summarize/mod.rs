@@ -30,7 +30,9 @@ mod series;
 mod stops;
 
 use makeroom_core::identity::JobIdentity;
-use makeroom_core::{Action, Bytes, DeviceIndex, DeviceTrace, ProcessEnd, ProcessRecord, Trace, TraceKind};
+use makeroom_core::{
+    Action, Bytes, DeviceIndex, DeviceTrace, ProcessEnd, ProcessRecord, SortCompact as _, Trace, TraceKind,
+};
 use makeroom_explain::{Explanation, Fix, TraceQuestion, context_bytes, explain_trace, line_of, live_lines};
 
 use crate::tables::{DeviceRow, End, FailureKind, FailureRow, RecordingKind, RecordingRow, Rows, SiteRow};
@@ -93,7 +95,7 @@ pub fn summarize(trace: &Trace, source: &Source) -> Rows {
     if !rows.failures.is_empty() {
         explain(trace, decisive, &mut recording);
     }
-    recording.devices.sort_by_key(|device| device.device);
+    recording.devices.sort_compact_by_key(|device| device.device);
     rows.recordings.push(recording);
     rows
 }

@@ -9,7 +9,7 @@ mod prometheus;
 
 use std::collections::BTreeMap;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, SortCompact as _};
 use makeroom_holders::{Account, Device, Holder};
 
 pub use otlp::otlp_json;
@@ -73,7 +73,7 @@ fn groups(device: &Device) -> Vec<(Group, Bytes)> {
         *sums.entry(Group::of_holder(holder)).or_default() += holder.bytes.unwrap_or(Bytes::ZERO);
     }
     let mut groups: Vec<(Group, Bytes)> = sums.into_iter().collect();
-    groups.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    groups.sort_compact_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
     if groups.len() > MOST_GROUPS {
         let rest: Bytes = groups.drain(MOST_GROUPS..).map(|(_, bytes)| bytes).sum();
         groups.push((Group { program: "other".to_owned(), ..Group::default() }, rest));

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, SortCompact as _};
 use makeroom_holders::{Account, Device, DeviceMemory, Holder, Problem, Process, Requirement, UnlistedCause};
 
 use super::by_need;
@@ -119,7 +119,7 @@ fn device_text(out: &mut String, device: &Device, most: usize, columns: usize) {
 /// Queries that failed, one line per reason; memory comes first.
 fn problems_text(out: &mut String, device: &Device, columns: usize) {
     let mut rest: Vec<&Problem> = device.problems.iter().collect();
-    rest.sort_by_key(|problem| problem.what != "memory");
+    rest.sort_compact_by_key(|problem| problem.what != "memory");
     while let Some(&first) = rest.first() {
         let (alike, others): (Vec<&Problem>, Vec<&Problem>) =
             rest.iter().partition(|problem| problem.answer == first.answer);

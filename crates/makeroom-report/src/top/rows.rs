@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, SortCompact as _};
 use makeroom_holders::{Device, Finding, Holder, Process};
 
 use super::{Order, Screen, usable};
@@ -43,7 +43,7 @@ pub(super) fn all(screen: &Screen) -> Vec<HolderRow> {
         .flat_map(|device| device.holders.iter().map(|holder| row(screen, device, holder)))
         .filter(|row| matches(row, &screen.filter))
         .collect();
-    rows.sort_by(|one, other| match screen.order {
+    rows.sort_compact_by(|one, other| match screen.order {
         Order::Memory => other.bytes.cmp(&one.bytes),
         Order::Growth => other.growth().cmp(&one.growth()),
         Order::Age => other.age.cmp(&one.age),

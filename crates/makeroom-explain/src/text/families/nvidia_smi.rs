@@ -8,7 +8,7 @@
 //! | one large process, several small equal ones of the same program | idle contexts of its workers |
 //! | listed processes with most of what is used | other processes |
 
-use makeroom_core::{Bytes, DeviceIndex, Framework};
+use makeroom_core::{Bytes, DeviceIndex, Framework, SortCompact as _};
 
 use crate::text::facts::{Facts, ListedProcess, Resource, Severity, Statement};
 use crate::text::family::Family;
@@ -89,7 +89,7 @@ type Rule = fn(&Table, Option<DeviceUse>) -> Option<Statement>;
 /// What one table shows, device by device; memory without a listed process comes first.
 fn conclusions(table: &Table) -> Vec<(Statement, &Table, Option<DeviceUse>)> {
     let mut devices: Vec<Option<DeviceUse>> = table.devices.iter().copied().map(Some).collect();
-    devices.sort_by_key(|device| std::cmp::Reverse(device.map(|device| device.used)));
+    devices.sort_compact_by_key(|device| std::cmp::Reverse(device.map(|device| device.used)));
     if devices.is_empty() {
         devices.push(None);
     }

@@ -16,6 +16,7 @@ use super::join::Joined;
 use super::{Cause, Certainty, Device, Finding, Holder, UnlistedCause, findings};
 use crate::processes::Process;
 use crate::survey::Card;
+use makeroom_core::SortCompact as _;
 
 /// All causes with evidence, the most certain first.
 pub(super) fn find(joined: &Joined<'_>, card: &Card, device: &Device) -> Vec<UnlistedCause> {
@@ -41,7 +42,7 @@ pub(super) fn find(joined: &Joined<'_>, card: &Card, device: &Device) -> Vec<Unl
     ];
     let mut causes: Vec<UnlistedCause> = rules.iter().filter_map(|rule| rule(&scene)).collect();
     // Stable sort: rules of equal certainty keep their order.
-    causes.sort_by_key(|cause| cause.certainty);
+    causes.sort_compact_by_key(|cause| cause.certainty);
     causes
 }
 

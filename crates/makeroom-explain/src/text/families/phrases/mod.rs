@@ -270,7 +270,7 @@ const SIZES: [&str; 11] =
 /// Reads a passage by the first row of a table that fits it.
 pub(super) fn read(
     rows: &'static [Phrase],
-    patterns: &'static [OnceLock<Patterns>],
+    patterns: &'static [OnceLock<Box<Patterns>>],
     passage: &Passage<'_>,
 ) -> Option<Facts> {
     if is_in_patch(passage) {
@@ -279,10 +279,9 @@ pub(super) fn read(
     let lower = passage.line().to_ascii_lowercase();
     let is_here =
         |row: &Phrase| row.anchors.iter().any(|anchor| lower.contains(&anchor.to_ascii_lowercase()));
-    rows.iter()
-        .zip(patterns)
-        .filter(|(row, _)| is_here(row))
-        .find_map(|(row, patterns)| row.read(patterns.get_or_init(|| Patterns::compile(row)), passage))
+    rows.iter().zip(patterns).filter(|(row, _)| is_here(row)).find_map(|(row, patterns)| {
+        row.read(patterns.get_or_init(|| Box::new(Patterns::compile(row))), passage)
+    })
 }
 
 /// Whether the line is one that a patch adds or removes.
@@ -323,7 +322,8 @@ macro_rules! family {
     () => {
         const ANCHORS: [&str; $crate::text::families::phrases::count(ROWS)] =
             $crate::text::families::phrases::anchors(ROWS);
-        static PATTERNS: [std::sync::OnceLock<$crate::text::families::phrases::Patterns>; ROWS.len()] =
+        // Boxed, because a `OnceLock` has the size of its content, and is not zero: all of it would be in the binary.
+        static PATTERNS: [std::sync::OnceLock<Box<$crate::text::families::phrases::Patterns>>; ROWS.len()] =
             [const { std::sync::OnceLock::new() }; ROWS.len()];
         pub(crate) const FAMILY: $crate::text::family::Family = $crate::text::family::Family {
             anchors: &ANCHORS,

@@ -15,7 +15,7 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, SortCompact as _};
 
 use crate::text::facts::{Facts, Statement};
 use crate::text::figures::{captured_size, pattern};
@@ -123,7 +123,7 @@ impl Plan {
                 )),
             ));
         }
-        fixes.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        fixes.sort_compact_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         fixes.into_iter().map(|(_, fix)| fix).collect()
     }
 }
