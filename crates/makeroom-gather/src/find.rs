@@ -19,8 +19,10 @@ const MOST_ENTRIES: usize = 1_000_000;
 /// Folders below folders.
 const DEEPEST: usize = 8;
 /// Files in folders whose names end like this are recordings, snapshots or logs.
-const ENDINGS: [&str; 15] = [
+const ENDINGS: [&str; 17] = [
     ".room",
+    ".room.gz",
+    ".room.zst",
     ".pickle",
     ".pkl",
     ".log",

@@ -240,7 +240,8 @@ fn derived(
 }
 
 /// The job that a recording belongs to: its ID, else the `makeroom run` that recorded it, else the folder of the object.
-fn job_name(row: &RecordingRow, object: &Object) -> String {
+#[must_use]
+pub fn job_name(row: &RecordingRow, object: &Object) -> String {
     let folder = || object.source.rsplit_once('/').map_or_else(String::new, |(folder, _)| folder.to_owned());
     row.job.clone().or_else(|| row.run.clone()).unwrap_or_else(folder)
 }

@@ -23,7 +23,7 @@ mod shred;
 mod summary;
 mod write;
 
-pub use entry::Entry;
+pub use entry::{Entry, job_name};
 pub use makeroom_gather::is_recording_name;
 pub use object::{OBJECTS, Object, SUFFIX, etag};
 pub use read::{Column, IndexFile, decode};
