@@ -75,6 +75,7 @@ pub struct Recorders {
 #[derive(Debug)]
 struct Followed {
     recorder: Recorder,
+    path: PathBuf,
     tail: Arc<Mutex<Tail>>,
     burst: Option<Burst>,
     /// When the process was seen to have ended.
@@ -129,7 +130,7 @@ impl Recorders {
             let Some((path, _)) = &process.files.recording else { continue };
             let known = self.followed.get_mut(&key);
             // A program that replaces itself with another one starts a second recording.
-            if let Some(known) = known.filter(|known| known.recorder.process.files == process.files) {
+            if let Some(known) = known.filter(|known| known.path == *path) {
                 known.recorder.process = process.clone();
                 continue;
             }
@@ -138,7 +139,8 @@ impl Recorders {
             }
             let tail = Arc::new(Mutex::new(Tail::new(path.clone(), !self.has_turned)));
             let recorder = Recorder { process: process.clone(), heartbeat: SystemTime::now() };
-            let followed = Followed { recorder, tail, burst: None, ended: None, is_read: false };
+            let followed =
+                Followed { recorder, path: path.clone(), tail, burst: None, ended: None, is_read: false };
             self.followed.insert(key, followed);
         }
     }
@@ -201,8 +203,11 @@ impl Followed {
         let mut tail = match self.tail.try_lock() {
             Ok(tail) => tail,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // A read that hangs.
-            Err(TryLockError::WouldBlock) => return None,
+            Err(TryLockError::WouldBlock) => {
+                // A read that hangs, or that is late: what it reads counts in a later turn.
+                self.is_read = false;
+                return None;
+            }
         };
         let allocations = tail.take_failures();
         if self.burst.is_some_and(|burst| burst.is_reported && now - burst.last > APART) {
@@ -246,8 +251,10 @@ fn within<Result: Send + 'static>(
     let (sender, receiver) = channel();
     let tail = Arc::clone(tail);
     let run = move || {
+        // Unlock before sending: the receiver uses the tail next.
+        let result = work(&mut tail.lock().unwrap_or_else(PoisonError::into_inner));
         // After a timeout, there is no receiver.
-        let _ = sender.send(work(&mut tail.lock().unwrap_or_else(PoisonError::into_inner)));
+        let _ = sender.send(result);
     };
     std::thread::Builder::new().name("recording".to_owned()).spawn(run).ok()?;
     receiver.recv_timeout(time).ok()

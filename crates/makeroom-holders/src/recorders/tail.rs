@@ -81,8 +81,11 @@ impl Tail {
             let found = file.metadata().ok()?;
             let skip_until = if self.is_old { found.len() } else { 0 };
             self.read_until_ns = self.newest_ns;
-            let identity = (found.dev(), found.ino());
-            self.open = Some(Open { file: Arc::new(file), identity, length: 0, skip_until, reader: None });
+            let (identity, file) = ((found.dev(), found.ino()), Arc::new(file));
+            let header = Window { file: Arc::clone(&file), at: 0, left: LONGEST_HEADER };
+            let reader = Some(Reader::new(header).ok()?);
+            self.is_old = false;
+            self.open = Some(Open { file, identity, length: 0, skip_until, reader });
         }
         let open = self.open.as_mut()?;
         let length = open.file.metadata().ok()?.len();

@@ -17,7 +17,7 @@ use makeroom_holders::{Account, Device, Holder, Process, Recorder, Tally};
 
 pub use logs::{OomVerdict, otlp_logs_json};
 pub use otlp::otlp_json;
-pub use prometheus::prometheus_text;
+pub use prometheus::{TextFormat, prometheus_text};
 
 /// Maximum number of groups per device that get their own series.
 const MOST_GROUPS: usize = 20;

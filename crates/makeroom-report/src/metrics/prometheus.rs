@@ -13,11 +13,28 @@ use prometheus_client::registry::Registry;
 
 use super::{RecordedPrograms, devices, groups, latest_failures, recorder_groups};
 
+/// The counter of failures. OpenMetrics adds `_total` to the name of a counter.
+const FAILURES: &str = "makeroom_oom";
+
 type Labels = Vec<(&'static str, String)>;
 type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
 
-/// The account in the text format, with the time it took, and the recorded programs.
-pub fn prometheus_text(account: &Account, took: Duration, recorded: RecordedPrograms<'_>) -> String {
+/// The text formats that Prometheus reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextFormat {
+    /// The older format, which all versions read.
+    Plain,
+    /// OpenMetrics.
+    OpenMetrics,
+}
+
+/// The account in a text format, with the time it took, and the recorded programs.
+pub fn prometheus_text(
+    account: &Account,
+    took: Duration,
+    recorded: RecordedPrograms<'_>,
+    format: TextFormat,
+) -> String {
     let mut registry = Registry::default();
     add_recorded(&mut registry, account, recorded);
     let mut gauges = |name: &str, help: &str| {
@@ -89,6 +106,13 @@ pub fn prometheus_text(account: &Account, took: Duration, recorded: RecordedProg
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = encode(&mut text, &registry);
+    if format == TextFormat::Plain {
+        // In OpenMetrics, the comments on a counter lack the suffix of its name.
+        for comment in ["# HELP", "# TYPE"] {
+            text =
+                text.replacen(&format!("{comment} {FAILURES} "), &format!("{comment} {FAILURES}_total "), 1);
+        }
+    }
     text
 }
 
@@ -103,7 +127,7 @@ fn add_recorded(registry: &mut Registry, account: &Account, recorded: RecordedPr
     for (&cause, &count) in &recorded.tally.counts {
         failures.get_or_create(&with(&[("cause", cause)])).inc_by(count);
     }
-    registry.register("makeroom_oom", "Recorded programs that ran out of memory, by cause", failures);
+    registry.register(FAILURES, "Recorded programs that ran out of memory, by cause", failures);
     let latest = Gauges::default();
     for (group, cause, at) in latest_failures(recorded.tally, account.taken) {
         let labels: Vec<_> = group.labels().into_iter().chain([("cause", cause)]).collect();

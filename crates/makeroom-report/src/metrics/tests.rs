@@ -8,7 +8,9 @@ use makeroom_holders::{
     Unlisted, View,
 };
 
-use super::{MOST_GROUPS, OomVerdict, RecordedPrograms, groups, otlp_json, otlp_logs_json, prometheus_text};
+use super::{
+    MOST_GROUPS, OomVerdict, RecordedPrograms, TextFormat, groups, otlp_json, otlp_logs_json, prometheus_text,
+};
 
 fn holder(pid: u32, bytes: Bytes) -> Holder {
     Holder { pid, bytes: Some(bytes), ..Holder::default() }
@@ -52,7 +54,7 @@ fn none(tally: &Tally) -> RecordedPrograms<'_> {
 
 #[test]
 fn prometheus_gets_dcgms_names_and_states_that_add_up() {
-    let text = prometheus_text(&account(), Duration::from_millis(250), none(&tally()));
+    let text = prometheus_text(&account(), Duration::from_millis(250), none(&tally()), TextFormat::Plain);
     let dcgm = "{gpu=\"0\",UUID=\"GPU-1\",pci_bus_id=\"00000000:01:00.0\",device=\"nvidia2\",modelName=\"Card \\\"one\\\"\",Hostname=\"node\"}";
     for line in [
         format!("DCGM_FI_DEV_FB_USED{dcgm} 3072.0"),
@@ -103,7 +105,7 @@ fn a_divided_card_is_counted_once() {
         ..card.clone()
     };
     card.parts = vec![part(0), part(1)];
-    let text = prometheus_text(&account, Duration::ZERO, none(&tally()));
+    let text = prometheus_text(&account, Duration::ZERO, none(&tally()), TextFormat::Plain);
     let lines = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
     assert_eq!(lines("makeroom_memory_bytes{UUID=\"GPU-1\""), 0, "{text}");
     assert_eq!(lines("makeroom_memory_bytes{UUID=\"MIG-"), 8, "{text}");
@@ -157,9 +159,10 @@ fn failures_count_from_zero_and_name_their_owner() {
     let recorder = Recorder { process: in_pod("ray::Trainer.step"), heartbeat: at };
     let recorders = [recorder.clone(), Recorder { heartbeat: at - Duration::from_secs(1), ..recorder }];
     let recorded = RecordedPrograms { recorders: &recorders, tally: &tally };
-    let text = prometheus_text(&account(), Duration::ZERO, recorded);
+    let text = prometheus_text(&account(), Duration::ZERO, recorded, TextFormat::Plain);
     let owner = "Hostname=\"node\",user=\"root\",program=\"ray::Trainer\",container_id=\"\",pod_uid=\"\",namespace=\"research\",pod=\"train-0\",slurm_job=\"\",ray_actor=\"Trainer\"";
     for line in [
+        "# TYPE makeroom_oom_total counter".to_owned(),
         "makeroom_oom_total{Hostname=\"node\",cause=\"fragmentation\"} 0".to_owned(),
         "makeroom_oom_total{Hostname=\"node\",cause=\"leak\"} 3".to_owned(),
         format!("makeroom_last_oom_timestamp_seconds{{{owner},cause=\"leak\"}} 3.0"),
@@ -194,6 +197,7 @@ fn hostile_names_are_escaped_short_and_few() {
         &account(),
         Duration::ZERO,
         RecordedPrograms { recorders: &recorders, tally: &tally },
+        TextFormat::OpenMetrics,
     );
     let lines = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
     assert_eq!(lines("makeroom_oom_total{"), 2);

@@ -8,7 +8,7 @@ use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode};
-use makeroom_report::prometheus_text;
+use makeroom_report::{TextFormat, prometheus_text};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -68,9 +68,14 @@ async fn answer(
         "/metrics" => match sampler.sample().await {
             Some(sample) => {
                 let tally = failures.tally();
-                let kind = if wants_open_metrics(request) { OPEN_METRICS } else { PLAIN_METRICS };
+                let (kind, format) = if wants_open_metrics(request) {
+                    (OPEN_METRICS, TextFormat::OpenMetrics)
+                } else {
+                    (PLAIN_METRICS, TextFormat::Plain)
+                };
                 let recorded = recorded(&sample, &tally);
-                response(StatusCode::OK, kind, prometheus_text(&sample.account, sample.took, recorded))
+                let text = prometheus_text(&sample.account, sample.took, recorded, format);
+                response(StatusCode::OK, kind, text)
             }
             None => {
                 response(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, "reading the GPUs failed\n".to_owned())
