@@ -1,8 +1,8 @@
 """Checks the engines of `makeroom.spark` and `makeroom.ray`; started by `.ci/fleet`.
 
 Each engine indexes the same folder of snapshots, logs, damaged and foreign files. One of its executors is killed while its
-task runs. The index must have the same files, byte for byte, as one that was made in this process, and no executor may
-start a process: the code must run in the native module.
+task runs. The index must have the same files, byte for byte, as that of `makeroom index`, and no executor may start a
+process: the code must run in the native module.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 import engines
+import recipes
 import stores
 from makeroom._impl import _index
 
@@ -40,8 +42,14 @@ def recordings(folder: Path) -> Path:
     (folder / "foreign.room").write_bytes(os.urandom(4096))
     (folder / "wörld of logs.log").write_text("RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n")
     (folder / "train.py").write_text("import torch\n")
-    os.symlink(folder, folder / "loop")
     return folder
+
+
+def command(source: Path, index: Path) -> None:
+    """The index of `makeroom index`. Its status says that some files are not recordings."""
+    program = Path(os.environ.get("MAKEROOM_COMMAND", ROOT / "target" / "debug" / "makeroom"))
+    ended = subprocess.run([program, "index", source, "-o", index], capture_output=True, text=True)
+    assert ended.returncode in (0, 1) and index.is_dir(), ended.stderr
 
 
 def local(source: Path, index: Path) -> _index.Indexed:
@@ -69,13 +77,15 @@ def main() -> None:
     wanted = sys.argv[1:] or ["local", "spark", "ray", "store", "sql"]
     with tempfile.TemporaryDirectory(prefix="makeroom-fleet-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        source, index = recordings(folder / "recordings"), folder / "local"
+        source, index = recordings(folder / "recordings"), folder / "index"
         began = time.monotonic()
         made = local(source, index)
         assert made.written == made.objects == len(files(index)), made
         assert len(made.unreadable) >= 2, made
         assert local(source, index).written == 0, "an object that is indexed is not read again"
-        step(f"local: {made.objects} objects, {len(made.unreadable)} of them unreadable", began)
+        command(source, folder / "command")
+        equal("makeroom index", folder / "command", index)
+        step(f"local: {made.objects} objects, {len(made.unreadable)} of them unreadable, as with the command", began)
         for engine in ("spark", "ray"):
             if engine in wanted:
                 began = time.monotonic()
@@ -83,6 +93,8 @@ def main() -> None:
                     killed = running.index_and_kill(source, folder / engine, len(files(index)))
                     equal(engine, folder / engine, index)
                     running.check_change()
+                    if engine == "spark":
+                        assert recipes.python(index, running.session), "docs/fleet.md has no query for Spark"
                 step(f"{engine}: killed {killed} while its task ran; the index equals the local one", began)
         if "store" in wanted:
             began = time.monotonic()
@@ -90,8 +102,8 @@ def main() -> None:
             step("store: signatures, wrong and missing credentials, throttling", began)
         if "sql" in wanted:
             began = time.monotonic()
-            rows = engines.read_with_other_programs(index)
-            step(f"sql: DuckDB and Polars read the same {rows} rows", began)
+            rows, queries = recipes.rows(index), recipes.sql(index) + recipes.python(index)
+            step(f"sql: DuckDB and Polars read the same {rows} rows and run {queries} queries of docs/fleet.md", began)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A standalone Spark with two workers and a Ray of two nodes, each with an executor to kill, and readers of the index.
+"""A standalone Spark with two workers and a Ray of two nodes, each with an executor to kill.
 
 A file that every Python process of the engines loads (`sitecustomize.py`) notes a process that code of makeroom starts. The
 command is not on their PATH either.
@@ -7,6 +7,7 @@ command is not on their PATH either.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -220,6 +221,11 @@ class Spark(Engine):
 
         return makeroom.spark.index(self.session, source, index)
 
+    def empty(self) -> None:
+        """A map that does nothing, to compare with."""
+        table = self.session.createDataFrame([(number,) for number in range(8)], "number long").repartition(8)
+        assert table.mapInArrow(lambda batches: batches, "number long").count() == 8
+
 
 class Ray(Engine):
     """Two nodes with one core each."""
@@ -244,8 +250,10 @@ class Ray(Engine):
     def __exit__(self, *error: object) -> None:
         import ray
 
+        session = self.cluster.head_node.get_session_dir_path()
         ray.shutdown()
         self.cluster.shutdown()
+        shutil.rmtree(session, ignore_errors=True)
         super().__exit__(*error)
 
     def executor(self) -> int | None:
@@ -257,19 +265,12 @@ class Ray(Engine):
 
         return makeroom.ray.index(source, index)
 
+    def empty(self) -> None:
+        """A map that does nothing, to compare with."""
+        import ray
+
+        table = ray.data.from_items([{"number": number} for number in range(8)], override_num_blocks=8)
+        assert len(table.map_batches(lambda batch: batch, batch_format="pyarrow").take_all()) == 8
+
 
 ENGINES = {"spark": Spark, "ray": Ray}
-
-
-def read_with_other_programs(index: Path) -> int:
-    """The rows of the index, which DuckDB and Polars must read alike, without makeroom."""
-    import duckdb
-    import polars
-
-    pattern = str(index / "objects" / "*.parquet")
-    columns = "source, object_bytes, etag, cause, ran_out"
-    ours = duckdb.sql(f"SELECT {columns} FROM read_parquet('{pattern}') ORDER BY source, recording").fetchall()
-    frame = polars.scan_parquet(pattern).sort("source", "recording").select(columns.split(", ")).collect()
-    assert ours == frame.rows(), "DuckDB and Polars read different rows"
-    assert any(row[-1] for row in ours), "no recording ran out of memory"
-    return len(ours)

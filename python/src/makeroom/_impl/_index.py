@@ -10,6 +10,7 @@ They are never part of a task, an error message or the index.
 
 from __future__ import annotations
 
+import io
 import os
 import tempfile
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -31,6 +32,9 @@ CHUNK = 8 << 20
 MOST_SHOWN = 5
 #: The directory of an index with one file per object.
 OBJECTS = "objects"
+#: The file that names the current generation of compacted files, and their directory.
+CURRENT = "CURRENT"
+GENERATIONS = "generations"
 
 
 
@@ -65,9 +69,9 @@ def is_local(place: str) -> bool:
 
 
 def absolute(place: Path) -> str:
-    """A URL as it is, a local path as an absolute one."""
+    """A URL as it is, a local path without links, as the command has it."""
     text = os.fspath(place)
-    return os.path.abspath(text) if is_local(text) else text.rstrip("/")
+    return os.path.realpath(text) if is_local(text) else text.rstrip("/")
 
 
 def new_objects(source: str, index: str) -> tuple[int, list[Found]]:
@@ -127,12 +131,40 @@ def open_store(url: str) -> tuple[Any, str, str]:
 
 
 def names(index: str) -> set[str]:
-    """The names of the files that an index has."""
+    """The names of the files that an index has, or had before they were compacted."""
     if is_local(index):
         folder = os.path.join(index, OBJECTS)
-        return set(os.listdir(folder)) if os.path.isdir(folder) else set()
-    store, prefix, _ = open_store(f"{index}/{OBJECTS}/")
-    return {entry["path"].rsplit("/", 1)[-1] for chunk in store.list(prefix) for entry in chunk}
+        found = set(os.listdir(folder)) if os.path.isdir(folder) else set()
+        current = os.path.join(index, CURRENT)
+        if not os.path.exists(current):
+            return found
+        with open(current, encoding="utf-8") as file:
+            generation = os.path.join(index, GENERATIONS, file.read().strip())
+        parts: Iterable[Any] = [os.path.join(generation, name) for name in os.listdir(generation)]
+        return found | compacted(part for part in parts if part.endswith(".parquet"))
+    store, prefix, _ = open_store(index)
+    below = f"{prefix}/" if prefix else ""
+
+    def keys(folder: str) -> list[str]:
+        return [entry["path"] for chunk in store.list(below + folder) for entry in chunk]
+
+    found = {key.rsplit("/", 1)[-1] for key in keys(f"{OBJECTS}/")}
+    if not any(key.endswith(f"/{CURRENT}") or key == CURRENT for key in keys(CURRENT)):
+        return found
+    generation = bytes(store.get(below + CURRENT).bytes()).decode().strip()
+    parts = (key for key in keys(f"{GENERATIONS}/{generation}/") if key.endswith(".parquet"))
+    return found | compacted(io.BytesIO(bytes(store.get(key).bytes())) for key in parts)
+
+
+def compacted(parts: Iterable[Any]) -> set[str]:
+    """The names that the objects in the files of a generation had."""
+    from pyarrow import parquet
+
+    found = set()
+    for part in parts:
+        for row in parquet.read_table(part, columns=["source", "object_bytes", "etag"]).to_pylist():
+            found.add(_native.index_name(row["source"], row["object_bytes"], row["etag"]))
+    return found
 
 
 def index_all(found: Iterable[Found], index: str) -> Iterator[Done]:
