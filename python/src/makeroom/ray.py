@@ -40,8 +40,9 @@ def index(source: Path, index: Path) -> Indexed:
     Example:
         >>> makeroom.ray.index("s3://bucket/recordings", "s3://bucket/index").written
     """
-    import ray
+    from importlib import import_module
 
+    ray: Any = import_module("ray")
     place = absolute(index)
     objects, found = new_objects(absolute(source), place)
     if not found:
@@ -49,7 +50,7 @@ def index(source: Path, index: Path) -> Indexed:
     if not ray.is_initialized():
         ray.init()
     tasks = min(len(found), TASKS_PER_CORE * int(ray.cluster_resources().get("CPU", 1)))
-    table = ray.data.from_items([one._asdict() for one in found], override_num_blocks=tasks)
+    table = import_module("ray.data").from_items([one._asdict() for one in found], override_num_blocks=tasks)
     done = table.map_batches(worker(place), batch_format="pyarrow", batch_size=None)
     return conclude(objects, len(found), (Done(**row) for row in done.iter_rows()))
 

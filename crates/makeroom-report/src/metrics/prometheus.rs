@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 
 use super::{RecordedPrograms, devices, groups, latest_failures, recorder_groups};
 
-/// The counter of failures. OpenMetrics adds `_total` to the name of a counter.
+/// The counter of failures. `OpenMetrics` adds `_total` to the name of a counter.
 const FAILURES: &str = "makeroom_oom";
 
 type Labels = Vec<(&'static str, String)>;
@@ -24,7 +24,7 @@ type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
 pub enum TextFormat {
     /// The older format, which all versions read.
     Plain,
-    /// OpenMetrics.
+    /// `OpenMetrics`.
     OpenMetrics,
 }
 
