@@ -23,7 +23,7 @@ def functions() -> Iterator[tuple[str, Any]]:
                     yield f"{name}.{method}", function
 
 
-PUBLIC = dict(functions())
+PUBLIC = {**dict(functions()), "spark.index": makeroom.spark.index, "ray.index": makeroom.ray.index}
 
 
 def test_there_are_functions():

@@ -35,7 +35,7 @@ def test_every_name_is_there():
         value = getattr(makeroom, name)
         assert name in TYPES or value.__name__ == {"why": "explain"}.get(name, name)
     assert set(makeroom.__all__) <= set(dir(makeroom))
-    assert {"open", "callbacks", "__version__"} <= set(dir(makeroom))
+    assert {"open", "callbacks", "ray", "spark", "__version__"} <= set(dir(makeroom))
     assert not [name for name in dir(makeroom) if name.startswith("_") and not name.startswith("__") or name.isupper()]
     assert makeroom.__version__.count(".") == 2
 
@@ -53,7 +53,7 @@ def test_the_types_name_what_the_native_module_has():
 def test_help_lists_public_modules_and_names():
     text = python("import pydoc, makeroom; print(pydoc.plaintext.document(makeroom))")
     contents = text.split("PACKAGE CONTENTS\n")[1].split("\n\n")[0]
-    assert contents.split() == ["__main__", "_impl", "(package)", "callbacks", "pytest_plugin"]
+    assert contents.split() == ["__main__", "_impl", "(package)", "callbacks", "pytest_plugin", "ray", "spark"]
     assert "    class Explanation(" in text and "    explain(source:" in text
 
 

@@ -19,8 +19,10 @@ const MOST_ENTRIES: usize = 1_000_000;
 /// Folders below folders.
 const DEEPEST: usize = 8;
 /// Files in folders whose names end like this are recordings, snapshots or logs.
-const ENDINGS: [&str; 15] = [
+const ENDINGS: [&str; 17] = [
     ".room",
+    ".room.gz",
+    ".room.zst",
     ".pickle",
     ".pkl",
     ".log",
@@ -176,13 +178,15 @@ impl Search {
 /// Whether a file in a folder is worth reading: by its name, or because it begins like a recording.
 fn is_wanted(path: &Path) -> bool {
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().to_ascii_lowercase());
-    if ENDINGS.iter().any(|ending| name.ends_with(ending)) || is_archive_name(&name) {
-        return true;
-    }
-    if matches!(name.as_str(), "stdout" | "stderr") {
-        return true;
-    }
-    is_recording(path)
+    is_recording_name(&name) || is_recording(path)
+}
+
+/// Whether a file of this name, or at this path, can be a recording, a snapshot, a log or an archive of these.
+pub fn is_recording_name(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
+    ENDINGS.iter().any(|ending| name.ends_with(ending))
+        || is_archive_name(&name)
+        || matches!(name.as_str(), "stdout" | "stderr")
 }
 
 /// The files to read first if there are too many, from 0: recordings, files that name their rank, snapshots, others.

@@ -11,5 +11,5 @@
 mod find;
 mod read;
 
-pub use find::{Files, find, open_plain};
-pub use read::{Watcher, read, read_recording, reduce};
+pub use find::{Files, find, is_recording_name, open_plain};
+pub use read::{Watcher, read, read_object, read_recording, reduce};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read, Seek as _};
+use std::io::{Read, Seek};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -59,13 +59,26 @@ pub fn reduce<T: Sync>(items: &[T], rows_of: impl Fn(&T) -> Rows + Sync) -> Rows
 
 /// The rows of a file; that it could not be read, if so.
 fn read_file(found: &Found, watcher: &dyn Watcher) -> Rows {
-    let name = found.path.display().to_string();
-    // A bug in a reader must not cost the answer for all other files.
-    let read = catch_unwind(AssertUnwindSafe(|| open(found, watcher)));
-    let rows = read.unwrap_or_else(|_| {
-        Ok(unread(&name, "makeroom crashed on this file; please report the bug".to_owned()))
+    guarded(&found.path.display().to_string(), || open(found, watcher))
+}
+
+/// The rows of one object, which need not be a file: a recording, snapshot, log or archive with this name. The process and
+/// its rank are known only from this name and the contents, so the rows do not depend on other objects.
+pub fn read_object(name: &str, contents: impl Read + Seek) -> Rows {
+    guarded(name, || {
+        if is_archive_name(name) {
+            return archive(name, contents);
+        }
+        Ok(archived(name, JobIdentity::from_file_name(name), &mut { contents }))
+    })
+}
+
+/// Reports an error as a file that could not be read. A bug in a reader must not cost the answer for all other files.
+fn guarded(name: &str, read: impl FnOnce() -> Result<Rows, Error>) -> Rows {
+    let rows = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| {
+        Ok(unread(name, "makeroom crashed on this file; please report the bug".to_owned()))
     });
-    rows.unwrap_or_else(|error| unread(&name, error.to_string()))
+    rows.unwrap_or_else(|error| unread(name, error.to_string()))
 }
 
 fn open(found: &Found, watcher: &dyn Watcher) -> Result<Rows, Error> {
@@ -75,7 +88,7 @@ fn open(found: &Found, watcher: &dyn Watcher) -> Result<Rows, Error> {
     let file = if found.is_named { File::open(&found.path) } else { open_plain(&found.path) };
     let file = file.map_err(failed)?;
     if found.is_archive {
-        return archive(&name, &file);
+        return archive(&name, file);
     }
     let mut source = Source { name, identity: found.identity.clone(), is_running: false };
     let mut log = LogReader::new(source.clone());
@@ -89,11 +102,11 @@ fn open(found: &Found, watcher: &dyn Watcher) -> Result<Rows, Error> {
 }
 
 /// The rows of all members of an archive. One that cannot be read does not affect the others.
-fn archive(name: &str, file: &File) -> Result<Rows, Error> {
+fn archive(name: &str, mut file: impl Read + Seek) -> Result<Rows, Error> {
     let mut rows = Rows::default();
     let mut members = 0;
-    let identities = identities(file);
-    (&*file).rewind().map_err(|cause| Error::Read { offset: 0, cause })?;
+    let identities = identities(&mut file);
+    file.rewind().map_err(|cause| Error::Read { offset: 0, cause })?;
     let visited = visit_archive(file, &mut |member, contents| {
         members += 1;
         if members > MOST_FILES {
@@ -139,7 +152,7 @@ pub fn read_recording(name: &str) -> Result<Option<Trace>, Error> {
 
 /// What the names of the members say about their processes. A number in which they differ is known only from all names, so
 /// the archive is read twice.
-fn identities(file: &File) -> BTreeMap<String, JobIdentity> {
+fn identities(file: impl Read + Seek) -> BTreeMap<String, JobIdentity> {
     let mut names: Vec<String> = Vec::new();
     let visited = visit_archive(file, &mut |member, _| {
         names.push(member.to_owned());

@@ -4,6 +4,7 @@
 //! survey      queries the driver, in a child process with a timeout
 //! processes   reads /proc: open driver files, states, namespaces, containers, jobs, users
 //! recording   reads the .room recordings of running programs
+//! recorders   follows these recordings: heartbeats, and programs that run out of memory
 //! account     joins the three: total = free + reserved + Σ holders + unlisted, with causes for the last
 //! remedy      which processes would have to exit, the commands for that, and what would be lost
 //! watcher     takes accounts, once or periodically
@@ -16,6 +17,7 @@
 mod account;
 pub mod doctor;
 mod processes;
+mod recorders;
 mod recording;
 mod remedy;
 mod survey;
@@ -25,7 +27,8 @@ pub use account::{
     Account, Cause, Certainty, Device, DeviceMemory, Driver, Finding, Holder, IdleContexts, Label, Unlisted,
     UnlistedCause,
 };
-pub use processes::{Belonging, OpenFiles, Process, Processes, Stat, State, View};
+pub use processes::{Belonging, OpenFiles, PodName, Process, Processes, Stat, State, View};
+pub use recorders::{LatestFailure, OutOfMemory, Recorder, Recorders, Tally};
 pub use recording::{Recording, is_being_written, open_recording};
 pub use remedy::{Plan, Remedy, Requirement, require};
 pub use survey::{

@@ -154,6 +154,9 @@ pub struct RecordingRow {
     pub parent_pid: Option<u32>,
     /// The program.
     pub program: Option<String>,
+    /// The model, if an option of the command line names it.
+    #[serde(default)]
+    pub model: Option<String>,
     /// The framework whose memory was recorded.
     pub framework: Option<String>,
     /// The program that started it: `torchrun`, `slurm`, `openmpi`.
@@ -217,6 +220,15 @@ pub struct DeviceRow {
     pub last_bytes: u64,
     /// Its CUDA contexts and their code, as far as they were measured.
     pub overhead_bytes: u64,
+    /// Memory taken from the driver, times the time it was held.
+    #[serde(default)]
+    pub held_byte_seconds: u64,
+    /// The part of it that the allocator cached: taken from the driver, and not in use by the program.
+    #[serde(default)]
+    pub cached_byte_seconds: u64,
+    /// The part of that in segments that are partly in use, so that the allocator cannot release them.
+    #[serde(default)]
+    pub fragmented_byte_seconds: u64,
 }
 
 /// A kind of failure.

@@ -26,6 +26,7 @@ fn recording(rank: u32, end: End) -> RecordingRow {
         pid: Some(1000 + rank),
         parent_pid: Some(1),
         program: Some("train.py".to_owned()),
+        model: None,
         framework: None,
         launcher: None,
         began_us: Some(1_000_000_000 + u64::from(rank) * 1000),
@@ -45,6 +46,7 @@ fn recording(rank: u32, end: End) -> RecordingRow {
             peak_bytes: 3 * GIB,
             last_bytes: 3 * GIB,
             overhead_bytes: GIB / 2,
+            ..DeviceRow::default()
         }],
         host_peak_bytes: Some(GIB),
         cgroup_bytes: None,

@@ -11,6 +11,7 @@ mod buffers;
 mod columns;
 mod failure;
 mod groups;
+mod index;
 mod recording;
 mod table;
 mod values;
@@ -172,6 +173,9 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(names, module)?)?;
     module.add_function(wrap_pyfunction!(job, module)?)?;
     module.add_function(wrap_pyfunction!(job_identity, module)?)?;
+    module.add_function(wrap_pyfunction!(index::is_recording_name, module)?)?;
+    module.add_function(wrap_pyfunction!(index::index_name, module)?)?;
+    module.add_function(wrap_pyfunction!(index::index_object, module)?)?;
     module.add_function(wrap_pyfunction!(parse_size, module)?)?;
     module.add_function(wrap_pyfunction!(format_size, module)?)
 }

@@ -64,7 +64,7 @@ pub use job_run::job_run_text;
 pub use json::explanation_json;
 pub use kinds::{grouped_json, grouped_text, kind_words, rule_words};
 #[cfg(target_os = "linux")]
-pub use metrics::{otlp_json, prometheus_text};
+pub use metrics::{OomVerdict, RecordedPrograms, TextFormat, otlp_json, otlp_logs_json, prometheus_text};
 #[cfg(target_os = "linux")]
 pub use others::others_text;
 pub use plan::{PlanReport, plan_json, plan_text};

@@ -42,6 +42,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     Why(Why),
     Job(Job),
+    Index(Index),
+    Fleet(Fleet),
     Run(Run),
     Env(Env),
     View(View),
@@ -427,6 +429,28 @@ pub(crate) struct Why {
 pub(crate) struct Mcp {
     /// Directories the server may read, and other arguments of makeroom-mcp
     #[arg(value_name = "DIR", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<OsString>,
+}
+
+/// Index the recordings in a folder or bucket, for `makeroom fleet`
+///
+/// Starts makeroom-fleet, which is installed separately: cargo install --path crates/makeroom-fleet
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Index {
+    /// Folder or URL to index, and other arguments of makeroom-fleet
+    #[arg(value_name = "SOURCE", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<OsString>,
+}
+
+/// Show why the jobs of an index ran out of memory, and what that costs
+///
+/// Starts makeroom-fleet, which is installed separately: cargo install --path crates/makeroom-fleet
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Fleet {
+    /// Folder or URL of the index, and other arguments of makeroom-fleet
+    #[arg(value_name = "INDEX", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) arguments: Vec<OsString>,
 }
 

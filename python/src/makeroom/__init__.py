@@ -11,6 +11,7 @@
     makeroom.use_pool()                avoid fragmentation in PyTorch, CuPy and RMM
     makeroom.chunks(array, function)   apply a function to data larger than the GPU
     makeroom.callbacks                 callbacks for Hugging Face and Lightning trainers
+    makeroom.spark, ray                index the recordings of a bucket on a cluster
 
 Importing makeroom needs neither PyTorch nor a GPU. Each name loads its module on first use.
 """
@@ -18,6 +19,8 @@ Importing makeroom needs neither PyTorch nor a GPU. Each name loads its module o
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import callbacks as callbacks
+    from . import ray as ray
+    from . import spark as spark
     from ._impl._answer import Fix as Fix
     from ._impl._chunks import chunks as chunks
     from ._impl._excepthook import install_excepthook as install_excepthook
@@ -126,6 +129,8 @@ _HOMES = {
     "why": "_explanation",
 }
 
+_MODULES = ("callbacks", "ray", "spark")
+
 # Without `open`, so that a star import does not replace Python's, and without the functions that IPython calls.
 __all__ = [name for name in _HOMES if not name.startswith("_") and not name.endswith("_extension") and name != "open"]
 
@@ -134,8 +139,8 @@ if not TYPE_CHECKING:
     def __getattr__(name):
         from importlib import import_module
 
-        if name == "callbacks":
-            return import_module(f"{__name__}.callbacks")
+        if name in _MODULES:
+            return import_module(f"{__name__}.{name}")
         home = _HOMES.get(name)
         if home is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -147,4 +152,4 @@ if not TYPE_CHECKING:
 
 def __dir__() -> "list[str]":
     dunders = [name for name in globals() if name.startswith("__")]
-    return sorted({*dunders, *__all__, "open", "callbacks", "__version__"})
+    return sorted({*dunders, *__all__, *_MODULES, "open", "__version__"})

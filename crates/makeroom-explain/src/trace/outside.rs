@@ -104,8 +104,12 @@ pub fn overhead_over_time(trace: &Trace, device: &DeviceTrace) -> Vec<(u64, Byte
 
 /// Calls `on_event` with each event, its index and the memory that the process has taken from the driver after it.
 /// Returns the memory that it had taken before the first event.
-pub fn held_over_time(device: &DeviceTrace, mut on_event: impl FnMut(usize, &Event, Bytes)) -> Bytes {
-    let mut taken = Taken::new(&Start::new(device));
+pub fn held_over_time(
+    device: &DeviceTrace,
+    start: &Start,
+    mut on_event: impl FnMut(usize, &Event, Bytes),
+) -> Bytes {
+    let mut taken = Taken::new(start);
     let before = taken.bytes();
     for (index, event) in device.events.iter().enumerate() {
         taken.apply(&event);

@@ -9,6 +9,7 @@
 
 mod belonging;
 mod files;
+mod kubernetes;
 mod reading;
 mod stat;
 mod users;
@@ -22,6 +23,8 @@ use std::time::{Duration, Instant};
 pub use belonging::Belonging;
 use files::LookBudget;
 pub use files::OpenFiles;
+pub use kubernetes::PodName;
+use kubernetes::Pods;
 pub use stat::{Stat, State};
 pub use view::View;
 
@@ -33,6 +36,8 @@ use users::Users;
 const LONGEST_COMMAND: u64 = 16 << 10;
 /// Time limit for inspecting mapped files: 1000 ordinary processes take a tenth of it.
 const LONGEST_MAPPED: Duration = Duration::from_millis(500);
+/// How much of the environment to read: the kernel's limit on one argument.
+const LONGEST_ENVIRONMENT: u64 = 128 << 10;
 /// How much to read of files that the kernel generates.
 const LONGEST_FILE: u64 = 64 << 10;
 
@@ -51,6 +56,8 @@ pub struct Process {
     pub inner_pids: Vec<u32>,
     /// The container, pod, job or unit it belongs to.
     pub belonging: Belonging,
+    /// The name of its pod, if it is in one and the name is known.
+    pub pod_name: PodName,
     /// Its driver files and its recording.
     pub files: OpenFiles,
     /// Whether its session was started by systemd, so that stopping the unit ends this process and no unrelated ones.
@@ -74,6 +81,9 @@ impl Process {
     /// The program's name without its directory; for Python, that of the script or module.
     pub fn program(&self) -> String {
         let name = |word: &str| shown(word.rsplit('/').next().unwrap_or(word));
+        if let Some(actor) = self.ray_actor() {
+            return format!("ray::{actor}");
+        }
         let program = self.command.first().map_or_else(|| name(&self.stat.name), |word| name(word));
         let script = match self.command.get(1).map(String::as_str) {
             _ if !program.starts_with("python") => None,
@@ -81,6 +91,15 @@ impl Process {
             word => word.filter(|word| !word.starts_with('-')),
         };
         script.map_or(program, name)
+    }
+
+    /// The class of the actor or the name of the task that it runs, if it is a Ray worker. Ray puts it in the process
+    /// title, as `ray::Trainer.step`; the method changes with every call, so it is left out.
+    pub fn ray_actor(&self) -> Option<&str> {
+        let title = self.command.first()?.strip_prefix("ray::")?;
+        let is_part = |character: char| character.is_alphanumeric() || character == '_';
+        let end = title.find(|character| !is_part(character)).unwrap_or(title.len());
+        title.get(..end).filter(|name| !name.is_empty() && *name != "IDLE")
     }
 
     /// Whether its name or any argument contains one of these.
@@ -181,14 +200,16 @@ struct Reader<'root> {
     root: &'root Path,
     uptime: Option<Duration>,
     users: Users,
+    pods: Pods,
     patient: Patient,
     budget: LookBudget,
 }
 
 impl<'root> Reader<'root> {
     fn new(root: &'root Path) -> Self {
-        let users = Users::read(root);
-        Self { root, uptime: uptime(root), users, patient: Patient::default(), budget: LookBudget::default() }
+        let (users, pods) = (Users::read(root), Pods::read(root));
+        let (patient, budget) = (Patient::default(), LookBudget::default());
+        Self { root, uptime: uptime(root), users, pods, patient, budget }
     }
 
     fn directory(&self, pid: u32) -> PathBuf {
@@ -211,6 +232,12 @@ impl<'root> Reader<'root> {
         let command = self.patient.read(&directory.join("cmdline"), LONGEST_COMMAND).unwrap_or_default();
         let words = command.split(|&byte| byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
         let belonging = Belonging::parse(&text(&directory.join("cgroup"), LONGEST_FILE));
+        let pod_name = belonging.pod.as_deref().map_or_else(PodName::default, |uid| {
+            self.pods.name(uid).unwrap_or_else(|| {
+                let variables = self.patient.read(&directory.join("environ"), LONGEST_ENVIRONMENT);
+                PodName::of_environment(&variables.unwrap_or_default())
+            })
+        });
         Process {
             command: words.filter(|word| !word.is_empty()).collect(),
             user,
@@ -219,6 +246,7 @@ impl<'root> Reader<'root> {
             has_parents_program: self.has_parents_program(&stat),
             is_its_unit: belonging.unit.is_some() && self.is_begun_by_manager(stat.session),
             belonging,
+            pod_name,
             age: self.age(&stat),
             files,
             stat,
@@ -279,6 +307,21 @@ mod tests {
         ] {
             assert_eq!(running(words).program(), program);
         }
+    }
+
+    #[test]
+    fn ray_workers_are_named_by_their_actor() {
+        for (title, actor, program) in [
+            ("ray::Trainer.step", Some("Trainer"), "ray::Trainer"),
+            ("ray::Trainer", Some("Trainer"), "ray::Trainer"),
+            ("ray::_map_task()", Some("_map_task"), "ray::_map_task"),
+            ("ray::IDLE", None, "ray::IDLE"),
+            ("ray::\u{1b}[2J", None, "ray:: [2J"),
+        ] {
+            let process = running(&[title]);
+            assert_eq!((process.ray_actor(), process.program().as_str()), (actor, program));
+        }
+        assert_eq!(running(&["python", "ray::Trainer"]).ray_actor(), None);
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub enum State {
 
 impl Stat {
     /// Reads a process's stat line; `None` if it is gone.
-    pub(super) fn read(directory: &Path) -> Option<Self> {
+    pub(crate) fn read(directory: &Path) -> Option<Self> {
         Self::parse(&fs::read(directory.join("stat")).ok()?)
     }
 

@@ -20,6 +20,7 @@ use makeroom_core::Bytes;
 use crate::processes::shown;
 pub(crate) use budget::{Budget, read_all};
 use sum::Sum;
+pub(crate) use sum::is_taking;
 
 /// The name of the recorder's thread.
 const WRITER: &[u8] = b"makeroom";

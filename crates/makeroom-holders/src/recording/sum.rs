@@ -133,7 +133,8 @@ impl Latest {
     }
 }
 
-fn is_taking(event: &Event) -> bool {
+/// Whether the event allocates device memory.
+pub(crate) fn is_taking(event: &Event) -> bool {
     match event.kind {
         EventKind::DeviceAlloc
         | EventKind::PitchedAlloc

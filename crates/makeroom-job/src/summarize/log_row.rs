@@ -210,6 +210,7 @@ fn row(
         pid: None,
         parent_pid: None,
         program: None,
+        model: None,
         framework: explanation.and_then(|explanation| explanation.input.framework.id()).map(str::to_owned),
         launcher: identity.launcher.clone(),
         began_us: None,

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! mod.rs      a trace: its process, devices, failures and live memory by line
-//! series.rs   memory over time and over steps, in a bounded number of points
+//! series.rs   memory over time and over steps, in a bounded number of points;  waste.rs  cached and fragmented memory
+//! model.rs    the model that a command line names
 //! log.rs      a program's output: its lines by rank
 //! log_text.rs what a log contains about one rank
 //! reports.rs  lines in which launchers, Ray and Kubernetes report other processes
@@ -23,11 +24,13 @@ mod exceptions;
 mod log;
 mod log_row;
 mod log_text;
+mod model;
 mod owners;
 mod phrases;
 mod reports;
 mod series;
 mod stops;
+mod waste;
 
 use makeroom_core::identity::JobIdentity;
 use makeroom_core::{
@@ -65,6 +68,7 @@ pub fn summarize(trace: &Trace, source: &Source) -> Rows {
     let mut recording = row(trace, source);
     let mut rows = Rows::default();
     let mut decisive = None;
+    let ended_us = recording.ended_us;
     for device in &trace.devices {
         let over_time = OverTime::new(trace, device, recording.began_us);
         let found = failures(trace, device, &recording.recording, &over_time);
@@ -84,6 +88,10 @@ pub fn summarize(trace: &Trace, source: &Source) -> Rows {
         row.peak_bytes = over_time.peak_bytes;
         row.last_bytes = over_time.last_bytes;
         row.overhead_bytes = context_bytes(trace, device).map_or(0, Bytes::get);
+        let waste = over_time.waste(ended_us);
+        row.held_byte_seconds = waste.held;
+        row.cached_byte_seconds = waste.cached;
+        row.fragmented_byte_seconds = waste.fragmented;
         rows.failures.extend(found.into_iter().map(|(_, failure)| failure));
         let (series, steps) = over_time.rows(&recording.recording, device.device.0);
         rows.series.push(series);
@@ -155,6 +163,7 @@ fn row(trace: &Trace, source: &Source) -> RecordingRow {
         pid: process.map(|process| process.identity.pid),
         parent_pid: process.map(|process| process.identity.parent_pid),
         program: process.map(program),
+        model: process.and_then(|process| model::of(&process.identity.command_line)),
         framework: identity.framework,
         launcher: identity.launcher,
         began_us,

@@ -3,9 +3,10 @@
 //! A recording of at most 200 changes is kept exactly. A longer one is cut into 200 intervals of equal length, each with
 //! the value at its end and its peak, so that neither a short peak nor the value at a failure is lost.
 
-use makeroom_core::{Action, DeviceTrace, FastMap, Trace};
+use makeroom_core::{Action, DeviceTrace, FastMap, Start, Trace};
 use makeroom_explain::{held_over_time, step_starts};
 
+use super::waste::{Waste, WasteOverTime};
 use crate::tables::{SeriesRow, StepRow};
 
 /// Points of a series, and steps.
@@ -24,6 +25,7 @@ pub(super) struct OverTime {
     points: Vec<Change>,
     steps: Vec<(u64, u64)>,
     failures: FastMap<usize, u64>,
+    waste: Option<WasteOverTime>,
     pub(super) peak_bytes: u64,
     pub(super) last_bytes: u64,
 }
@@ -37,8 +39,13 @@ impl OverTime {
         let mut changes: Vec<Change> = Vec::new();
         let mut failures = FastMap::default();
         let mut before = None;
-        let first = held_over_time(device, |index, event, held| {
+        let start = Start::new(device);
+        let mut waste = has_times.then(|| WasteOverTime::new(&start));
+        let first = held_over_time(device, &start, |index, event, held| {
             let held = held.get();
+            if let Some(waste) = &mut waste {
+                waste.apply(event, held);
+            }
             // Without times, the number of the event is the time.
             let elapsed_us = if has_times { event.time_us.saturating_sub(began_us) } else { index as u64 };
             if event.action == Action::OutOfMemory {
@@ -60,7 +67,12 @@ impl OverTime {
         if !first.is_zero() {
             changes.insert(0, Change { elapsed_us: 0, held: first.get(), peak: first.get() });
         }
-        Self { points: reduced(changes), steps: merged(&steps), failures, peak_bytes, last_bytes }
+        Self { points: reduced(changes), steps: merged(&steps), failures, waste, peak_bytes, last_bytes }
+    }
+
+    /// Cached and fragmented memory; nothing if the recording has no times.
+    pub(super) fn waste(&self, ended_us: Option<u64>) -> Waste {
+        self.waste.as_ref().map_or_else(Waste::default, |waste| waste.until(ended_us))
     }
 
     /// Memory held when the event at an index failed.

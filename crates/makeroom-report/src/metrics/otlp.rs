@@ -4,27 +4,48 @@
 //! `.utilization`, with the GPU's UUID as `hw.id`. The SDK is not used: the payload is one nested object, and the SDK
 //! would add a runtime of readers and exporters.
 
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use makeroom_holders::{Account, Device};
 use serde_json::{Value, json};
 
-use super::groups;
+use super::{RecordedPrograms, groups, recorder_groups};
 
 /// Aggregation temporality: sums are totals, not deltas.
 const CUMULATIVE: u8 = 2;
 
-/// The account as one export request.
-pub fn otlp_json(account: &Account) -> Value {
-    let since_epoch = account.taken.duration_since(UNIX_EPOCH).unwrap_or_default();
-    // OTLP encodes 64-bit integers as strings in JSON.
-    let time = since_epoch.as_nanos().to_string();
+/// The account and the recorded programs as one export request.
+pub fn otlp_json(account: &Account, recorded: RecordedPrograms<'_>) -> Value {
+    let time = nanoseconds(account.taken);
     let driver = account.driver.as_ref().map_or("", |driver| driver.version.as_str());
     let mut points = Points { time, ..Points::default() };
     // MIG instances instead of their GPU, so that sums do not count memory twice.
     for device in account.devices.iter().flat_map(Device::usable) {
         points.add(device, driver);
     }
+    let failures = recorded.tally.counts.iter().map(|(cause, count)| {
+        json!({
+            "attributes": attributes(&[("cause", cause)]), "startTimeUnixNano": nanoseconds(recorded.tally.since),
+            "timeUnixNano": points.time, "asInt": count.to_string(),
+        })
+    });
+    let recorders = recorder_groups(recorded.recorders).into_iter().map(|(group, count, _)| {
+        let labels =
+            group.attributes().into_iter().filter(|(_, value)| !value.is_empty()).collect::<Vec<_>>();
+        points.point(&labels, i64::try_from(count).unwrap_or(i64::MAX))
+    });
+    let counts = [
+        json!({
+            "name": "makeroom.oom", "description": "Recorded programs that ran out of memory", "unit": "{program}",
+            "sum": {
+                "aggregationTemporality": CUMULATIVE, "isMonotonic": true, "dataPoints": failures.collect::<Vec<_>>(),
+            },
+        }),
+        json!({
+            "name": "makeroom.recorders", "description": "Recorded processes", "unit": "{process}",
+            "gauge": { "dataPoints": recorders.collect::<Vec<_>>() },
+        }),
+    ];
     let metrics = [
         sum("hw.gpu.memory.limit", "Size of the GPU memory", &points.limit),
         sum("hw.gpu.memory.usage", "GPU memory used", &points.usage),
@@ -32,15 +53,27 @@ pub fn otlp_json(account: &Account) -> Value {
         sum("makeroom.memory.held", "GPU memory by owner", &points.held),
         sum("makeroom.memory.unlisted", "GPU memory without a listed owner", &points.unlisted),
     ];
+    let metrics: Vec<Value> = metrics.into_iter().chain(counts).collect();
     json!({
         "resourceMetrics": [{
-            "resource": { "attributes": attributes(&[("service.name", "makeroom"), ("host.name", &account.host)]) },
-            "scopeMetrics": [{
-                "scope": { "name": "makeroom", "version": env!("CARGO_PKG_VERSION") },
-                "metrics": metrics,
-            }],
+            "resource": resource(&account.host),
+            "scopeMetrics": [{ "scope": scope(), "metrics": metrics }],
         }],
     })
+}
+
+/// The program that sends, and its host.
+pub(super) fn resource(host: &str) -> Value {
+    json!({ "attributes": attributes(&[("service.name", "makeroom"), ("host.name", host)]) })
+}
+
+pub(super) fn scope() -> Value {
+    json!({ "name": "makeroom", "version": env!("CARGO_PKG_VERSION") })
+}
+
+/// Nanoseconds since 1970. OTLP encodes 64-bit integers as strings in JSON.
+pub(super) fn nanoseconds(time: SystemTime) -> String {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos().to_string()
 }
 
 /// The data points of each metric.
@@ -101,6 +134,6 @@ fn gauge(name: &str, description: &str, points: &[Value]) -> Value {
     json!({ "name": name, "description": description, "unit": "1", "gauge": { "dataPoints": points } })
 }
 
-fn attributes(labels: &[(&str, &str)]) -> Value {
+pub(super) fn attributes(labels: &[(&str, &str)]) -> Value {
     labels.iter().map(|(name, value)| json!({ "key": name, "value": { "stringValue": value } })).collect()
 }

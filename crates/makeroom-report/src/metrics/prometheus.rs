@@ -1,23 +1,42 @@
 //! The account in Prometheus's text format.
 
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use makeroom_core::Bytes;
 use makeroom_holders::{Account, Device};
 use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::{devices, groups};
+use super::{RecordedPrograms, devices, groups, latest_failures, recorder_groups};
+
+/// The counter of failures. `OpenMetrics` adds `_total` to the name of a counter.
+const FAILURES: &str = "makeroom_oom";
 
 type Labels = Vec<(&'static str, String)>;
 type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
 
-/// The account in the text format, with the time it took.
-pub fn prometheus_text(account: &Account, took: Duration) -> String {
+/// The text formats that Prometheus reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextFormat {
+    /// The older format, which all versions read.
+    Plain,
+    /// `OpenMetrics`.
+    OpenMetrics,
+}
+
+/// The account in a text format, with the time it took, and the recorded programs.
+pub fn prometheus_text(
+    account: &Account,
+    took: Duration,
+    recorded: RecordedPrograms<'_>,
+    format: TextFormat,
+) -> String {
     let mut registry = Registry::default();
+    add_recorded(&mut registry, account, recorded);
     let mut gauges = |name: &str, help: &str| {
         let gauges = Gauges::default();
         registry.register(name, help, gauges.clone());
@@ -87,7 +106,54 @@ pub fn prometheus_text(account: &Account, took: Duration) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = encode(&mut text, &registry);
+    if format == TextFormat::Plain {
+        // In OpenMetrics, the comments on a counter lack the suffix of its name.
+        for comment in ["# HELP", "# TYPE"] {
+            text =
+                text.replacen(&format!("{comment} {FAILURES} "), &format!("{comment} {FAILURES}_total "), 1);
+        }
+    }
     text
+}
+
+/// The recorded programs, and those that ran out of memory.
+fn add_recorded(registry: &mut Registry, account: &Account, recorded: RecordedPrograms<'_>) {
+    let host = ("Hostname", account.host.clone());
+    let with = |labels: &[(&'static str, &str)]| -> Labels {
+        let labels = labels.iter().map(|(name, value)| (*name, (*value).to_owned()));
+        std::iter::once(host.clone()).chain(labels).collect()
+    };
+    let failures = Family::<Labels, Counter>::default();
+    for (&cause, &count) in &recorded.tally.counts {
+        failures.get_or_create(&with(&[("cause", cause)])).inc_by(count);
+    }
+    registry.register(FAILURES, "Recorded programs that ran out of memory, by cause", failures);
+    let latest = Gauges::default();
+    for (group, cause, at) in latest_failures(recorded.tally, account.taken) {
+        let labels: Vec<_> = group.labels().into_iter().chain([("cause", cause)]).collect();
+        latest.get_or_create(&with(&labels)).set(seconds(at));
+    }
+    registry.register(
+        "makeroom_last_oom_timestamp_seconds",
+        "When a recorded program last ran out of memory, by owner",
+        latest,
+    );
+    let (recorders, heartbeats) = (Gauges::default(), Gauges::default());
+    for (group, count, heartbeat) in recorder_groups(recorded.recorders) {
+        recorders.get_or_create(&with(&group.labels())).set(count as f64);
+        heartbeats.get_or_create(&with(&group.labels())).set(seconds(heartbeat));
+    }
+    registry.register("makeroom_recorders", "Number of recorded processes, by owner", recorders);
+    registry.register(
+        "makeroom_recorder_heartbeat_timestamp_seconds",
+        "When the recorder that has been silent longest last wrote, by owner",
+        heartbeats,
+    );
+}
+
+/// Seconds since 1970.
+fn seconds(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 /// The labels of DCGM's exporter.

@@ -26,6 +26,8 @@ pub struct Reader<R> {
     payload: Vec<u8>,
     unread: Option<Unread>,
     is_at_end: bool,
+    /// The offset after the last complete frame.
+    complete: u64,
 }
 
 /// One frame of a file.
@@ -70,6 +72,7 @@ impl<R: Read> Reader<R> {
             payload: Vec::new(),
             unread: None,
             is_at_end: false,
+            complete: 0,
         };
         let mut start = [0; MAGIC.len() + 4];
         let length = reader.fill(&mut start)?;
@@ -99,6 +102,26 @@ impl<R: Read> Reader<R> {
             }),
             Next::Nothing | Next::Torn => Err(Error::NothingRecorded { offset: reader.offset }),
         }
+    }
+
+    /// Continues with the frames from `offset` on, which is [`Self::complete`] or the start of a later frame. `stream`
+    /// is the same file, starting there.
+    pub fn resume<S: Read>(self, stream: S, offset: u64) -> Reader<S> {
+        Reader {
+            stream: BufReader::with_capacity(64 << 10, stream),
+            offset,
+            version: self.version,
+            header: self.header,
+            payload: self.payload,
+            unread: None,
+            is_at_end: false,
+            complete: offset,
+        }
+    }
+
+    /// The offset after the last complete frame. A file that is still written may continue there.
+    pub fn complete(&self) -> u64 {
+        self.complete
     }
 
     /// The version that wrote the file. Versions only add things, so readers rarely need it.
@@ -160,7 +183,11 @@ impl<R: Read> Reader<R> {
         read.map_err(|cause| read_failed(before, cause))?;
         let is_intact =
             self.payload.len() == length && checksum(kind, &self.payload) == u32::from_le_bytes(expected);
-        Ok(if is_intact { Next::Whole { kind } } else { Next::Torn })
+        if !is_intact {
+            return Ok(Next::Torn);
+        }
+        self.complete = self.offset;
+        Ok(Next::Whole { kind })
     }
 
     /// Reads until the buffer is full or the stream ends.

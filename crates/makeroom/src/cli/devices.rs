@@ -112,7 +112,7 @@ pub(crate) struct Serve {
     #[arg(long, alias = "web.config.file", value_name = "FILE")]
     pub(crate) web_config: Option<PathBuf>,
 
-    /// OpenTelemetry collector to send metrics to
+    /// OpenTelemetry collector to send metrics and verdicts to
     #[arg(long, value_name = "URL")]
     pub(crate) otlp: Option<Collector>,
 
@@ -139,6 +139,12 @@ pub(crate) struct Collector {
 impl Collector {
     /// The port that collectors listen on.
     const PORT: u16 = 4318;
+
+    /// Where it accepts logs; `None` if the path for metrics is not OTLP's own.
+    pub(crate) fn for_logs(&self) -> Option<Self> {
+        let base = self.path.strip_suffix("/v1/metrics")?;
+        Some(Self { path: format!("{base}/v1/logs"), ..self.clone() })
+    }
 
     /// The value of the request's `Host` header.
     pub(crate) fn authority(&self) -> String {
@@ -230,5 +236,9 @@ mod tests {
         for text in ["https://x", "127.0.0.1:4318", "http://", "http://x:many"] {
             assert!(text.parse::<Collector>().is_err(), "{text}");
         }
+        let logs = |text: &str| text.parse::<Collector>().unwrap().for_logs().map(|logs| logs.to_string());
+        assert_eq!(logs("http://x"), Some("http://x:4318/v1/logs".to_owned()));
+        assert_eq!(logs("http://x:1/otlp/v1/metrics"), Some("http://x:1/otlp/v1/logs".to_owned()));
+        assert_eq!(logs("http://x/own"), None);
     }
 }

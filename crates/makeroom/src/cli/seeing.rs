@@ -106,6 +106,10 @@ pub(crate) struct Job {
     #[arg(long, value_name = "GROUP", value_enum, hide_short_help = true, conflicts_with = "output")]
     pub(crate) by: Option<Grouping>,
 
+    /// Explain this job of an index (see `makeroom index`); PATH is the index
+    #[arg(long, value_name = "ID", hide_short_help = true, conflicts_with_all = ["output", "by"])]
+    pub(crate) job: Option<String>,
+
     /// Show everything, even if it does not fit on one screen
     #[arg(long, short)]
     pub(crate) verbose: bool,

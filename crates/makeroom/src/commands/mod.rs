@@ -50,6 +50,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Doctor(arguments) => return doctor::run(&arguments),
         Command::Serve(arguments) => return serve::run(&arguments),
         Command::Plan(arguments) => return plan::run(&arguments),
+        Command::Index(arguments) => return companion::fleet("index", &arguments.arguments),
+        Command::Fleet(arguments) => return companion::fleet("fleet", &arguments.arguments),
         Command::Mcp(arguments) => return companion::start("makeroom-mcp", &arguments.arguments),
         Command::Completions(arguments) => install::completions(&arguments),
         Command::Env(arguments) => env::run(&arguments),

@@ -1,6 +1,7 @@
 //! `makeroom serve` on the software NVML: metrics that match `ps`, health, misbehaving clients, a collector.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod failures;
 #[path = "../support/machine.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod machine;

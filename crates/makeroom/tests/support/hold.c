@@ -55,6 +55,15 @@ int main(int count, char **words) {
     } else if (!strcmp(mode, "recorded")) {
         context(size);
         sleep(1); /* the recorder writes ten times a second */
+    } else if (!strcmp(mode, "fails")) { /* more than the card has, when a line comes */
+        unsigned long pointer;
+        context(size);
+        ready(getpid());
+        getchar();
+        if (!cuMemAlloc_v2(&pointer, 1ul << 40)) exit(92);
+        creat("failed", 0600);
+        if (count > 3) return 1;
+        wait_for_ever();
     } else if (!strcmp(mode, "managed")) {
         unsigned long pointer;
         context(0);

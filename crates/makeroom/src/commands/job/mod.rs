@@ -5,6 +5,7 @@
 mod page;
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -15,7 +16,7 @@ use makeroom_report::{job_json, job_text};
 
 use crate::cli::Job;
 use crate::commands::env::LIBRARY;
-use crate::commands::{Kind, groups, place, recording};
+use crate::commands::{Kind, companion, groups, place, recording};
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
@@ -27,6 +28,9 @@ const SLOW: usize = 50;
 
 /// Runs `makeroom job`.
 pub(crate) fn run(arguments: &Job) -> Result<ExitCode, Failure> {
+    if let Some(job) = &arguments.job {
+        return of_index(arguments, job);
+    }
     if let Some(by) = arguments.by {
         let (is_json, is_verbose) = (arguments.json, arguments.verbose);
         groups::of_job(
@@ -45,6 +49,15 @@ pub(crate) fn run(arguments: &Job) -> Result<ExitCode, Failure> {
         page::write(page, &report, &rows, arguments.pages)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Explains a job of an index, which another program reads.
+fn of_index(arguments: &Job, job: &str) -> Result<ExitCode, Failure> {
+    let mut words: Vec<OsString> = arguments.paths.iter().map(|path| path.clone().into_os_string()).collect();
+    words.extend(["--job".into(), job.into()]);
+    words.extend(arguments.json.then(|| "--json".into()));
+    words.extend(arguments.verbose.then(|| "--verbose".into()));
+    companion::fleet("job", &words)
 }
 
 /// Shows progress while files are read.

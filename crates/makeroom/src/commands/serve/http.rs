@@ -8,10 +8,12 @@ use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode};
-use makeroom_report::prometheus_text;
+use makeroom_report::{TextFormat, prometheus_text};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::failures::Failures;
+use super::recorded;
 use super::sampler::Sampler;
 use crate::commands::accept::{self, Limits};
 
@@ -22,7 +24,7 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 /// Serves until it is stopped. `secure` does the handshake of a connection, and `admit` checks the credentials of a request.
 pub(crate) async fn serve<Securing, Stream, Admitting>(
     listener: TcpListener,
-    sampler: Arc<Sampler>,
+    (sampler, failures): (Arc<Sampler>, Arc<Failures>),
     secure: impl Fn(TcpStream) -> Securing + Clone + Send + Sync + 'static,
     admit: impl Fn(HeaderMap) -> Admitting + Clone + Send + Sync + 'static,
 ) where
@@ -31,12 +33,12 @@ pub(crate) async fn serve<Securing, Stream, Admitting>(
     Admitting: Future<Output = bool> + Send + 'static,
 {
     accept::accept(listener, Limits::USUAL, secure, move |request, _| {
-        let (sampler, admit) = (Arc::clone(&sampler), admit.clone());
+        let (sampler, failures, admit) = (Arc::clone(&sampler), Arc::clone(&failures), admit.clone());
         async move {
             // Probes have no credentials; the response is `ok`, or the reason why the driver does not respond.
             let is_open = request.uri().path() == "/healthz";
             if is_open || admit(request.headers().clone()).await {
-                answer(&request, &sampler).await
+                answer(&request, &sampler, &failures).await
             } else {
                 let mut refused = response(
                     StatusCode::UNAUTHORIZED,
@@ -51,7 +53,11 @@ pub(crate) async fn serve<Securing, Stream, Admitting>(
     .await;
 }
 
-async fn answer(request: &Request<Incoming>, sampler: &Arc<Sampler>) -> Response<Full<Bytes>> {
+async fn answer(
+    request: &Request<Incoming>,
+    sampler: &Arc<Sampler>,
+    failures: &Failures,
+) -> Response<Full<Bytes>> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut refused =
             response(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "only GET and HEAD are supported\n".to_owned());
@@ -61,8 +67,15 @@ async fn answer(request: &Request<Incoming>, sampler: &Arc<Sampler>) -> Response
     match request.uri().path() {
         "/metrics" => match sampler.sample().await {
             Some(sample) => {
-                let kind = if wants_open_metrics(request) { OPEN_METRICS } else { PLAIN_METRICS };
-                response(StatusCode::OK, kind, prometheus_text(&sample.account, sample.took))
+                let tally = failures.tally();
+                let (kind, format) = if wants_open_metrics(request) {
+                    (OPEN_METRICS, TextFormat::OpenMetrics)
+                } else {
+                    (PLAIN_METRICS, TextFormat::Plain)
+                };
+                let recorded = recorded(&sample, &tally);
+                let text = prometheus_text(&sample.account, sample.took, recorded, format);
+                response(StatusCode::OK, kind, text)
             }
             None => {
                 response(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, "reading the GPUs failed\n".to_owned())

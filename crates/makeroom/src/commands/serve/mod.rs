@@ -2,15 +2,17 @@
 //!
 //! ```text
 //! sampler   takes samples on demand: at most one per second, one at a time
+//! failures  explains and counts recorded programs that run out of memory
 //! http      serves /metrics and /healthz
 //! web       TLS and users, with the feature `tls`
 //! users     checks passwords
-//! push      sends to an OpenTelemetry collector
+//! push      sends metrics and verdicts to an OpenTelemetry collector
 //! ```
 //!
 //! One thread handles all connections. Samples are taken on another thread because they block, so connections are
 //! still served while the driver hangs.
 
+mod failures;
 mod http;
 mod push;
 mod sampler;
@@ -33,7 +35,10 @@ use crate::cli::Serve;
 use crate::commands::{accept, looking};
 use crate::failure::Failure;
 use crate::output;
-use sampler::Sampler;
+use failures::Failures;
+use makeroom_holders::Tally;
+use makeroom_report::RecordedPrograms;
+use sampler::{Sample, Sampler};
 #[cfg(feature = "tls")]
 use web::Web;
 
@@ -52,16 +57,24 @@ impl Web {
         "http"
     }
 
-    fn serve(self, listener: TcpListener, sampler: Arc<Sampler>) -> JoinHandle<()> {
-        tokio::spawn(http::serve(listener, sampler, accept::plain, |_| std::future::ready(true)))
+    fn serve(self, listener: TcpListener, served: (Arc<Sampler>, Arc<Failures>)) -> JoinHandle<()> {
+        tokio::spawn(http::serve(listener, served, accept::plain, |_| std::future::ready(true)))
     }
+}
+
+/// The recorded programs of a sample.
+fn recorded<'read>(sample: &'read Sample, tally: &'read Tally) -> RecordedPrograms<'read> {
+    RecordedPrograms { recorders: &sample.recorders, tally }
 }
 
 /// Runs `makeroom serve` until SIGTERM or SIGINT.
 pub(crate) fn run(arguments: &Serve) -> Result<ExitCode, Failure> {
     let web = Web::read(arguments.web_config.as_deref())?;
     let good_for = if arguments.always_sample { Duration::ZERO } else { sampler::GOOD_FOR };
-    let sampler = Arc::new(Sampler::new(looking::often(&arguments.looking)?, good_for));
+    let (failures, queue) =
+        Failures::new(arguments.otlp.as_ref().is_some_and(|otlp| otlp.for_logs().is_some()));
+    let (watcher, processes) = (looking::often(&arguments.looking)?, arguments.looking.proc.clone());
+    let sampler = Arc::new(Sampler::new(watcher, processes, Arc::clone(&failures), good_for));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = TcpListener::bind(arguments.listen)
@@ -71,10 +84,12 @@ pub(crate) fn run(arguments: &Serve) -> Result<ExitCode, Failure> {
         output::remark(&format!("makeroom: metrics at {}://{address}/metrics\n", web.scheme()));
         if let Some(endpoint) = &arguments.otlp {
             let interval = Duration::from_secs_f64(arguments.interval);
-            tokio::spawn(push::push(endpoint.clone(), interval, Arc::clone(&sampler)));
+            tokio::spawn(push::push(endpoint.clone(), interval, Arc::clone(&sampler), Arc::clone(&failures)));
         }
+        tokio::spawn(Arc::clone(&sampler).run());
+        tokio::spawn(failures::explain_all(Arc::clone(&failures), queue));
         let ended = accept::told_to_end()?;
-        let serving = web.serve(listener, sampler);
+        let serving = web.serve(listener, (sampler, failures));
         ended.await;
         serving.abort();
         Ok::<_, Failure>(())

@@ -25,6 +25,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use yaml_rust2::{Yaml, YamlLoader};
 
+use super::failures::Failures;
 use super::http;
 use super::sampler::Sampler;
 use super::users::Users;
@@ -53,7 +54,11 @@ impl Web {
     }
 
     /// Serves until the task is dropped.
-    pub(super) fn serve(self, listener: TcpListener, sampler: Arc<Sampler>) -> JoinHandle<()> {
+    pub(super) fn serve(
+        self,
+        listener: TcpListener,
+        served: (Arc<Sampler>, Arc<Failures>),
+    ) -> JoinHandle<()> {
         let users = self.users;
         let admit = move |headers: HeaderMap| {
             let users = users.clone();
@@ -66,10 +71,10 @@ impl Web {
             }
         };
         match self.tls {
-            None => tokio::spawn(http::serve(listener, sampler, accept::plain, admit)),
+            None => tokio::spawn(http::serve(listener, served, accept::plain, admit)),
             Some(tls) => {
                 let secure = move |stream| tls.accept(stream);
-                tokio::spawn(http::serve(listener, sampler, secure, admit))
+                tokio::spawn(http::serve(listener, served, secure, admit))
             }
         }
     }
