@@ -6,7 +6,8 @@
 //! ([`add_lines`]), into fields that the frame records have for this.
 //!
 //! A file is used only if it is a regular file that is older than the recording, because another build has other
-//! lines. Files of the system and of packages are skipped, because users look for lines in their own code.
+//! lines. Libraries of the system and of packages are skipped, because users look for lines in their own code. Programs
+//! in a directory `bin` are not: users install their own ones there, too.
 
 use std::fmt;
 use std::path::Path;
@@ -156,8 +157,10 @@ impl Lines {
     }
 }
 
+/// Whether the file is a library of the system or of a package.
 fn is_installed(file: &str) -> bool {
-    SYSTEM.iter().any(|directory| file.starts_with(directory))
+    let is_program = Path::new(file).parent().is_some_and(|directory| directory.ends_with("bin"));
+    !is_program && SYSTEM.iter().any(|directory| file.starts_with(directory))
         || PACKAGES.iter().any(|directory| file.contains(directory))
 }
 
@@ -209,6 +212,18 @@ mod tests {
         let mut lines = Lines::new(now());
         for file in ["/dev/zero", "/no/such/file", "/usr/lib/libc.so.6", "/proc/self", "Cargo.toml", ""] {
             assert_eq!(lines.line_at(file, 16), None, "{file}");
+        }
+    }
+
+    #[test]
+    fn programs_of_the_system_may_have_lines_and_its_libraries_do_not() {
+        for program in
+            ["/usr/bin/solver", "/usr/local/bin/solver", "/opt/conda/bin/solver", "/home/me/lib.so"]
+        {
+            assert!(!is_installed(program), "{program}");
+        }
+        for library in ["/usr/lib/libc.so.6", "/usr/bin/plugins/a.so", "/home/me/site-packages/bin/a.so"] {
+            assert!(is_installed(library), "{library}");
         }
     }
 
