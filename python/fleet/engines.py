@@ -32,7 +32,11 @@ def hook(event, arguments):
                 open(os.path.join(FOLDER, f"started-{os.getpid()}"), "w").write(f"{event} {arguments}")
             frame = frame.f_back
 sys.addaudithook(hook)
+open(os.path.join(FOLDER, f"hooked-{os.getpid()}"), "w").close()
 """
+
+#: Code that starts a process, and looks as if it were makeroom's.
+CULPRIT = "exec(compile('import os; os.system(\"true\")', '/x/makeroom/y.py', 'exec'))"
 
 
 def free_port() -> int:
@@ -78,6 +82,11 @@ class Engine:
         # Without the folder of `makeroom`.
         path = os.pathsep.join(part for part in os.environ["PATH"].split(os.pathsep) if "ci-fleet" not in part)
         self.environment = dict(os.environ, PYTHONPATH=str(folder / "hook"), PATH=path)
+        subprocess.run([sys.executable, "-c", CULPRIT], env=self.environment, check=True)
+        noted = [*folder.glob("started-*"), *folder.glob("hooked-*")]
+        assert len(noted) == 2, "a process that is started is not noted"
+        for note in noted:
+            note.unlink()
 
     def __enter__(self) -> Any:
         return self
@@ -119,6 +128,7 @@ class Engine:
         return killed[0]
 
     def check_no_process(self) -> None:
+        assert list(self.folder.glob("hooked-*")), "no executor would have noted a process"
         started = [path.read_text() for path in self.folder.glob("started-*")]
         assert not started, f"an executor started a process: {started}"
 
