@@ -254,7 +254,7 @@ impl<'trace> Subject<'trace> {
                 "No allocation failed. At its peak the run had {live} live and {} reserved, {:.0} % of it unused; peak reserved memory was {}{}.",
                 pieces.reserved + pieces.homeless,
                 100.0 * pieces.unused_share(),
-                reserved.max(pieces.reserved + pieces.homeless),
+                self.peak_held().max(reserved).max(pieces.reserved + pieces.homeless),
                 room.limit().map_or(String::new(), |limit| format!(" of {limit} available"))
             ),
             None => format!("No allocation failed. Peak live memory was {live}."),
