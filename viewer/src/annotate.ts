@@ -87,7 +87,7 @@ function ending(sheet: Sheet, { device, shorter, colors }: Shown): void {
     ],
   );
   const inside = places.filter(({ left }) => left >= area.left && left + width <= area.right);
-  sheet.write([text], colors.faint, inside, colors.panel);
+  sheet.write([text], colors.faint, inside, colors.background);
 }
 
 /** A line of steps on top of the base; `base` null uses the base at each event. */
@@ -151,7 +151,7 @@ function limit(sheet: Sheet, shown: Shown): void {
     { left: (area.left + area.right - width) / 2, middle },
     { left: area.right - width - 6 * ratio, middle },
   ];
-  sheet.write([text], shown.colors.failure, places, shown.colors.panel);
+  sheet.write([text], shown.colors.failure, places, shown.colors.background);
 }
 
 /** The peak of live memory: a mark and its figure. */
@@ -192,7 +192,7 @@ function peak(sheet: Sheet, shown: Shown, failed: boolean): void {
     [text],
     colors.ink,
     failed ? inside : [...inside.filter(isAbove), ...inside.filter((at) => !isAbove(at))],
-    colors.panel,
+    colors.background,
   );
 }
 
@@ -237,7 +237,7 @@ function betterLabel(sheet: Sheet, shown: Shown, better: NonNullable<Shown["bett
     places.push({ left: x, middle: y - 10 * ratio }, { left: x, middle: y + 11 * ratio });
   }
   places.push({ left: area.left + 8 * ratio, middle: 15 * ratio }, { left: area.right - width, middle: 15 * ratio });
-  sheet.write([text], shown.colors.better, places.slice(0, 200), shown.colors.panel);
+  sheet.write([text], shown.colors.better, places.slice(0, 200), shown.colors.background);
 }
 
 export function betterText(better: NonNullable<Shown["better"]>, base = ""): string {
@@ -261,7 +261,7 @@ function besideLabel(sheet: Sheet, shown: Shown): void {
   const places = [-10, 11].flatMap((by) =>
     [middle, area.left + 8 * ratio, area.right - width - 8 * ratio].map((left) => ({ left, middle: y + by * ratio })),
   );
-  sheet.write([text], colors.accent, places, colors.panel);
+  sheet.write([text], colors.accent, places, colors.background);
 }
 
 /** Pixels that a name in a layer needs. */

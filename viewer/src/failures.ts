@@ -86,7 +86,7 @@ export function drawFailures(sheet: Sheet, { colors, device }: Shown): boolean {
       { left: after, middle: at },
     ]);
     const inside = places.filter((place) => place.left >= area.left && place.left + textWidth <= area.right);
-    sheet.write(lines, colors.failure, inside, colors.panel);
+    sheet.write(lines, colors.failure, inside, colors.background);
   }
   return drawn.length > 0;
 }
