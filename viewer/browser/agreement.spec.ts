@@ -1,9 +1,10 @@
 // The page agrees with itself and with `why`: every figure that the page shows at the failure, at the peak and at random
 // positions of every recording comes from one state.
 import { expect, test, type Page } from "@playwright/test";
-import { size } from "../src/format";
+import { rounded, size } from "../src/format";
 import { holders, others } from "../src/headline";
-import type { Device, Moment, Tile, Why } from "../src/types";
+import { shorten } from "../src/text";
+import type { Device, Moment, Site, Sites, Tile, Why } from "../src/types";
 import { inputs, openPage, told, why, withInput } from "./makeroom";
 
 /** Positions from the first to the last, the same in every run. */
@@ -20,6 +21,9 @@ function positions(device: Device): number[] {
 
 const baseAt = (device: Device, event: number) =>
   device.capacity.base.filter(([from]) => from <= event).at(-1)?.[1] ?? 0;
+
+const othersAt = (device: Device, event: number) =>
+  device.capacity.base.filter(([from]) => from <= event).at(-1)?.[2] ?? 0;
 
 async function answer<T>(url: string, path: string): Promise<T> {
   return (await (await fetch(new URL(`api/0/${path}`, url))).json()) as T;
@@ -61,8 +65,12 @@ async function checkPosition(page: Page, url: string, number: number, device: De
     held = moment.reserved;
   }
   const base = baseAt(device, event);
-  if (base > 0) expect(await figure(page, "moment-base")).toBe(base);
-  const { bytes: capacity } = device.capacity;
+  const others = othersAt(device, event);
+  if (base > others) expect(await figure(page, "moment-base")).toBe(base - others);
+  if (others > 0) expect(await figure(page, "moment-others")).toBe(others);
+  const { bytes: capacity, is_limit: isLimit } = device.capacity;
+  // A limit counts the same at all moments: the run never exceeds it.
+  if (capacity !== null && isLimit) expect(base + held, `below the limit at ${event}`).toBeLessThanOrEqual(capacity);
   if (capacity !== null && capacity >= base + held)
     expect((await figure(page, "moment-free")) + base + held, `capacity at ${event}`).toBe(capacity);
 }
@@ -89,6 +97,43 @@ async function checkExtremes(page: Page, url: string, number: number, device: De
 
 const escaped = (text: string) => text.replace(/[.]/g, "\\.");
 
+/** The card lists the layers of the chart, in their colors. */
+async function checkHolders(page: Page, sites: Site[], total: number): Promise<void> {
+  if (total === 0) return;
+  const largest = sites.filter((site) => site.live_at_start > 0);
+  largest.sort((one, other) => other.live_at_start - one.live_at_start);
+  const colors = await page
+    .locator(".legend .layer")
+    .evaluateAll((all) =>
+      all.map((one) => [one.getAttribute("title"), one.querySelector(".swatch")?.getAttribute("data-color")]),
+    );
+  const inLegend = new Map(colors as [string, string][]);
+  for (const [index, { name, live_at_start: bytes }] of largest.slice(0, 5).entries()) {
+    const row = page.getByTestId("holder").nth(index);
+    await expect(row).toHaveAttribute("data-bytes", String(bytes));
+    const color = inLegend.get(shorten(name, 400));
+    if (color !== undefined) await expect(row.locator(".bar")).toHaveAttribute("data-color", color);
+  }
+}
+
+/** What is written into the chart and into the headline has the figures of the account. */
+async function checkLabels(page: Page, device: Device, said: Why, moment: Moment): Promise<void> {
+  if (said.growth === null) await expect(page.getByTestId("growth")).toHaveCount(0);
+  const [, most] = /peak reserved memory was ([\d.]+ [KMGT]?i?B)/.exec(said.verdict.summary) ?? [];
+  if (most !== undefined) expect(size(device.peak_reserved.reserved), "peak reserved").toBe(rounded(most));
+  if (device.history === "none") return;
+  const labels = ((await page.locator(".uplot").getAttribute("data-labels")) ?? "").split("\n");
+  for (const label of labels) {
+    const [, unused] = /unused at the (?:failure|peak):;? (.*)/.exec(label) ?? [];
+    if (unused !== undefined) expect(unused, label).toBe(size(moment.free));
+    const [, live, base] = /^peak (.*) live(?: \+ (.*) (?:context|other).*)?$/.exec(label) ?? [];
+    if (live === undefined) continue;
+    expect(live, label).toBe(size(device.peak.live));
+    const below = baseAt(device, device.peak.event);
+    expect(base, label).toBe(below > 0 ? size(below) : undefined);
+  }
+}
+
 /** The account of `why` is the state at the position where the cursor starts. */
 async function checkAccount(page: Page, url: string, number: number, device: Device, said: Why): Promise<void> {
   const { ledger } = said;
@@ -106,6 +151,14 @@ async function checkAccount(page: Page, url: string, number: number, device: Dev
     expect(moment.free, "unused").toBe(line(/^unused/));
     expect(moment.rounding, "rounding").toBe(line(/^rounding/));
   }
+  const { sites, live_at_start: total } = await answer<Sites>(url, `${number}/sites`);
+  expect(total, "the sites add up").toBe(moment.live);
+  await checkHolders(page, sites, total);
+  await checkLabels(page, device, said, moment);
+  await page
+    .getByTestId("who")
+    .selectOption("frame", { timeout: 1000 })
+    .catch(() => undefined);
   const own = holders(said);
   // If this process holds nothing, the card lists what the account has.
   const known = own.total > 0 ? own : others(said);

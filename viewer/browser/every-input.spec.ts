@@ -12,7 +12,9 @@ async function checkVerdict(page: Page, said: Why): Promise<void> {
   const verdict = page.getByTestId("verdict");
   await expect(verdict).toHaveAttribute("data-cause", said.verdict.cause);
   await expect(verdict).toHaveAttribute("data-certainty", said.verdict.certainty);
-  await expect(page.getByTestId("summary")).toContainText(rounded(said.verdict.summary).slice(0, 200));
+  await expect(page.getByTestId("summary")).toContainText(
+    rounded(said.verdict.summary).replaceAll("`", "").slice(0, 190),
+  );
   if (said.request !== null) await expect(page.getByTestId("asked")).toContainText(size(said.request.bytes));
   await page.getByTestId("why").click();
   await expect(page.getByTestId("details")).toContainText(said.verdict.summary.slice(0, 30));
@@ -32,7 +34,7 @@ const sum = (lines: Line[]) => lines.reduce((all, line) => all + line.bytes, 0);
 
 /** Checks that the open rows, and the rows below each of them, have these names and figures. */
 async function checkLines(page: Page, lines: Line[]): Promise<void> {
-  const rows = page.getByTestId("account").locator("tr");
+  const rows = page.getByTestId("account").locator("tr:not(.sub)");
   for (const [index, line] of lines.entries()) {
     await expect(rows.nth(index).locator("th")).toContainText(shorten(line.what, 120));
     await expect(rows.nth(index)).toHaveAttribute("data-bytes", String(line.bytes));
@@ -55,8 +57,16 @@ async function checkAccount(page: Page, said: Why): Promise<void> {
   const ofSites = sum(sites) + said.other_sites_bytes;
   const live = lines.find((line) => line.what.startsWith("live") && line.bytes === ofSites && line.below.length === 0);
   if (live !== undefined) live.below = sites;
-  const rows = page.getByTestId("account").locator("tr");
+  const rows = page.getByTestId("account").locator("tr:not(.sub)");
   await expect(rows).toHaveCount(lines.length + (said.ledger.unaccounted_bytes === 0 ? 0 : 1));
+  // The parts of a line are below it, as `why` prints them.
+  const parts = said.ledger.lines.flatMap((line) => line.lines.filter(({ bytes }) => bytes > 0));
+  const subs = page.getByTestId("account").locator("tr.sub");
+  await expect(subs).toHaveCount(parts.length);
+  for (const [index, part] of parts.entries()) {
+    await expect(subs.nth(index)).toHaveAttribute("data-what", part.what);
+    await expect(subs.nth(index)).toHaveAttribute("data-bytes", String(part.bytes));
+  }
   await checkLines(page, lines);
 }
 

@@ -38,6 +38,10 @@ export default function setup(): void {
   const others = process.env["TRACES"] ?? "";
   const inputs = named([
     ...within(join(ROOT, "traces")),
+    // Under a limit with other processes on the GPU, with many failures, and with memory of other libraries.
+    ...["fit/varied_57.room.gz", "fit/conv_2900.room.gz", "kinds/growing.room.gz"].map((name) =>
+      join(ROOT, "traces", name),
+    ),
     ...within(join(ROOT, "crates", "makeroom-trace", "tests", "golden")).filter((path) => path.endsWith(".room")),
     ...within(recordings),
     ...(others === "" ? [] : within(others)),

@@ -1,15 +1,17 @@
-// What is written into the chart: names of layers, the size of the unused gap, the limit, failed requests as blocks that
-// stand on reserved memory, the peak, and the run under the recommended setting. Labels never cover each other.
+// What is written into the chart: names of layers, the size of the unused gap, the limit, failed requests (failures.ts), the
+// peak, and the run under the recommended setting. Labels never cover each other.
 import type uPlot from "uplot";
-import { baseAt, capacityName, shortage } from "./capacity";
+import { baseAt, capacityName, othersAt } from "./capacity";
 import { FONT } from "./draw";
+import { drawFailures } from "./failures";
 import { count, size } from "./format";
+import { momentName } from "./headline";
 import { inkOn } from "./palette";
 import { layerColor, type Shown } from "./plot";
 import { roomiest, Sheet } from "./sheet";
 import { shorten, shortPlace, stem } from "./text";
 import { indexAt } from "./tiles";
-import type { Device, Failure } from "./types";
+import type { Device } from "./types";
 
 export function annotate(plot: uPlot, shown: Shown, layers: number): void {
   const sheet = new Sheet(plot, shown);
@@ -29,7 +31,7 @@ export function annotate(plot: uPlot, shown: Shown, layers: number): void {
   }
   reserveLine(sheet, shown);
   ending(sheet, shown);
-  const failed = failures(sheet, shown);
+  const failed = drawFailures(sheet, shown);
   limit(sheet, shown);
   peak(sheet, shown, failed);
   gap(sheet, shown);
@@ -38,6 +40,7 @@ export function annotate(plot: uPlot, shown: Shown, layers: number): void {
   context.font = context.font.replace("600 ", "");
   names(sheet, shown, layers);
   context.restore();
+  plot.root.dataset["labels"] = sheet.written.join("\n");
 }
 
 /** Keeps labels away from the line of reserved memory. */
@@ -84,7 +87,7 @@ function ending(sheet: Sheet, { device, shorter, colors }: Shown): void {
     ],
   );
   const inside = places.filter(({ left }) => left >= area.left && left + width <= area.right);
-  sheet.write([text], colors.faint, inside, colors.panel);
+  sheet.write([text], colors.faint, inside, colors.background);
 }
 
 /** A line of steps on top of the base; `base` null uses the base at each event. */
@@ -128,66 +131,6 @@ function steps(
   context.setLineDash([]);
 }
 
-/** A failed request stands on what was reserved, and crosses the limit if it is known. Returns whether one is in view. */
-function failures(sheet: Sheet, shown: Shown): boolean {
-  const { context, ratio, area } = sheet;
-  const { colors, device } = shown;
-  let seen = false;
-  let free = -Infinity;
-  for (const failure of device.failures) {
-    if (!sheet.sees(failure.event)) continue;
-    seen = true;
-    const x = sheet.x(failure.event);
-    const { reserved } = failure;
-    const bottom = sheet.y(baseAt(device, failure.event) + reserved);
-    const height = Math.max(3 * ratio, bottom - sheet.y(baseAt(device, failure.event) + reserved + failure.size));
-    const width = 18 * ratio;
-    const left = Math.max(area.left, Math.min(x - width / 2, area.right - width));
-    sheet.reserve({ left, top: bottom - height, right: left + width, bottom });
-    context.fillStyle = `${colors.failure}40`;
-    context.fillRect(left, bottom - height, width, height);
-    context.strokeStyle = colors.failure;
-    context.lineWidth = 1.5 * ratio;
-    context.setLineDash([4 * ratio, 3 * ratio]);
-    context.strokeRect(left, bottom - height, width, height);
-    context.setLineDash([]);
-    context.beginPath();
-    context.moveTo(x, bottom);
-    context.lineTo(x, area.bottom);
-    context.stroke();
-    if (x < free) continue;
-    const lines = failureLines(device, failure);
-    const textWidth = Math.max(...lines.map((line) => sheet.width(line)));
-    free = x + 24 * ratio;
-    const middle = Math.max(16 * ratio, bottom - height / 2);
-    const before = left - textWidth - 8 * ratio;
-    const after = left + width + 8 * ratio;
-    const above = bottom - height - 18 * ratio;
-    const places = [
-      { left: before, middle: above },
-      { left: after, middle: above },
-      { left: before, middle },
-      { left: after, middle },
-      { left: before, middle: 15 * ratio },
-      { left: after, middle: 15 * ratio },
-    ].filter(({ left }) => left >= area.left && left + textWidth <= area.right);
-    sheet.write(lines, colors.failure, places, colors.panel);
-  }
-  return seen;
-}
-
-export function failureLines(device: Device, failure: Failure): string[] {
-  const lines = [`failed: ${size(failure.size)}`];
-  const over = shortage(device, failure);
-  const hole = failure.largest_hole;
-  const facts: string[] = [];
-  if (over !== null && over > 0)
-    facts.push(`${size(over)} over the ${device.capacity.is_limit ? "limit" : "GPU's memory"}`);
-  if (hole !== null && hole > 0) facts.push(`largest free block ${size(hole)}`);
-  if (facts.length > 0) lines.push(facts.join(", "));
-  return lines;
-}
-
 function limit(sheet: Sheet, shown: Shown): void {
   const { bytes } = shown.device.capacity;
   if (bytes === null || bytes > shown.top) return;
@@ -208,7 +151,7 @@ function limit(sheet: Sheet, shown: Shown): void {
     { left: (area.left + area.right - width) / 2, middle },
     { left: area.right - width - 6 * ratio, middle },
   ];
-  sheet.write([text], shown.colors.failure, places, shown.colors.panel);
+  sheet.write([text], shown.colors.failure, places, shown.colors.background);
 }
 
 /** The peak of live memory: a mark and its figure. */
@@ -225,7 +168,7 @@ function peak(sheet: Sheet, shown: Shown, failed: boolean): void {
   context.arc(x, y, 3.5 * ratio, 0, 2 * Math.PI);
   context.fill();
   context.stroke();
-  const text = `peak ${size(device.peak.live)} live`;
+  const text = `peak ${size(device.peak.live)} live${onBase(device, device.peak.event)}`;
   const width = sheet.width(text);
   // Beside the mark, or below the line of reserved memory if that runs through it.
   const line = device.has_segments ? sheet.y(baseAt(device, device.peak.event) + device.peak.reserved) : -Infinity;
@@ -249,30 +192,29 @@ function peak(sheet: Sheet, shown: Shown, failed: boolean): void {
     [text],
     colors.ink,
     failed ? inside : [...inside.filter(isAbove), ...inside.filter((at) => !isAbove(at))],
-    colors.panel,
+    colors.background,
   );
 }
 
-/** The largest gap between reserved and live memory in view, where its label fits into the hatch. */
+/** What the axis includes below a figure of this process, in words. */
+export function onBase(device: Device, event: number): string {
+  const base = baseAt(device, event);
+  if (base === 0) return "";
+  const others = othersAt(device, event);
+  const what = others === 0 ? "context" : others === base ? "other processes" : "context and other processes";
+  return ` + ${size(base)} ${what}`;
+}
+
+/** Unused memory at the failure or at the peak, which the card has too, where its label fits into the hatch. */
 function gap(sheet: Sheet, shown: Shown): void {
   const { device, columns, sums, reserved, colors } = shown;
-  if (!device.has_segments) return;
+  const unused = device.unused_at_start;
+  if (unused === 0 || !sheet.sees(device.start)) return;
   const live = sums[sums.length - 1] ?? [];
-  // After a failure the program ends, and all that is reserved becomes unused.
-  const until = device.failures[0]?.event ?? device.events;
-  const last = shown.from < until ? Math.min(shown.to, until) : shown.to;
-  const [begin, end] = [indexAt(columns.x, shown.from), indexAt(columns.x, last)];
-  const gaps = new Float64Array(columns.x.length);
-  for (let index = begin; index < gaps.length; index += 1) gaps[index] = (reserved[index] ?? 0) - (live[index] ?? 0);
-  let most = 0;
-  for (let index = begin; index <= end; index += 1) most = Math.max(most, gaps[index] ?? 0);
-  if (most <= 0) return;
+  const gaps = Float64Array.from(columns.x, (_, index) => (reserved[index] ?? 0) - (live[index] ?? 0));
   const { ratio } = sheet;
-  for (const lines of [
-    [`reserved but unused: up to ${size(most)}`],
-    ["unused: up to", size(most)],
-    [`${size(most)} unused`],
-  ]) {
+  const moment = momentName({ request: null }, device);
+  for (const lines of [[`reserved but unused ${moment}: ${size(unused)}`], [`unused ${moment}:`, size(unused)]]) {
     const width = Math.max(...lines.map((line) => sheet.width(line))) + 10 * ratio;
     const places = roomiest(sheet, shown, gaps, reserved, width, 15 * ratio * lines.length);
     const inset = places.map(({ left, middle }) => ({ left: left + 5 * ratio, middle }));
@@ -282,7 +224,7 @@ function gap(sheet: Sheet, shown: Shown): void {
 
 function betterLabel(sheet: Sheet, shown: Shown, better: NonNullable<Shown["better"]>): void {
   const { ratio, area } = sheet;
-  const text = betterText(better);
+  const text = betterText(better, onBase(shown.device, shown.device.start));
   const width = sheet.width(text);
   const first = Math.max(0, indexAt(better.event, shown.from));
   const places: { left: number; middle: number }[] = [];
@@ -295,12 +237,12 @@ function betterLabel(sheet: Sheet, shown: Shown, better: NonNullable<Shown["bett
     places.push({ left: x, middle: y - 10 * ratio }, { left: x, middle: y + 11 * ratio });
   }
   places.push({ left: area.left + 8 * ratio, middle: 15 * ratio }, { left: area.right - width, middle: 15 * ratio });
-  sheet.write([text], shown.colors.better, places.slice(0, 200), shown.colors.panel);
+  sheet.write([text], shown.colors.better, places.slice(0, 200), shown.colors.background);
 }
 
-export function betterText(better: NonNullable<Shown["better"]>): string {
+export function betterText(better: NonNullable<Shown["better"]>, base = ""): string {
   const fits = better.fits === null ? "" : better.fits ? ", fits" : ", does not fit";
-  return `with ${settingName(better.setting)}: peak ${size(better.peak_reserved)}${fits}`;
+  return `with ${settingName(better.setting)}: peak ${size(better.peak_reserved)}${base}${fits}`;
 }
 
 export function settingName(setting: string): string {
@@ -319,7 +261,7 @@ function besideLabel(sheet: Sheet, shown: Shown): void {
   const places = [-10, 11].flatMap((by) =>
     [middle, area.left + 8 * ratio, area.right - width - 8 * ratio].map((left) => ({ left, middle: y + by * ratio })),
   );
-  sheet.write([text], colors.accent, places, colors.panel);
+  sheet.write([text], colors.accent, places, colors.background);
 }
 
 /** Pixels that a name in a layer needs. */

@@ -12,6 +12,8 @@ export function size(value: number): string {
     scaled /= 1024;
     unit += 1;
   }
+  // Sentences of `why` have two decimals: without this step, a size in one could be rounded differently elsewhere.
+  scaled = Number(scaled.toFixed(2));
   const digits = scaled >= 99.95 ? 0 : scaled >= 9.995 ? 1 : 2;
   return `${scaled.toFixed(digits).replace(/\.0+$/, "")} ${UNITS[unit] ?? ""}`;
 }

@@ -33,8 +33,7 @@ export function worthwhile(
   if (device === undefined || result === undefined) return null;
   const isFix = why.causes.some(({ fixes }) => fixes.some(({ command }) => command?.includes(result.setting) === true));
   if (result.fits === true && device.failures_total > 0 && isFix) return result;
-  // A replay includes failed requests, which the run as recorded did not get.
-  const recorded = Math.min(result.peak_as_recorded, device.peak_reserved.reserved);
+  const recorded = recordedPeak(device, result);
   const saved = recorded - result.peak_reserved;
   return saved >= WORTH_BYTES && saved >= recorded * WORTH_SHARE ? result : null;
 }
@@ -59,7 +58,12 @@ export function headline(why: Why, device: Device | undefined, alternative: Alte
     const sentence = `${size(saved)} of ${size(reserved)} reserved is cache: one setting saves it.`;
     return { tone: "waste", label: nothing, sentence };
   }
+  const waiting = waitingBytes(why);
   const { unused } = device.peak;
+  if (waiting >= WORTH_BYTES && waiting >= unused && waiting >= device.peak.reserved * 0.2) {
+    const sentence = `${size(waiting)} of ${size(device.peak.reserved)} reserved at the peak is freed and waits for a stream.`;
+    return { tone: "waste", label: nothing, sentence };
+  }
   const share = device.peak.reserved > 0 ? unused / device.peak.reserved : 0;
   if (share >= 0.2 && unused >= WORTH_BYTES) {
     const sentence = `${size(unused)} of ${size(device.peak.reserved)} reserved at the peak is unused.`;
@@ -68,6 +72,27 @@ export function headline(why: Why, device: Device | undefined, alternative: Alte
   const live = `Live memory peaked at ${size(device.peak.live)}`;
   const sentence = `${live}; ${size(reserved)} was reserved, little of it unused.`;
   return { tone: "healthy", label: nothing, sentence };
+}
+
+/** Freed memory that waits for a stream, in the account of the verdict. */
+function waitingBytes(why: Why): number {
+  const all = (why.ledger?.lines ?? []).flatMap((line) => [line, ...line.lines]);
+  return all.filter(({ what }) => what === WAITING).reduce((sum, { bytes }) => sum + bytes, 0);
+}
+
+/** The line of the account with freed memory that waits for a stream. */
+const WAITING = "freed, waiting for a stream";
+
+/** What the run reserved at most. A replay includes failed requests, which the run as recorded did not get. */
+export function recordedPeak(device: Device, result: NonNullable<Alternative["result"]>): number {
+  return Math.min(result.peak_as_recorded, device.peak_reserved.reserved);
+}
+
+/** Why a setting is not recommended. */
+export function uselessText(name: string, device: Device, result: NonNullable<Alternative["result"]>): string {
+  const recorded = recordedPeak(device, result);
+  const verb = result.peak_reserved < recorded ? "would not save much" : "would not help";
+  return `${name} ${verb}: the run would reserve ${size(result.peak_reserved)} instead of ${size(recorded)} at its peak.`;
 }
 
 export interface Holder {
@@ -116,7 +141,7 @@ export function growthText(why: Why): string | null {
 }
 
 /** The moment of the verdict. */
-export function momentName(why: Why, device: Device | undefined): string {
+export function momentName(why: Pick<Why, "request">, device: Device | undefined): string {
   if (why.request !== null || (device?.failures_total ?? 0) > 0) return "at the failure";
   return device?.history === "none" ? "at that moment" : "at the peak";
 }

@@ -6,6 +6,7 @@ import {
   BYS,
   decode,
   encode,
+  firstWho,
   initialPane,
   place,
   range,
@@ -36,6 +37,8 @@ export class Pane {
   readonly top = signal(0);
   /** The sites of the current device, once loaded. */
   readonly sites = signal<NamedSite[]>([]);
+  /** The live memory of all sites at the failure or at the peak, once loaded. */
+  readonly liveAtStart = signal<number | null>(null);
   /** The run under the recommended setting, once computed. */
   readonly alternative = signal<Alternative | null>(null);
   /** The canvas of the chart, for the picture. */
@@ -251,6 +254,8 @@ export class Model {
 
   /** What the layers stand for. Site numbers mean something else then. */
   group(by: By): void {
+    // The card that lists the same groups keeps doing so.
+    if (this.who.value === firstWho(this.by.value)) this.who.value = firstWho(by);
     this.by.value = by;
     for (const pane of this.panes) pane.state.value = { ...pane.state.value, site: null };
     this.remember();
@@ -363,6 +368,7 @@ export function useSites(pane: Pane): void {
   const first = pane.index === 0 ? null : (pane.model.panes[0]?.sites.value ?? null);
   useEffect(() => {
     pane.sites.value = named(answer?.value.sites ?? [], first);
+    pane.liveAtStart.value = answer?.value.live_at_start ?? null;
     // A link may name a site that this recording does not have: selecting it would dim everything.
     const { site } = pane.state.value;
     if (answer !== null && site !== null && pane.site(site) === undefined) pane.update({ site: null });

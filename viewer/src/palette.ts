@@ -110,6 +110,11 @@ export function siteColor(color: number | null | undefined, colors: Colors): str
   return base;
 }
 
+/** Memory of other processes, above the darker one of contexts and the driver. */
+export function othersColor(colors: Colors): string {
+  return mix(colors.base, colors.panel, 0.35);
+}
+
 /** Fades unselected items but keeps their hue. */
 export function dimmed(color: string, colors: Colors): string {
   return mix(color, colors.panel, 0.8);

@@ -35,7 +35,12 @@ function compose(model: Model, panes: Pane[]): HTMLCanvasElement {
   const parts = charts.map(({ pane, chart }) => {
     const { label, sentence } = headline(pane.input.why, pane.device, pane.alternative.value);
     context.font = title;
-    return { pane, chart, label, lines: wrap(context, shorten(rounded(sentence), 400), width - 2 * MARGIN) };
+    return {
+      pane,
+      chart,
+      label,
+      lines: wrap(context, shorten(rounded(sentence).replaceAll("`", ""), 400), width - 2 * MARGIN),
+    };
   });
   const height = parts.reduce(
     (sum, { chart, lines }) => sum + chart.height / ratio + (lines.length + 1) * LINE + 28,

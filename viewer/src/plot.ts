@@ -6,7 +6,7 @@ import { annotate } from "./annotate";
 import { startTimes, type Axis } from "./axis";
 import { FONT } from "./draw";
 import { axisBytes, axisTimes, byteTicks, count } from "./format";
-import { dimmed, mix, siteColor, type Colors } from "./palette";
+import { dimmed, mix, othersColor, siteColor, type Colors } from "./palette";
 import { paint, pixel, solid, type Fill } from "./raster";
 import { type Columns } from "./tiles";
 import type { NamedSite } from "./sites";
@@ -26,6 +26,8 @@ export interface Shown {
   columns: Columns;
   /** Memory that the process did not request, by column. */
   base: number[];
+  /** The same without other processes. */
+  own: number[];
   /** The layers of the columns, stacked on the base. */
   sums: ArrayLike<number>[];
   /** The most reserved and the lowest live memory of each column, on the base. */
@@ -172,7 +174,8 @@ function areas({ ctx, bbox }: uPlot, shown: Shown, pageWidth: number): void {
     x: Float64Array.from(starts, (at) => (at - axis.low) * scale),
     live: columns.live,
     layers: [
-      { ends: base, fill: solid(colors.base) },
+      { ends: shown.own, fill: solid(colors.base) },
+      { ends: base, fill: solid(othersColor(colors)) },
       ...sums.map((ends, layer) => ({ ends, fill: fillOf(shown, layer) })),
     ],
     reserved: device.has_segments ? { ends: shown.reserved, fill: lines(colors.unusedBack, colors.unused, 1) } : null,

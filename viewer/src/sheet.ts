@@ -4,7 +4,7 @@ import type uPlot from "uplot";
 import type { Shown } from "./plot";
 import { indexAt } from "./tiles";
 
-interface Rect {
+export interface Rect {
   left: number;
   top: number;
   right: number;
@@ -20,6 +20,8 @@ export class Sheet {
   readonly context: CanvasRenderingContext2D;
   readonly area: Rect;
   readonly ratio: number;
+  /** All labels, for tests: the text of a canvas cannot be read. */
+  readonly written: string[] = [];
   private readonly taken: Rect[] = [];
   private starts: number[] | undefined;
 
@@ -73,7 +75,15 @@ export class Sheet {
       const top = middle - (height * lines.length) / 2;
       const rect = { left: x - 3 * ratio, top, right: x + width + 3 * ratio, bottom: top + height * lines.length };
       if (rect.top < 0 || rect.bottom > area.bottom || !this.isFree(rect)) continue;
-      this.taken.push(rect);
+      this.written.push(lines.join("; "));
+      // Two colored labels next to each other would read as one sentence.
+      const apart = halo === null ? 0 : 14 * ratio;
+      this.taken.push({ ...rect, left: rect.left - apart, right: rect.right + apart });
+      if (halo !== null) {
+        // A grid line would strike the text out.
+        context.fillStyle = `${halo}cc`;
+        context.fillRect(rect.left, rect.top, rect.right - rect.left, rect.bottom - rect.top);
+      }
       context.textBaseline = "middle";
       context.textAlign = "left";
       lines.forEach((line, index) => {

@@ -24,6 +24,11 @@ export const BYS: readonly By[] = [
 ];
 export const HOLDER_GROUPS: readonly Who[] = ["frame", "line", "kind", "module", "stage", "thread", "stream"];
 
+/** What the card lists at first: the same groups as the layers, where it has them. */
+export function firstWho(by: By): Who {
+  return HOLDER_GROUPS.find((who) => who === by) ?? "line";
+}
+
 /** One input on the page. Events are positions 0..=events; null means the default. */
 export interface PaneState {
   device: number | null;
@@ -104,7 +109,7 @@ export function initialState(panes: number): State {
     tab: "flame",
     search: "",
     by: "line",
-    who: "frame",
+    who: "line",
     time: false,
     closed: isClosedAtFirst(panes, false),
     panes: Array.from({ length: panes }, initialPane),
@@ -127,7 +132,7 @@ export function encode(state: State, isLow = false, first: By = "line"): string 
   set("tab", state.tab, "flame");
   set("search", state.search.slice(0, 500), "");
   set("by", state.by, first);
-  set("who", state.who, "frame");
+  set("who", state.who, firstWho(first));
   set("x", state.time ? "time" : "", "");
   set("panel", state.closed === isClosedAtFirst(state.panes.length, isLow) ? "" : state.closed ? "closed" : "open", "");
   state.panes.forEach((pane, index) => {
@@ -161,7 +166,7 @@ export function decode(hash: string, panes: number, isLow = false, first: By = "
   state.tab = TABS.find((tab) => tab === given.get("tab")) ?? "flame";
   state.search = (given.get("search") ?? "").slice(0, 500);
   state.by = BYS.find((by) => by === given.get("by")) ?? first;
-  state.who = HOLDER_GROUPS.find((who) => who === given.get("who")) ?? "frame";
+  state.who = HOLDER_GROUPS.find((who) => who === given.get("who")) ?? firstWho(first);
   state.time = given.get("x") === "time";
   const panel = given.get("panel");
   state.closed = panel === "closed" || (panel !== "open" && isClosedAtFirst(panes, isLow));

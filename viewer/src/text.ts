@@ -63,6 +63,17 @@ export function fit(context: CanvasRenderingContext2D, text: string, width: numb
   return low < 3 ? "" : `${name.slice(0, low)}…`;
 }
 
+/** A command and the remark that may follow it: `nvcc -g …   (or -G)`. Only the command can be copied. */
+export function commandParts(text: string): { command: string; remark: string | null } {
+  const at = text.search(/ {3}\(/);
+  return at < 0 ? { command: text, remark: null } : { command: text.slice(0, at), remark: text.slice(at).trim() };
+}
+
+/** Whether a place is a line, a function or an address; a thread is none. */
+export function isThread(place: string): boolean {
+  return place.startsWith("thread ");
+}
+
 /** The name of a file without the extensions that say only its kind. */
 export function stem(name: string): string {
   return name.replace(/(?<=.)(\.(gz|zst|pickle|pkl|json|room|csv|log|txt))+$/i, "");

@@ -81,8 +81,8 @@ export interface Capacity {
   is_limit: boolean;
   /** What the account of the verdict has as free. */
   free: number | null;
-  /** Positions, and the bytes of contexts, code, driver and other processes from there on. */
-  base: [number, number][];
+  /** Positions; the bytes of contexts, code, driver and other processes from there on; and those of other processes alone. */
+  base: [number, number, number][];
 }
 
 export interface Device {
@@ -102,6 +102,8 @@ export interface Device {
   failures: Failure[];
   failures_total: number;
   start: number;
+  /** Reserved but unused memory at `start`. */
+  unused_at_start: number;
   history: "whole" | "partial" | "none";
   has_segments: boolean;
   sites: number;
@@ -155,6 +157,8 @@ export interface Site {
   color: number;
   peak: number;
   live_at_peak: number;
+  /** At the failure, or at the peak. */
+  live_at_start: number;
   live_at_end: number;
   allocated: number;
   count: number;
@@ -163,6 +167,8 @@ export interface Site {
 export interface Sites {
   sites: Site[];
   other_sites?: number;
+  /** The live memory of all sites at the failure, or at the peak. */
+  live_at_start: number;
 }
 
 export interface Tile {
@@ -262,6 +268,7 @@ export interface WhatIfRow {
 
 /** Live memory in groups at a moment, as `makeroom why --by` prints it. */
 export interface Groups {
+  by: string;
   live_bytes: number;
   /** Whether the recording has what the groups need; if not, `hint` says how to record it. */
   recorded: boolean;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { axisOf, eventAt, hasTimes, shareOf } from "../src/axis";
-import { baseAt, baseColumn, shortage } from "../src/capacity";
+import { baseAt, baseColumns, othersAt, shortage } from "../src/capacity";
 import type { Columns } from "../src/tiles";
 import type { Device, Failure } from "../src/types";
 
@@ -33,14 +33,15 @@ describe("the capacity", () => {
       is_limit: false,
       free: 100,
       base: [
-        [10, 500],
-        [40, 700],
+        [10, 500, 0],
+        [40, 700, 150],
       ],
     },
   } as unknown as Device;
   it("has a base that changes at events", () => {
     const events = [0, 9, 10, 39, 40, 99];
-    expect(baseColumn(device, events)).toEqual([0, 0, 500, 500, 700, 700]);
+    expect(baseColumns(device, events)).toEqual({ base: [0, 0, 500, 500, 700, 700], own: [0, 0, 500, 500, 550, 550] });
+    expect(events.map((event) => othersAt(device, event))).toEqual([0, 0, 0, 0, 150, 150]);
     expect(events.map((event) => baseAt(device, event))).toEqual([0, 0, 500, 500, 700, 700]);
   });
   it("is crossed by a request that does not fit", () => {

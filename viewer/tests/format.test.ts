@@ -51,6 +51,11 @@ it("shortens the sizes in a sentence", () => {
   );
 });
 
+it("rounds a size as a sentence that contains it does", () => {
+  for (const value of [13.846, 13.8549, 99.949, 9.9949, 1.005])
+    expect(size(value * 2 ** 30)).toBe(rounded(`${value.toFixed(2)} GiB`));
+});
+
 it("labels a time axis in one unit", () => {
   expect(axisTimes([0, 250_000, 500_000, 1_000_000])).toEqual(["0.00 s", "0.25 s", "0.50 s", "1.00 s"]);
   expect(axisTimes([500, 1000, 1500])).toEqual(["0.5 ms", "1.0 ms", "1.5 ms"]);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { growthText, headline, holders, others, sentenceCase, worthwhile } from "../src/headline";
+import { growthText, headline, holders, others, sentenceCase, uselessText, worthwhile } from "../src/headline";
 import type { Alternative, Device, Why, WhySite } from "../src/types";
 
 const GIB = 2 ** 30;
@@ -45,6 +45,26 @@ describe("the headline", () => {
     expect(unused.sentence).toBe("9.60 GiB of 23.9 GiB reserved at the peak is unused.");
     const tight = { ...device, peak: { event: 1, live: 23 * GIB, reserved: 23.9 * GIB, unused: 0.9 * GIB } };
     expect(headline(why("none"), tight, null).tone).toBe("healthy");
+  });
+  it("names freed memory that waits for a stream if it is more than the unused", () => {
+    const part = { what: "freed, waiting for a stream", bytes: 10 * GIB, note: null, lines: [] };
+    const lines = [{ what: "live tensors", bytes: 14.3 * GIB, note: null, lines: [part] }];
+    const waits = { ...why("none"), ledger: { lines } } as unknown as Why;
+    const { tone, sentence } = headline(waits, device, null);
+    expect([tone, sentence]).toEqual([
+      "waste",
+      "10 GiB of 23.9 GiB reserved at the peak is freed and waits for a stream.",
+    ]);
+  });
+  it("says whether a setting that is not recommended saves or costs memory", () => {
+    const said = (peak: number) => {
+      const { result } = better(peak, 24 * GIB);
+      return result === undefined ? "" : uselessText("it", device, result);
+    };
+    expect(said(23 * GIB)).toBe(
+      "it would not save much: the run would reserve 23 GiB instead of 23.9 GiB at its peak.",
+    );
+    expect(said(25 * GIB)).toBe("it would not help: the run would reserve 25 GiB instead of 23.9 GiB at its peak.");
   });
   it("recommends a setting only if it saves enough, or makes a failed run fit", () => {
     const failed = { ...device, failures_total: 1 };

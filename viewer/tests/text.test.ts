@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { fit, placeForms, shorten, shortPlace, stem, visible } from "../src/text";
+import { commandParts, fit, placeForms, shorten, shortPlace, stem, visible } from "../src/text";
 
 describe("names out of recordings", () => {
   it("show control and direction characters", () => {
@@ -34,6 +34,13 @@ describe("places", () => {
     expect(fit(context, name, 60)).toBe("forward");
     expect(fit(context, name, 36)).toBe("forwa…");
     expect(fit(context, name, 12)).toBe("");
+  });
+  it("are commands without the remark on them", () => {
+    expect(commandParts("docker run --shm-size=8g …   (or --ipc=host)")).toEqual({
+      command: "docker run --shm-size=8g …",
+      remark: "(or --ipc=host)",
+    });
+    expect(commandParts("f(x) (y)")).toEqual({ command: "f(x) (y)", remark: null });
   });
   it("of files keep what tells them apart", () => {
     expect(stem("oom_fragmented-expandable.pickle.gz")).toBe("oom_fragmented-expandable");

@@ -39,9 +39,9 @@ pub use run::{
 pub use text::{TextReader, explain_text};
 pub use trace::{
     Across, AcrossGroup, Allocation, Allocations, BlockEnds, BlockSizes, By, DeviceOverhead, Group,
-    GroupGrowth, GroupNames, Grouped, Growing, GrowingLine, HeldSegment, LiveBlock, LiveLine, Part, Places,
-    Room, SegmentsHeld, SizesAtEnd, TraceQuestion, across, context_bytes, cut, device_overhead, grouped,
-    grouped_at, growing, held_over_time, is_small, line_of, live_lines, overhead_over_time, place_of,
-    step_starts,
+    GroupGrowth, GroupNames, Grouped, Growing, GrowingLine, HeldSegment, LiveBlock, LiveLine, OverheadStep,
+    Part, Places, Room, SegmentsHeld, SizesAtEnd, TraceQuestion, across, context_bytes, cut, device_overhead,
+    grouped, grouped_at, growing, held_over_time, is_small, line_of, live_lines, overhead_over_time,
+    place_of, step_starts,
 };
 pub use watch::{Moments, TakenLine, Watched, WatchedStep, watch};

@@ -134,15 +134,16 @@ pub(crate) fn largest_hole(
     })
 }
 
-/// Memory that is reserved but unused at the peak: reserved = live + rounding + unused.
-pub(crate) fn unused_at_peak(recording: &Recording, timeline: &Timeline) -> u64 {
-    *timeline.unused_at_peak.get_or_init(|| {
-        let peak = timeline.allocations.peak.0;
-        if timeline.reserved.has_segments {
-            whole(recording, timeline, &timeline.grouping.sites, peak).free
-        } else {
-            0
+/// Memory that is reserved but unused at the peak and at the position of interest: reserved = live + rounding + unused.
+pub(crate) fn unused(recording: &Recording, timeline: &Timeline) -> (u64, u64) {
+    *timeline.unused.get_or_init(|| {
+        if !timeline.reserved.has_segments {
+            return (0, 0);
         }
+        let unused_at = |position: usize| whole(recording, timeline, &timeline.grouping.sites, position).free;
+        let (peak, interest) = (timeline.allocations.peak.0, timeline.interest());
+        let at_peak = unused_at(peak);
+        (at_peak, if interest == peak { at_peak } else { unused_at(interest) })
     })
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::capacity::Capacity;
 use crate::input::{Input, Recording};
-use crate::moment::{largest_hole, unused_at_peak};
+use crate::moment::{largest_hole, unused};
 use crate::timeline::{Grouping, Timeline};
 use crate::viewer::Change;
 
@@ -80,6 +80,7 @@ fn device(input: &Input, recording: &Recording, timeline: &Timeline, capacity: &
     };
     let Grouping { sites, series } = &timeline.grouping;
     let (most_at, most) = series.peak_reserved(trace, timeline, sites);
+    let (unused_at_peak, unused_at_start) = unused(recording, timeline);
     json!({
         "device": device.device.0,
         "kind": if timeline.is_pinned(trace) { "pinned" } else { "gpu" },
@@ -92,13 +93,14 @@ fn device(input: &Input, recording: &Recording, timeline: &Timeline, capacity: &
         "limit": limit.map(Bytes::get),
         "has_segments": timeline.reserved.has_segments,
         "peak": { "event": peak, "live": live, "reserved": timeline.sum_at(trace, peak).reserved,
-            "unused": unused_at_peak(recording, timeline) },
+            "unused": unused_at_peak },
         "peak_reserved": { "event": most_at, "reserved": most },
         "capacity": capacity,
         "failures": failures(recording, timeline),
         "failures_total": timeline.failures.len(),
         "sites": sites.list.iter().filter(|site| site.count > 0).count(),
         "start": timeline.interest(),
+        "unused_at_start": unused_at_start,
         "history": history(timeline, events, device.overflowed),
     })
 }

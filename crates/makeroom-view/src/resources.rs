@@ -130,7 +130,7 @@ impl Viewer {
         let question = Question { recording, timeline, by };
         let sites = || &timeline.grouping(&recording.trace, by).sites;
         match *rest {
-            ["sites"] => written(&sites::sites(sites(), recording.trie())),
+            ["sites"] => written(&sites::sites(recording, timeline, sites())),
             ["series", level, tile] => question.series(level, tile),
             ["moment", event] => {
                 let position = question.position(event)?;

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::stacks::Trie;
-use crate::timeline::{MOST_SITES, Site, Sites};
+use crate::input::Recording;
+use crate::timeline::{MOST_SITES, Site, Sites, Timeline};
 
 /// All sites of a device.
 #[derive(Debug, Serialize)]
@@ -11,6 +11,8 @@ pub(crate) struct SiteTable<'names> {
     sites: Vec<SiteRow<'names>>,
     /// Number of sites that are left out.
     other_sites: usize,
+    /// Live memory of all sites at the position of interest.
+    live_at_start: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -23,13 +25,25 @@ struct SiteRow<'names> {
     color: usize,
     peak: u64,
     live_at_peak: u64,
+    live_at_start: u64,
     live_at_end: u64,
     allocated: u64,
     count: u64,
 }
 
 /// The sites of a device that ever allocated anything.
-pub(crate) fn sites<'sites>(all: &'sites Sites, trie: &Trie) -> SiteTable<'sites> {
+pub(crate) fn sites<'sites>(
+    recording: &Recording,
+    timeline: &Timeline,
+    all: &'sites Sites,
+) -> SiteTable<'sites> {
+    let trie = recording.trie();
+    let mut live_at_start = vec![0_u64; all.list.len()];
+    for allocation in timeline.live_at(&recording.trace, timeline.interest()) {
+        if let Some(live) = live_at_start.get_mut(all.site_of(&allocation) as usize) {
+            *live = live.saturating_add(allocation.requested);
+        }
+    }
     let is_used = |(_, site): &(usize, &Site)| site.count > 0;
     let used = || all.list.iter().enumerate().filter(is_used);
     let row = |(id, site): (usize, &'sites Site)| SiteRow {
@@ -41,12 +55,14 @@ pub(crate) fn sites<'sites>(all: &'sites Sites, trie: &Trie) -> SiteTable<'sites
         color: all.layer(id as u32),
         peak: site.peak,
         live_at_peak: site.live_at_peak,
+        live_at_start: live_at_start.get(id).copied().unwrap_or(0),
         live_at_end: site.live_at_end,
         allocated: site.allocated,
         count: site.count,
     };
     let sites: Vec<SiteRow<'_>> = used().take_while(|(id, _)| *id < MOST_SITES).map(row).collect();
-    SiteTable { other_sites: used().count() - sites.len(), sites }
+    let total = live_at_start.iter().fold(0_u64, |sum, &live| sum.saturating_add(live));
+    SiteTable { other_sites: used().count() - sites.len(), sites, live_at_start: total }
 }
 
 /// The index of a site on the page; -1 if the page does not have it.

@@ -220,6 +220,25 @@ fn the_capacity_of_a_device_is_that_of_the_account() {
     assert!(checked > 2, "{checked}");
 }
 
+/// A limit on a process does not count other processes: at no moment are they below its memory.
+#[test]
+fn the_base_under_a_limit_is_what_the_limit_counts() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/fit");
+    for name in ["varied_57.room.gz", "conv_2900.room.gz"] {
+        let inputs: Value = serde_json::from_slice(&open(&root.join(name)).overview().unwrap()).unwrap();
+        let input = &inputs["inputs"][0];
+        let lines = input["why"]["ledger"]["lines"].as_array().unwrap();
+        let contexts = lines.iter().find(|line| line["what"] == "contexts").unwrap();
+        let capacity = &input["devices"][0]["capacity"];
+        assert_eq!(capacity["is_limit"], true, "{name}");
+        let base = capacity["base"].as_array().unwrap();
+        assert!(!base.is_empty(), "{name}");
+        for step in base {
+            assert_eq!((number(&step[1]), number(&step[2])), (number(&contexts["bytes"]), 0), "{name}");
+        }
+    }
+}
+
 /// Everything that layers can stand for.
 const BY: [&str; 11] =
     ["line", "frame", "file", "kind", "module", "stage", "thread", "stream", "process", "size", "allocation"];

@@ -2,7 +2,7 @@
 import { rounded, share, size } from "../format";
 import { down, entries, up, walk, type Entry } from "../ledger";
 import type { Pane } from "../model";
-import { mix, siteColor, type Colors } from "../palette";
+import { mix, othersColor, siteColor, type Colors } from "../palette";
 import { shorten } from "../text";
 
 interface Look {
@@ -28,7 +28,7 @@ function look(entry: Entry, index: number, pane: Pane): Look {
   if (/rounding/.test(name)) return { background: colors.neutral, pattern: "outlined" };
   if (/^live|in use|private|other live/.test(name)) return { background: colors.live, pattern: "" };
   const isContext = /context|code/.test(name);
-  return { background: isContext ? colors.base : mix(colors.base, colors.panel, 0.35), pattern: "" };
+  return { background: isContext ? colors.base : othersColor(colors), pattern: "" };
 }
 
 /** Neighbors of one kind differ in tone. */
@@ -39,6 +39,11 @@ function tint(color: string, index: number, colors: Colors): string {
 /** Entries that the bar shows to scale. Without a total, free memory is not part of what is accounted for. */
 function toScale(part: Entry, isWhole: boolean): boolean {
   return part.bytes > 0 && (isWhole || !/^free\b/.test(part.name));
+}
+
+/** The parts of a line that are lines of the account, not of the program. */
+function subLines(part: Entry, isTop: boolean): Entry[] {
+  return isTop ? part.parts.filter(({ place, bytes }) => !place && bytes > 0) : [];
 }
 
 export function Account({ pane }: { pane: Pane }) {
@@ -58,6 +63,12 @@ export function Account({ pane }: { pane: Pane }) {
     1,
     here.parts.filter((part) => toScale(part, isWhole)).reduce((sum, part) => sum + part.bytes, 0),
   );
+  // At the top, lines are shown with their parts, as `why` prints them.
+  const rows = here.parts.flatMap((part, index) => [
+    { part, index, isSub: false },
+    ...subLines(part, way.length === 1).map((sub) => ({ part: sub, index, isSub: true })),
+  ]);
+  const bars = rows.filter(({ part, isSub }) => isSub || subLines(part, way.length === 1).length === 0);
   const open = (index: number) => {
     const part = here.parts[index];
     if (part === undefined) return;
@@ -82,22 +93,22 @@ export function Account({ pane }: { pane: Pane }) {
                   pane.update({ ledger: path.split(".").slice(0, depth).join(".") });
                 }}
               >
-                {shorten(entry.name, 40)}
+                {shorten(entry.name.replaceAll("`", ""), 40)}
               </button>
             ) : (
-              shorten(entry.name, 60)
+              shorten(entry.name.replaceAll("`", ""), 60)
             )}
           </span>
         ))}
         {isWhole ? <span class="figure">{`, ${size(here.bytes)}`}</span> : null}
       </h3>
       <div class="stack" role="img" aria-label="the memory breakdown as a bar; the table below has the same figures">
-        {here.parts.map((part, index) => {
+        {bars.map(({ part, index }, number) => {
           const { background, pattern } = look(part, index, pane);
           if (!toScale(part, isWhole)) return null;
           return (
             <div
-              key={index}
+              key={number}
               class={`part ${pattern}`}
               style={{ width: `${(part.bytes / whole) * 100}%`, background }}
               title={`${shorten(part.name, 100)}: ${size(part.bytes)}`}
@@ -110,11 +121,12 @@ export function Account({ pane }: { pane: Pane }) {
       </div>
       <table class="ledger" data-testid="account">
         <tbody>
-          {here.parts.map((part, index) => {
+          {rows.map(({ part, index, isSub }, number) => {
             const { background, pattern } = look(part, index, pane);
             return (
               <tr
-                key={index}
+                key={number}
+                class={isSub ? "sub" : undefined}
                 data-what={part.name.slice(0, 200)}
                 data-bytes={part.bytes}
                 title={part.note?.slice(0, 300)}
@@ -123,7 +135,7 @@ export function Account({ pane }: { pane: Pane }) {
                   <span class={`swatch ${pattern}`} style={{ background }} />
                 </td>
                 <th scope="row">
-                  {part.parts.length > 0 || part.place ? (
+                  {!isSub && (part.parts.length > 0 || part.place) ? (
                     <button
                       type="button"
                       class="plain"

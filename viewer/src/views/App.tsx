@@ -10,7 +10,7 @@ import { Difference } from "./Difference";
 import { Dock } from "./Dock";
 import { Head } from "./Head";
 import { Help } from "./Help";
-import { Copy, FullText } from "./Name";
+import { Copy, FullText, Prose } from "./Name";
 import { AxisChoice, DeviceChoice, Readout } from "./Readout";
 import { Timeline } from "./Timeline";
 import { Verdict } from "./Verdict";
@@ -43,7 +43,7 @@ export function App({ model }: { model: Model }) {
           ))}
         {embedded !== false && embedded.reduced !== null && (
           <p class="quiet reduced" data-testid="reduced">
-            {shorten(embedded.reduced, 600)}
+            <Prose model={model} text={embedded.reduced} most={600} />
           </p>
         )}
       </main>

@@ -1,12 +1,13 @@
 // Three cards: what to do, live memory, and where the memory is.
 import { rounded, size } from "../format";
-import { worthwhile } from "../headline";
+import { uselessText, worthwhile } from "../headline";
 import { settingName } from "../annotate";
 import type { Pane } from "../model";
+import { commandParts, shorten } from "../text";
 import type { Fix } from "../types";
 import { Account } from "./Account";
 import { HoldersCard } from "./Holders";
-import { Copy, Name } from "./Name";
+import { Copy, Prose } from "./Name";
 
 export function Cards({ pane }: { pane: Pane }) {
   return (
@@ -27,6 +28,7 @@ function FixCard({ pane }: { pane: Pane }) {
   if (why.verdict.cause === "none" && better && !given.some(({ command }) => command?.includes(better.setting)))
     fixes.unshift({ do: `turn on ${settingName(better.setting)}`, command: better.command, frees_bytes: null });
   const [first, ...others] = fixes;
+  const result = pane.alternative.value?.result;
   const waits = pane.alternative.value?.state === "running";
   const more = others.length + why.will_not_help.length + why.next.length;
   return (
@@ -34,7 +36,7 @@ function FixCard({ pane }: { pane: Pane }) {
       <h3>
         {first !== undefined
           ? others.length > 0
-            ? "Fixes, most effective first"
+            ? "Most effective fix"
             : "Fix"
           : why.next.length > 0
             ? "Next"
@@ -44,10 +46,9 @@ function FixCard({ pane }: { pane: Pane }) {
         <p>{waits ? "Replaying the run under other settings …" : "Nothing to fix."}</p>
       )}
       {first === undefined && why.next[0] !== undefined && <FixRow pane={pane} fix={why.next[0]} />}
-      {first === undefined && !better && pane.alternative.value?.result !== undefined && (
+      {first === undefined && !better && result !== undefined && pane.device !== undefined && (
         <p class="quiet" data-testid="no-better">
-          {settingName(pane.alternative.value.result.setting)} would not save much: the run would reserve{" "}
-          {size(pane.alternative.value.result.peak_reserved)} at its peak.
+          {uselessText(settingName(result.setting), pane.device, result)}
         </p>
       )}
       {first !== undefined && <FixRow pane={pane} fix={first} />}
@@ -79,7 +80,7 @@ function FixCard({ pane }: { pane: Pane }) {
           </ol>
           {why.will_not_help.map((line, index) => (
             <p key={index} class="quiet">
-              Won't help: <Name model={pane.model} text={rounded(line)} most={300} />
+              Won't help: <Prose model={pane.model} text={rounded(line)} most={300} />
             </p>
           ))}
           {why.next.slice(first === undefined ? 1 : 0).map((fix, index) => (
@@ -101,14 +102,27 @@ function moreTitle(fixes: number, useless: number): string {
 function FixRow({ pane, fix }: { pane: Pane; fix: Fix }) {
   return (
     <div class="fixrow">
-      <Name model={pane.model} text={rounded(fix.do)} most={400} />
+      <Prose model={pane.model} text={rounded(fix.do)} most={400} />
       {fix.frees_bytes !== null && <span class="quiet"> (frees up to {size(fix.frees_bytes)})</span>}
-      {fix.command !== null && (
-        <div class="command">
-          <code>{fix.command.slice(0, 2000)}</code> <Copy text={fix.command} />
-        </div>
-      )}
+      {fix.command !== null && <Command text={fix.command} />}
     </div>
+  );
+}
+
+/** A command with a button that copies it, and the remark on it as text. */
+function Command({ text }: { text: string }) {
+  const { command, remark } = commandParts(text);
+  return (
+    <>
+      <div class="command">
+        <code>{command.slice(0, 2000)}</code> <Copy text={command} />
+      </div>
+      {remark !== null && (
+        <p class="quiet" data-testid="remark">
+          {shorten(remark, 300)}
+        </p>
+      )}
+    </>
   );
 }
 

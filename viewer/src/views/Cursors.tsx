@@ -6,6 +6,9 @@ import { LEFT, TOP } from "../plot";
 import { drag } from "../pointer";
 import type { Moment } from "../types";
 
+/** A flag closer to the axis, in pixels, would hide its zero. */
+const EDGE = 10;
+
 export function Cursors({ pane, axis, width, height }: { pane: Pane; axis: Axis; width: number; height: number }) {
   const { from, to, a, b } = pane.place;
   const events = pane.device?.events ?? 0;
@@ -23,7 +26,7 @@ export function Cursors({ pane, axis, width, height }: { pane: Pane; axis: Axis;
     return (
       <div
         key={name}
-        class={`cursor ${name}${pane.state.value.active === name ? " active" : ""}`}
+        class={`cursor ${name}${pane.state.value.active === name ? " active" : ""}${x < EDGE ? " edge" : ""}`}
         data-testid={`cursor-${name}`}
         role="slider"
         tabIndex={0}

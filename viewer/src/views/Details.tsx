@@ -1,7 +1,7 @@
 // The details of the selection: the moment at the active cursor, then the selected block or site, then the failed request
 // with the holes at that moment.
 import { useMemo } from "preact/hooks";
-import { baseAt } from "../capacity";
+import { baseAt, othersAt } from "../capacity";
 import { count, counted, share, size } from "../format";
 import { stackOf } from "../flame";
 import { largestHoles } from "../memory";
@@ -61,7 +61,9 @@ function MomentTable({ moment, device, name }: { moment: Moment; device: Device;
     );
     rows.push(["reserved", moment.reserved, "reserved"]);
   }
-  if (base > 0) rows.push(["context, driver, others", base, "base"]);
+  const others = othersAt(device, moment.event);
+  if (base > others) rows.push(["context and driver", base - others, "base"]);
+  if (others > 0) rows.push(["other processes", others, "others"]);
   if (free !== null && free >= 0) rows.push([capacity.is_limit ? "left below the limit" : "free", free, "free"]);
   return (
     <>

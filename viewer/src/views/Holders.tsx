@@ -4,6 +4,8 @@ import { useWindow } from "../draw";
 import { share, size } from "../format";
 import { growthText, holders, momentName, others, type Holder } from "../headline";
 import { useAnswer, type Pane } from "../model";
+import { othersColor, siteColor, type Colors } from "../palette";
+import type { NamedSite } from "../sites";
 import { HOLDER_GROUPS, type Who } from "../state";
 import { shortPlace } from "../text";
 import type { Groups } from "../types";
@@ -25,6 +27,8 @@ const NAMES: Record<Who, string> = {
 };
 
 interface Row extends Holder {
+  /** The site that it is in the chart. */
+  site?: NamedSite | undefined;
   /** Why it is this kind. */
   because?: string | undefined;
 }
@@ -44,10 +48,12 @@ export function HoldersCard({ pane }: { pane: Pane }) {
   const { why } = pane.input;
   const { model, device } = pane;
   const who = model.who.value;
-  const path = device === undefined || who === "frame" ? null : pane.path(`groups/${who}/${device.start}`);
+  // Lines are the sites of the chart. Other groups have more to say than its layers.
+  const isByLine = who === "line" && model.by.value === "line";
+  const path = device === undefined || who === "frame" || isByLine ? null : pane.path(`groups/${who}/${device.start}`);
   const { answer } = useAnswer<Groups>(model, path);
-  const { rows, total, hint, isForeign } = held(pane, path === null ? null : (answer?.value ?? null));
-  const rest = rows.slice(SHOWN).reduce((sum, row) => sum + row.bytes, 0);
+  const { rows, total, hint, isForeign } = held(pane, path === null ? null : (answer?.value ?? null), isByLine);
+  const rest = rows.length === 0 ? 0 : total - rows.slice(0, SHOWN).reduce((sum, row) => sum + row.bytes, 0);
   const growth = growthText(why);
   const canFind = !isForeign && (who === "frame" || who === "line");
   const find = (name: string) => {
@@ -59,7 +65,7 @@ export function HoldersCard({ pane }: { pane: Pane }) {
   return (
     <section class="card holders" aria-label="live memory" data-testid="holders">
       <h3>
-        <span title={moment}>{title(total, isForeign, isNarrow ? "" : ` ${moment}`)}</span>
+        <span>{title(total, isForeign, ` ${moment}`)}</span>
         {total > 0 && !isForeign && device !== undefined && (
           <select
             aria-label="list by"
@@ -67,7 +73,7 @@ export function HoldersCard({ pane }: { pane: Pane }) {
             data-testid="who"
             onChange={(event: Event) => {
               const chosen = (event.currentTarget as HTMLSelectElement).value;
-              model.who.value = HOLDER_GROUPS.find((one) => one === chosen) ?? "frame";
+              model.who.value = HOLDER_GROUPS.find((one) => one === chosen) ?? "line";
               model.remember();
             }}
           >
@@ -89,9 +95,10 @@ export function HoldersCard({ pane }: { pane: Pane }) {
               <td class="meter" aria-hidden="true">
                 <div
                   class="bar"
+                  data-color={barColor(row, isForeign, model.colors)}
                   style={{
                     width: `${(row.bytes / Math.max(1, rows[0]?.bytes ?? 0)) * 100}%`,
-                    background: isForeign ? model.colors.base : model.colors.live,
+                    background: barColor(row, isForeign, model.colors),
                   }}
                 />
               </td>
@@ -129,11 +136,14 @@ export function HoldersCard({ pane }: { pane: Pane }) {
               class="plain link"
               onClick={() => {
                 model.search.value = "";
-                if (who === "frame" || model.source.embedded) model.open("flame");
-                else {
+                if (who !== model.by.value) {
+                  if (who === "frame" || model.source.embedded) {
+                    model.open("flame");
+                    return;
+                  }
                   model.group(who);
-                  model.open("sites");
                 }
+                model.open("sites");
               }}
             >
               show all
@@ -141,9 +151,7 @@ export function HoldersCard({ pane }: { pane: Pane }) {
             {". "}
           </>
         )}
-        <span data-testid="growth">
-          {growth ?? (total > 0 && !isForeign && device?.history !== "none" ? "No steady growth found." : null)}
-        </span>
+        {growth !== null && <span data-testid="growth">{growth}.</span>}
       </p>
     </section>
   );
@@ -155,26 +163,34 @@ function title(total: number, isForeign: boolean, moment: string): string {
   return `${isForeign ? "Memory in use" : "Live memory"}${moment}: ${size(total)}`;
 }
 
-function held(pane: Pane, groups: Groups | null): Held {
+function held(pane: Pane, groups: Groups | null, isByLine: boolean): Held {
   const { why } = pane.input;
   const none = { hint: null, isForeign: false };
+  const sites = pane.sites.value;
   if (groups !== null) {
-    const rows = groups.groups.map(({ name, title, because, bytes }) => ({ name: title ?? name, bytes, because }));
+    const byName = new Map(sites.map((site) => [site.name, site]));
+    const rows = groups.groups.map(({ name, title, because, bytes }) => {
+      const site = pane.model.by.value === groups.by ? byName.get(title ?? name) : undefined;
+      return { name: title ?? name, bytes, because, site };
+    });
     rows.sort((one, other) => other.bytes - one.bytes);
     return { ...none, rows, total: groups.live_bytes, hint: groups.hint };
   }
-  if (pane.device?.kind === "pinned") return { ...none, ...ofSites(pane) };
   const own = holders(why);
-  if (own.total > 0 || pane.device === undefined) return { ...none, ...own };
+  const total = pane.liveAtStart.value;
+  if (pane.device !== undefined && (isByLine || pane.device.kind === "pinned")) {
+    if (total === null) return { ...none, rows: [], total: own.total };
+    const rows = sites.map((site) => ({ name: site.name, bytes: site.live_at_start, site }));
+    const held = rows.filter(({ bytes }) => bytes > 0).sort((one, other) => other.bytes - one.bytes);
+    if (total > 0 || pane.device.kind === "pinned") return { ...none, rows: held, total };
+  } else if (own.total > 0 || pane.device === undefined) return { ...none, ...own };
   return { ...none, ...others(why), isForeign: others(why).total > 0 };
 }
 
-/** Sites of pinned memory at its peak, which the verdict does not list. */
-function ofSites(pane: Pane): { rows: Holder[]; total: number } {
-  const rows = pane.sites.value
-    .map(({ name, live_at_peak }) => ({ name, bytes: live_at_peak }))
-    .filter(({ bytes }) => bytes > 0);
-  return { rows, total: rows.reduce((sum, row) => sum + row.bytes, 0) };
+/** The color that the chart has for it. */
+function barColor({ name, site }: Row, isForeign: boolean, colors: Colors): string {
+  if (isForeign) return /^other processes/.test(name) ? othersColor(colors) : colors.base;
+  return site === undefined ? colors.live : siteColor(site.color, colors);
 }
 
 function empty(pane: Pane): string {

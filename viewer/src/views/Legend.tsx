@@ -2,9 +2,10 @@
 // cursor. A layer selected here is highlighted everywhere.
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { settingName } from "../annotate";
+import { baseParts } from "../capacity";
 import { size } from "../format";
 import { useAnswer, type Pane } from "../model";
-import { inkOn, OTHER, siteColor } from "../palette";
+import { inkOn, OTHER, othersColor, siteColor } from "../palette";
 import type { Shown } from "../plot";
 import { shorten, shortPlace } from "../text";
 import { bucketEvents, BUCKETS, type Columns } from "../tiles";
@@ -81,6 +82,7 @@ export function Legend({ pane, columns, better }: { pane: Pane; columns: Columns
     .filter(({ index }) => (most[index] ?? 0) > 0 || (values[index] ?? 0) > 0);
   const chosen = rows.filter(({ site }, index) => index < SHOWN || (site !== null && site === pane.still.value.site));
   const active = pane.still.value.active;
+  const outside = device === undefined ? { own: false, others: false } : baseParts(device);
   return (
     <ul class="legend" aria-label="layers of the chart">
       {device?.has_segments === true && (
@@ -88,9 +90,14 @@ export function Legend({ pane, columns, better }: { pane: Pane; columns: Columns
           <span class="swatch unused" /> reserved but unused
         </li>
       )}
-      {(device?.capacity.base.length ?? 0) > 0 && (
+      {outside.own && (
         <li class="kind">
-          <span class="swatch" style={{ background: colors.base }} /> context, driver, other processes
+          <span class="swatch" style={{ background: colors.base }} /> context and driver
+        </li>
+      )}
+      {outside.others && (
+        <li class="kind">
+          <span class="swatch" style={{ background: othersColor(colors) }} /> other processes
         </li>
       )}
       {better && (

@@ -17,6 +17,20 @@ export function Short({ text, most = SHOWN }: { text: string; most?: number }) {
   return <bdi class="name">{shorten(text, most)}</bdi>;
 }
 
+/** A sentence of `why`: what it has in backticks is code. */
+export function Prose({ model, text, most }: { model: Model; text: string; most: number }) {
+  return (
+    <>
+      <bdi class="name">
+        {shorten(text, most)
+          .split(/`([^`]+)`/)
+          .map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part))}
+      </bdi>
+      <Whole model={model} text={text} most={most} />
+    </>
+  );
+}
+
 /** A button that shows the full name, if it was shortened. */
 export function Whole({ model, text, most = SHOWN }: { model: Model; text: string; most?: number }) {
   if (text.length <= most) return null;

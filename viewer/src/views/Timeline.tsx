@@ -2,10 +2,10 @@
 // scrolls the page; with Ctrl it zooms. Every mouse action has a key (keys.ts).
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type uPlot from "uplot";
-import { failureLines } from "../annotate";
 import { axisOf, eventAt, hasTimes, shareOf } from "../axis";
-import { baseAt, baseColumn } from "../capacity";
-import { useWidth, useWindow } from "../draw";
+import { baseAt, baseColumns } from "../capacity";
+import { useWidth } from "../draw";
+import { failureLines } from "../failures";
 import { count, size, time } from "../format";
 import { worthwhile } from "../headline";
 import { type Pane } from "../model";
@@ -16,28 +16,9 @@ import { shorten } from "../text";
 import { added, indexAt, stack, type Columns } from "../tiles";
 import { useColumns, useSoon } from "./columns";
 import { Cursors } from "./Cursors";
+import { useBelow, useHeight } from "./height";
 import { Legend } from "./Legend";
 import { Overview } from "./Overview";
-
-/** Two rows of the legend, and the note below it. */
-const BELOW = 84;
-
-/** Height of the chart: what a window has left below the headline and the cards and above the panel. */
-function useHeight(pane: Pane, box: { current: HTMLElement | null }, panes: number): number {
-  const [, windowHeight] = useWindow();
-  const [room, setRoom] = useState(windowHeight - 560);
-  const isClosed = pane.model.closed.value;
-  const state = pane.alternative.value?.state;
-  // Not whenever the page above grows: a chart that shrinks when details are opened would distract.
-  useLayoutEffect(() => {
-    if (box.current === null) return;
-    const dock = document.querySelector<HTMLElement>(".dock")?.offsetHeight ?? 0;
-    const top = box.current.getBoundingClientRect().top + window.scrollY;
-    setRoom(Math.round(windowHeight - dock - top));
-  }, [windowHeight, isClosed, state, pane.input]);
-  if (panes > 1) return Math.max(150, Math.min(230, (windowHeight - 560) / panes));
-  return Math.max(200, Math.min(420, room - BELOW));
-}
 
 /** The top of the scale: the visible maximum with failed requests, and the capacity if it is not far above, or on request. */
 function topOf(columns: Columns, base: number[], pane: Pane, from: number, to: number): number {
@@ -67,15 +48,17 @@ export function Timeline({ pane }: { pane: Pane }) {
   const device = pane.device;
   const { from, to } = pane.place;
   const model = pane.model;
-  const height = useHeight(pane, box, model.panes.length);
+  const zoomed = isZoomed(pane.place, pane.axis);
+  const [foot, below] = useBelow(pane, width, zoomed);
+  const height = useHeight(pane, box, model.panes.length, below);
   const inner = Math.max(0, width - LEFT - RIGHT);
   const columns = useColumns(pane, from, to, inner);
   useSoon(pane, from, to, inner, columns?.exact ?? false);
   const colors = model.colors;
   const state = pane.state.value;
   const axis = axisOf(from, to, columns, model.time.value);
-  const base = useMemo(
-    () => (columns === null || device === undefined ? [] : baseColumn(device, columns.event)),
+  const { base, own } = useMemo(
+    () => (columns === null || device === undefined ? { base: [], own: [] } : baseColumns(device, columns.event)),
     [columns, device],
   );
   const top = columns === null ? 0 : topOf(columns, base, pane, from, to);
@@ -98,6 +81,7 @@ export function Timeline({ pane }: { pane: Pane }) {
       top: model.panes.length === 1 ? top : model.top || top,
       columns,
       base,
+      own,
       sums,
       reserved,
       low,
@@ -234,11 +218,11 @@ export function Timeline({ pane }: { pane: Pane }) {
       lines.push(
         `${site === null ? "" : `${pane.site(site)?.label ?? ""} `}${shorten(name, 90)}: ${size(columns.layers[layer]?.[index] ?? 0)}`,
       );
-    } else if (valueAt(event.offsetY) <= (base[index] ?? 0))
-      lines.push(`context, code, driver and other processes: ${size(base[index] ?? 0)}`);
+    } else if (valueAt(event.offsetY) <= (own[index] ?? 0)) lines.push(`context and driver: ${size(own[index] ?? 0)}`);
+    else if (valueAt(event.offsetY) <= (base[index] ?? 0))
+      lines.push(`other processes: ${size((base[index] ?? 0) - (own[index] ?? 0))}`);
     setHover({ x: at, y: event.offsetY, text: lines.join("\n") });
   };
-  const zoomed = isZoomed(pane.place, pane.axis);
   // Two charts share an axis, and sites of the same name their colors: one strip and one legend are enough.
   const isLast = pane.index === model.panes.length - 1;
   return (
@@ -301,20 +285,22 @@ export function Timeline({ pane }: { pane: Pane }) {
         )}
       </div>
       {isLast && zoomed && <Overview pane={pane} width={width} />}
-      {isLast && <Legend pane={pane} columns={columns} better={better} />}
-      <p class="quiet note" hidden={!isLast}>
-        {columns !== null && columns.grain > 1
-          ? `Each column covers ${count(columns.grain)} events and shows their peak; dotted: their minimum. `
-          : "Each column is one event. "}
-        {columns !== null && !columns.exact && source(pane) ? "This report has no more detail here. " : null}
-        {device.capacity.bytes !== null && device.capacity.bytes > (shown.current?.top ?? 0)
-          ? `The ${device.capacity.is_limit ? "limit is" : "GPU has"} ${size(device.capacity.bytes)}, above the visible range (press y to show it). `
-          : null}
-        {device.history === "partial"
-          ? "The recording started late: hatched gray memory was allocated before it started. "
-          : null}
-        {model.time.value && !hasTimes(columns) && columns !== null ? "This recording has no timestamps." : null}
-      </p>
+      <div ref={foot} class="foot">
+        {isLast && <Legend pane={pane} columns={columns} better={better} />}
+        <p class="quiet note" hidden={!isLast}>
+          {columns !== null && columns.grain > 1
+            ? `Each column covers ${count(columns.grain)} events and shows their peak; dotted: their minimum. `
+            : "Each column is one event. "}
+          {columns !== null && !columns.exact && source(pane) ? "This report has no more detail here. " : null}
+          {device.capacity.bytes !== null && device.capacity.bytes > (shown.current?.top ?? 0)
+            ? `The ${device.capacity.is_limit ? "limit is" : "GPU has"} ${size(device.capacity.bytes)}, above the visible range (press y to show it). `
+            : null}
+          {device.history === "partial"
+            ? "The recording started late: hatched gray memory was allocated before it started. "
+            : null}
+          {model.time.value && !hasTimes(columns) && columns !== null ? "This recording has no timestamps." : null}
+        </p>
+      </div>
     </div>
   );
 }
@@ -330,6 +316,7 @@ function summary({ device, axis }: Pane): string {
   if (device.has_segments) parts.push(`${size(device.peak_reserved.reserved)} reserved at most`);
   const [failure] = device.failures;
   if (failure !== undefined) parts.push(failureLines(device, failure).join(", "));
+  if (device.failures_total > 1) parts.push(`${count(device.failures_total)} requests failed`);
   if (device.events < axis.events) parts.push("the other run is longer");
   return parts.join("; ");
 }
@@ -349,7 +336,7 @@ function useBeside(other: Pane, wanted: boolean, pixels: number): Shown["beside"
   const device = other.device;
   return useMemo(() => {
     if (columns === null || device === undefined || columns.x.length === 0 || device.history === "none") return null;
-    const base = baseColumn(device, columns.event);
+    const { base } = baseColumns(device, columns.event);
     const values = device.has_segments ? columns.mostReserved : columns.live;
     return {
       name: other.input.name,

@@ -2,7 +2,8 @@
 import { rounded, size } from "../format";
 import { headline } from "../headline";
 import type { Pane } from "../model";
-import { Name } from "./Name";
+import { isThread } from "../text";
+import { Name, Prose } from "./Name";
 
 export function Verdict({ pane }: { pane: Pane }) {
   const { why, text } = pane.input;
@@ -23,7 +24,7 @@ export function Verdict({ pane }: { pane: Pane }) {
       >
         <span class="pill">{label}</span>{" "}
         <span class="sentence" data-testid={isSummary ? "summary" : "headline"}>
-          <Name model={model} text={rounded(sentence)} most={2000} />
+          <Prose model={model} text={rounded(sentence)} most={2000} />
         </span>
       </h2>
       <div class="below">
@@ -33,7 +34,8 @@ export function Verdict({ pane }: { pane: Pane }) {
             {why.request.site !== null && (
               <>
                 {" "}
-                <span class="quiet">at</span> <Name model={model} text={why.request.site} />
+                <span class="quiet">{isThread(why.request.site) ? "by" : "at"}</span>{" "}
+                <Name model={model} text={why.request.site} />
               </>
             )}
           </span>
@@ -44,18 +46,18 @@ export function Verdict({ pane }: { pane: Pane }) {
             <ul>
               {!isSummary && (
                 <li data-testid="summary">
-                  <Name model={model} text={rounded(why.verdict.summary)} most={2000} />
+                  <Prose model={model} text={rounded(why.verdict.summary)} most={2000} />
                 </li>
               )}
               {cause?.evidence.map((line, index) => (
                 <li key={index}>
-                  <Name model={model} text={rounded(line)} most={1000} />
+                  <Prose model={model} text={rounded(line)} most={1000} />
                 </li>
               ))}
               {others.map((other) => (
                 <li key={other.cause}>
                   <span class="quiet">{`${other.title.toLowerCase()}, ${other.certainty}: `}</span>
-                  <Name model={model} text={rounded(other.summary ?? other.evidence.join("; "))} most={1000} />
+                  <Prose model={model} text={rounded(other.summary ?? other.evidence.join("; "))} most={1000} />
                 </li>
               ))}
             </ul>
@@ -77,7 +79,7 @@ export function Verdict({ pane }: { pane: Pane }) {
         <ul class="notes quiet">
           {notes.slice(0, 4).map((note, index) => (
             <li key={index}>
-              <Name model={model} text={rounded(note)} most={300} />
+              <Prose model={model} text={rounded(note)} most={300} />
             </li>
           ))}
         </ul>

@@ -54,8 +54,8 @@ pub use growing::{Growing, GrowingLine, growing};
 pub(crate) use history::History;
 pub use lifetimes::{Allocation, Allocations};
 pub use outside::{
-    DeviceOverhead, LiveLine, context_bytes, device_overhead, held_over_time, line_of, live_lines,
-    overhead_over_time, place_of, step_starts,
+    DeviceOverhead, LiveLine, OverheadStep, context_bytes, device_overhead, held_over_time, line_of,
+    live_lines, overhead_over_time, place_of, step_starts,
 };
 pub(crate) use overhead::{DEFAULT_HEAP, Measured};
 pub use room::Room;
@@ -254,7 +254,7 @@ impl<'trace> Subject<'trace> {
                 "No allocation failed. At its peak the run had {live} live and {} reserved, {:.0} % of it unused; peak reserved memory was {}{}.",
                 pieces.reserved + pieces.homeless,
                 100.0 * pieces.unused_share(),
-                reserved.max(pieces.reserved + pieces.homeless),
+                self.peak_held().max(reserved).max(pieces.reserved + pieces.homeless),
                 room.limit().map_or(String::new(), |limit| format!(" of {limit} available"))
             ),
             None => format!("No allocation failed. Peak live memory was {live}."),

@@ -79,9 +79,20 @@ pub fn context_bytes(trace: &Trace, device: &DeviceTrace) -> Option<Bytes> {
     own_overhead(trace.process.as_ref()?, device, &Start::new(device))
 }
 
+/// Memory of a device that this process did not request, from a time on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OverheadStep {
+    /// The time.
+    pub time_us: u64,
+    /// The contexts of this process, which a limit on the process counts.
+    pub contexts: Bytes,
+    /// Other processes, which no such limit counts.
+    pub others: Bytes,
+}
+
 /// Memory of a device that this process did not request, contexts and other processes, from each time on at which a
-/// context is created or destroyed. Empty if the device was never measured. The account at the peak has the same figure.
-pub fn overhead_over_time(trace: &Trace, device: &DeviceTrace) -> Vec<(u64, Bytes)> {
+/// context is created or destroyed. Empty if the device was never measured. The account at the peak has the same figures.
+pub fn overhead_over_time(trace: &Trace, device: &DeviceTrace) -> Vec<OverheadStep> {
     let Some(process) = &trace.process else { return Vec::new() };
     let measured = Measured::new(process, device, &Start::new(device));
     let contexts = process.contexts.iter().filter(|context| context.device == device.device);
@@ -90,13 +101,15 @@ pub fn overhead_over_time(trace: &Trace, device: &DeviceTrace) -> Vec<(u64, Byte
     times.push(0);
     times.sort_unstable();
     times.dedup();
-    let mut steps: Vec<(u64, Bytes)> = Vec::new();
+    let mut steps: Vec<OverheadStep> = Vec::new();
     // A process with as many contexts as events is not a program but an attack: each step looks at all contexts.
     for time_us in times.into_iter().take(MOST_CONTEXT_TIMES) {
         let Some(overhead) = measured.at(time_us, &[], false) else { continue };
-        let held = overhead.contexts + overhead.others;
-        if steps.last().is_none_or(|&(_, before)| before != held) {
-            steps.push((time_us, held));
+        let step = OverheadStep { time_us, contexts: overhead.contexts, others: overhead.others };
+        let is_same =
+            |before: &OverheadStep| (before.contexts, before.others) == (step.contexts, step.others);
+        if !steps.last().is_some_and(is_same) {
+            steps.push(step);
         }
     }
     steps

@@ -41,8 +41,8 @@ pub(crate) struct Timeline {
     /// By everything else, in the order of `By::OTHERS`, once it is requested.
     others: [OnceLock<Grouping>; By::OTHERS.len()],
     kinds: OnceLock<Kinds>,
-    /// Unused memory at the peak, once it was requested.
-    pub(crate) unused_at_peak: OnceLock<u64>,
+    /// Unused memory at the peak and at the position of interest, once it was requested.
+    pub(crate) unused: OnceLock<(u64, u64)>,
     pub(crate) sizes_at_end: SizesAtEnd,
     pub(crate) settings: Settings,
     /// Positions of failed allocations.
@@ -75,7 +75,7 @@ impl Timeline {
             grouping: Grouping::default(),
             others: Default::default(),
             kinds: OnceLock::new(),
-            unused_at_peak: OnceLock::new(),
+            unused: OnceLock::new(),
             sizes_at_end: SizesAtEnd::new(device, 0),
             settings: Settings::recorded(&trace.settings),
             failures: failures.map(|(event, _)| event).collect(),
