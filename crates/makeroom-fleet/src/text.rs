@@ -16,6 +16,8 @@ const COMMAND: Style = AnsiColor::Cyan.on_default();
 const BAR: usize = 20;
 /// The narrowest first column.
 const LEAST_FIRST: usize = 20;
+/// The longest word that is left out whole where a text is cut.
+const LONGEST_WORD: usize = 12;
 
 /// A table: its title, headings and cells. The first column is text.
 pub(crate) struct Table {
@@ -223,7 +225,10 @@ fn clipped(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();
     }
-    text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+    let start: String = text.chars().take(columns.saturating_sub(1)).collect();
+    // Whole words, unless the last one is long: a path, for example.
+    let end = start.rfind(' ').filter(|end| start.len() - end <= LONGEST_WORD).unwrap_or(start.len());
+    format!("{}…", start[..end].trim_end())
 }
 
 fn wrapped(out: &mut String, text: &str, columns: usize, style: Style) {
