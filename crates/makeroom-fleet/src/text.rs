@@ -16,6 +16,8 @@ const COMMAND: Style = AnsiColor::Cyan.on_default();
 const BAR: usize = 20;
 /// The narrowest first column.
 const LEAST_FIRST: usize = 20;
+/// The longest word that is left out whole where a text is cut.
+const LONGEST_WORD: usize = 12;
 
 /// A table: its title, headings and cells. The first column is text.
 pub(crate) struct Table {
@@ -33,7 +35,7 @@ pub(crate) fn verdict(report: &FleetReport) -> String {
         return format!("None of {} ran out of memory.", jobs(report.jobs));
     }
     let mut text = format!("{} of {} ran out of memory", report.failed_jobs, jobs(report.jobs));
-    if report.failed_gpu_hours >= 0.05 {
+    if report.failed_gpu_hours >= 0.005 {
         text.push_str(&format!(
             " and lost {} of {} GPU-hours",
             figure(report.failed_gpu_hours),
@@ -50,8 +52,8 @@ pub(crate) fn verdict(report: &FleetReport) -> String {
 /// Memory that was held without use.
 pub(crate) fn waste(report: &FleetReport) -> Option<String> {
     let waste = report.waste;
-    (waste.held >= 0.05).then(|| {
-        let share = |part: f64| format!("{:.0} %", 100.0 * part / waste.held);
+    (waste.held >= 0.005).then(|| {
+        let share = |part: f64| format!("{:.0}\u{a0}%", 100.0 * part / waste.held);
         format!(
             "Of {} GB-hours of GPU memory, {} were cached and unused ({}), of which {} were fragmented ({}).",
             figure(waste.held),
@@ -223,7 +225,10 @@ fn clipped(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();
     }
-    text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+    let start: String = text.chars().take(columns.saturating_sub(1)).collect();
+    // Whole words, unless the last one is long: a path, for example.
+    let end = start.rfind(' ').filter(|end| start.len() - end <= LONGEST_WORD).unwrap_or(start.len());
+    format!("{}…", start[..end].trim_end())
 }
 
 fn wrapped(out: &mut String, text: &str, columns: usize, style: Style) {
@@ -257,12 +262,13 @@ fn recordings(count: usize) -> String {
 
 /// Two digits are enough.
 fn figure(value: f64) -> String {
-    if value >= 10.0 { format!("{value:.0}") } else { format!("{value:.1}") }
+    let decimals = if value >= 10.0 { 0 } else { usize::from(value < 1.0) + 1 };
+    format!("{value:.decimals$}")
 }
 
 /// Nothing for no time: snapshots and logs have none.
 fn hours(value: f64) -> String {
-    if value < 0.05 { String::new() } else { figure(value) }
+    if value < 0.005 { String::new() } else { figure(value) }
 }
 
 /// An argument as a shell takes it.

@@ -7,8 +7,9 @@ use parquet::basic::Compression;
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::ColumnPath;
 
 use crate::cell::{Field, Kind, Value};
 use crate::entry::{Entry, fields, values};
@@ -18,7 +19,8 @@ use crate::{IndexError, SCHEMA_VERSION, VERSION_KEY};
 
 /// The bytes of a file with these objects. The same objects give the same bytes.
 pub fn encode(entries: &[Entry]) -> Result<Vec<u8>, IndexError> {
-    let mut writer = IndexWriter::new(Vec::new())?;
+    // One row: a dictionary would be longer than the values.
+    let mut writer = IndexWriter::with(Vec::new(), properties().set_dictionary_enabled(false).build())?;
     writer.push(entries)?;
     writer.finish()
 }
@@ -33,13 +35,11 @@ pub struct IndexWriter<W: Write + Send> {
 impl<W: Write + Send> IndexWriter<W> {
     /// Starts a file.
     pub fn new(to: W) -> Result<Self, IndexError> {
+        Self::with(to, properties().build())
+    }
+
+    fn with(to: W, properties: WriterProperties) -> Result<Self, IndexError> {
         let fields = fields();
-        let version = KeyValue::new(VERSION_KEY.to_owned(), SCHEMA_VERSION.to_owned());
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::SNAPPY)
-            .set_created_by(format!("makeroom index {SCHEMA_VERSION}"))
-            .set_key_value_metadata(Some(vec![version]))
-            .build();
         let writer = SerializedFileWriter::new(to, Arc::new(message(&fields)?), Arc::new(properties))?;
         Ok(Self { writer, leaves: leaves(&fields), fields })
     }
@@ -65,6 +65,20 @@ impl<W: Write + Send> IndexWriter<W> {
     pub fn finish(self) -> Result<W, IndexError> {
         Ok(self.writer.into_inner()?)
     }
+}
+
+/// Statistics of all columns would be half of a small file, so only columns by which queries choose rows have them.
+fn properties() -> WriterPropertiesBuilder {
+    let version = KeyValue::new(VERSION_KEY.to_owned(), SCHEMA_VERSION.to_owned());
+    let builder = WriterProperties::builder()
+        .set_compression(Compression::SNAPPY)
+        .set_created_by(format!("makeroom index {SCHEMA_VERSION}"))
+        .set_key_value_metadata(Some(vec![version]))
+        .set_offset_index_disabled(true)
+        .set_statistics_enabled(EnabledStatistics::None);
+    ["source", "job_name", "began", "ran_out"].into_iter().fold(builder, |builder, name| {
+        builder.set_column_statistics_enabled(ColumnPath::from(name), EnabledStatistics::Chunk)
+    })
 }
 
 fn write_leaf(writer: &mut ColumnWriter<'_>, leaf: &Leaf, data: LeafData) -> Result<(), IndexError> {

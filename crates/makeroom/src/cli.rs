@@ -21,12 +21,10 @@ pub(crate) use planning::Plan;
 pub(crate) use seeing::{Export, ExportForm, ExportTable, Job, View};
 use sizes::card_size;
 
-/// The first screen: without the options, it fits on a terminal with 24 rows.
+/// The first screen: without the options and a heading, it fits on a terminal with 24 rows.
 const TEMPLATE: &str = "\
 {about}
 Start with: makeroom why error.txt    or: makeroom run -- python train.py
-
-\x1b[1m\x1b[4mCommands:\x1b[0m
 {subcommands}";
 
 /// Find out why CUDA ran out of memory, and what to change

@@ -159,7 +159,11 @@ fn row(trace: &Trace, source: &Source) -> RecordingRow {
         job: identity.job_id,
         attempt: identity.attempt,
         replica,
-        run: process.map(|process| format!("{:032x}", u128::from_be_bytes(process.identity.run))),
+        // Without `makeroom run`, the recorder has no ID for it.
+        run: process
+            .map(|process| u128::from_be_bytes(process.identity.run))
+            .filter(|&run| run != 0)
+            .map(|run| format!("{run:032x}")),
         pid: process.map(|process| process.identity.pid),
         parent_pid: process.map(|process| process.identity.parent_pid),
         program: process.map(program),
