@@ -23,15 +23,23 @@ export function useHeight(pane: Pane, box: { current: HTMLElement | null }, pane
   const [, windowHeight] = useWindow();
   const [room, setRoom] = useState(windowHeight - 560);
   const isClosed = pane.model.closed.value;
-  const state = pane.alternative.value?.state;
-  const isLoaded = pane.liveAtStart.value !== null;
-  // Not whenever the page above grows: a chart that shrinks when details are opened would distract.
   useLayoutEffect(() => {
-    if (box.current === null) return;
-    const dock = document.querySelector<HTMLElement>(".dock")?.offsetHeight ?? 0;
-    const top = box.current.getBoundingClientRect().top + window.scrollY;
-    setRoom(Math.round(windowHeight - dock - top));
-  }, [windowHeight, isClosed, state, isLoaded, pane.input]);
+    const look = () => {
+      if (box.current === null) return;
+      const dock = document.querySelector<HTMLElement>(".dock")?.offsetHeight ?? 0;
+      const top = box.current.getBoundingClientRect().top + window.scrollY;
+      setRoom(Math.floor(windowHeight - dock - top));
+    };
+    look();
+    const observer = new ResizeObserver(() => {
+      // A chart that shrinks when details are opened would distract.
+      if (document.querySelector("main details[open]") === null) look();
+    });
+    for (const above of document.querySelectorAll(".head, .verdict, .cards, .tools")) observer.observe(above);
+    return () => {
+      observer.disconnect();
+    };
+  }, [windowHeight, isClosed, pane.input]);
   if (panes > 1) return Math.max(150, Math.min(230, (windowHeight - 560) / panes));
   if (room - below >= LEAST_HEIGHT) return Math.min(MOST_HEIGHT, room - below);
   // Not all of the legend is in view: the edge is between two of its rows.
