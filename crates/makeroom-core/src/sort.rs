@@ -67,7 +67,7 @@ mod tests {
                 theirs.sort_by_key(|&(key, _)| key);
                 assert_eq!(ours, theirs);
                 ours.sort_compact_by(|one, two| two.0.cmp(&one.0));
-                theirs.sort_by(|one, two| two.0.cmp(&one.0));
+                theirs.sort_by_key(|&(key, _)| std::cmp::Reverse(key));
                 assert_eq!(ours, theirs);
             }
         }

@@ -71,7 +71,7 @@ fn shred_value(shape: &Shape, value: Value, level: Level, leaves: &mut [LeafData
     }
 }
 
-/// A leaf that is read entry by entry. `None` in [`Assembler`] for a column that the file does not have.
+/// A leaf that is read entry by entry.
 pub(crate) struct Cursor {
     repetitions: std::vec::IntoIter<i16>,
     definitions: std::vec::IntoIter<i16>,

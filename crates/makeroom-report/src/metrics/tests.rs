@@ -158,8 +158,8 @@ fn failures_count_from_zero_and_name_their_owner() {
     tally.add(LatestFailure { process: in_pod("old"), cause: "leak", at: now - Duration::from_secs(5) });
     let recorder = Recorder { process: in_pod("ray::Trainer.step"), heartbeat: at };
     let recorders = [recorder.clone(), Recorder { heartbeat: at - Duration::from_secs(1), ..recorder }];
-    let recorded = RecordedPrograms { recorders: &recorders, tally: &tally };
-    let text = prometheus_text(&account(), Duration::ZERO, recorded, TextFormat::Plain);
+    let programs = RecordedPrograms { recorders: &recorders, tally: &tally };
+    let text = prometheus_text(&account(), Duration::ZERO, programs, TextFormat::Plain);
     let owner = "Hostname=\"node\",user=\"root\",program=\"ray::Trainer\",container_id=\"\",pod_uid=\"\",namespace=\"research\",pod=\"train-0\",slurm_job=\"\",ray_actor=\"Trainer\"";
     for line in [
         "# TYPE makeroom_oom_total counter".to_owned(),
@@ -171,7 +171,7 @@ fn failures_count_from_zero_and_name_their_owner() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
-    let value = otlp_json(&account(), recorded);
+    let value = otlp_json(&account(), programs);
     let metrics = &value["resourceMetrics"][0]["scopeMetrics"][0]["metrics"];
     assert_eq!(
         (&metrics[5]["name"], &metrics[6]["name"]),

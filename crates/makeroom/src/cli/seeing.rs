@@ -107,8 +107,8 @@ pub(crate) struct Job {
     pub(crate) by: Option<Grouping>,
 
     /// Explain this job of an index (see `makeroom index`); PATH is the index
-    #[arg(long, value_name = "ID", hide_short_help = true, conflicts_with_all = ["output", "by"])]
-    pub(crate) job: Option<String>,
+    #[arg(long = "job", value_name = "ID", hide_short_help = true, conflicts_with_all = ["output", "by"])]
+    pub(crate) id: Option<String>,
 
     /// Show everything, even if it does not fit on one screen
     #[arg(long, short)]

@@ -28,7 +28,7 @@ const SLOW: usize = 50;
 
 /// Runs `makeroom job`.
 pub(crate) fn run(arguments: &Job) -> Result<ExitCode, Failure> {
-    if let Some(job) = &arguments.job {
+    if let Some(job) = &arguments.id {
         return of_index(arguments, job);
     }
     if let Some(by) = arguments.by {
