@@ -21,7 +21,7 @@ def blocks(language: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def beside(index: Path) -> Iterator[None]:
+def working_directory(index: Path) -> Iterator[None]:
     """The queries read the index by a relative path."""
     assert index.name == "index", index
     before = Path.cwd()
@@ -37,7 +37,7 @@ def sql(index: Path) -> int:
     import duckdb
 
     queries = [query for block in blocks("sql") for query in block.split(";") if query.strip()]
-    with beside(index):
+    with working_directory(index):
         for query in queries:
             assert duckdb.sql(query).fetchall(), f"no rows: {query}"
     return len(queries)
@@ -50,7 +50,7 @@ def python(index: Path, spark: Any = None) -> int:
         printed = io.StringIO()
         # A cluster does not share the working directory of this process.
         query = query.replace('parquet("index")', f"parquet({str(index)!r})")
-        with beside(index), contextlib.redirect_stdout(printed):
+        with working_directory(index), contextlib.redirect_stdout(printed):
             exec(compile(query, "docs/fleet.md", "exec"), {"spark": spark})
         assert len(printed.getvalue().splitlines()) > 4, f"no rows: {query}"
     return len(queries)

@@ -57,6 +57,11 @@ impl Cause {
         Self::None,
     ];
 
+    /// The cause with this name in `--json`.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|cause| cause.name() == name)
+    }
+
     /// The name in `--json`.
     pub const fn name(self) -> &'static str {
         match self {

@@ -21,7 +21,7 @@ use crate::{output, page, text};
 const MOST: usize = 10;
 /// Weeks of the trend.
 const MOST_WEEKS: usize = 26;
-/// Jobs that are named if the one that was asked for does not exist.
+/// Number of jobs to suggest if the requested one does not exist.
 const MOST_NEAR: usize = 5;
 
 /// The answer. Its fields are a contract: they are never renamed or removed.
@@ -201,8 +201,7 @@ pub(crate) fn answer(rows: &[Row]) -> FleetReport {
         report.waste.add(row);
         let job = jobs.entry(&row.job).or_default();
         job.recordings += 1;
-        // A recording without a GPU that it used has no GPU time.
-        job.gpu_hours += row.gpus as f64 * row.duration_seconds as f64 / 3600.0;
+        job.gpu_hours += row.gpu_hours();
         // Of the first source, so that the answer does not depend on the order of the files.
         job.first = job.first.filter(|first| first.source <= row.source).or(Some(row));
         job.began_us = [job.began_us, row.began_us].into_iter().flatten().min();
@@ -222,11 +221,18 @@ pub(crate) fn answer(rows: &[Row]) -> FleetReport {
     (report.from, report.to) = (times().min().map(date), times().max().map(date));
     report.causes = shares(&failed, |row, _| Some(row.cause.as_str()));
     report.models = shares(&failed, |_, job| job.model());
-    report.lines = shares(&failed, |row, _| row.failed_at.as_deref().or(row.top_line.as_deref()));
+    report.lines = shares(&failed, |row, _| {
+        [&row.failed_at, &row.top_line].into_iter().flatten().map(String::as_str).find(|place| is_line(place))
+    });
     report.by_job = by_job(&failed);
     report.fixes = fixes(&failed);
     report.weeks = weeks(rows, &failed);
     report
+}
+
+/// Whether a place is more than the name of a thread, which the recorder writes where it finds no line.
+fn is_line(place: &str) -> bool {
+    !place.starts_with("thread ")
 }
 
 /// Failed jobs by a property of their failures; those that cost most first.
@@ -323,7 +329,7 @@ fn weeks(rows: &[Row], failed: &[&(&str, Job<'_>)]) -> Vec<Week> {
         let Some(began) = row.began_us else { continue };
         let start = week_us(began);
         let week = weeks.entry(start).or_default();
-        let hours = row.gpus as f64 * row.duration_seconds as f64 / 3600.0;
+        let hours = row.gpu_hours();
         week.gpu_hours += hours;
         week.waste.add(row);
         let is_failed = failed.contains_key(row.job.as_str());

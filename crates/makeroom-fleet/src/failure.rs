@@ -70,7 +70,12 @@ impl Failure {
 
 /// An error of a store in one line, without secrets.
 pub(crate) fn reason(error: &object_store::Error) -> String {
-    let text = without_secrets(&error.to_string());
+    let text = match error {
+        // Its own text adds only the name of the store.
+        object_store::Error::Generic { source, .. } => source.to_string(),
+        error => error.to_string(),
+    };
+    let text = without_secrets(&text);
     let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.chars().count() > 300 {
         line = line.chars().take(300).chain(['…']).collect();

@@ -123,12 +123,26 @@ async fn index_source(arguments: &Index, source: &Location, index: &Location) ->
             }
         })
         .buffer_unordered(2 * jobs);
+    let mut has_listed = false;
+    let mut unlisted = Vec::new();
     while let Some(result) = done.next().await {
-        let (name, fate) = result.map_err(|error| Failure::store(&source.name, &error))?;
-        outcome.add(&name, fate);
+        match result {
+            Ok((name, fate)) => {
+                has_listed = true;
+                outcome.add(&name, fate);
+            }
+            // A folder that cannot be read, for example. The others can.
+            Err(error) => unlisted.push(error),
+        }
         show(&progress, &outcome);
     }
     progress.finish_and_clear();
+    if let Some(error) = unlisted.first().filter(|_| !has_listed) {
+        return Err(Failure::store(&source.name, error));
+    }
+    for error in unlisted {
+        outcome.add(&source.name, Fate::Failed(reason(&error)));
+    }
     outcome.unreadable.sort_by(|one, two| one.object.cmp(&two.object));
     outcome.failed.sort_by(|one, two| one.object.cmp(&two.object));
     outcome.gone.sort();
@@ -148,7 +162,7 @@ async fn list(source: &Location) -> Listing {
     source.store.list(Some(&source.prefix))
 }
 
-/// An error of the listing is wanted: without it, the index would look whole.
+/// An error of the listing is wanted: without it, the index would look complete.
 fn is_wanted(source: &Location, meta: &object_store::Result<ObjectMeta>, shard: Option<(u64, u64)>) -> bool {
     let Ok(meta) = meta else { return true };
     let is_named = meta.location == source.prefix;
@@ -293,10 +307,14 @@ fn text(outcome: &Outcome) -> String {
     list("Deleted while indexing", &mut outcome.gone.iter().cloned(), outcome.gone.len());
     let objects = |count: u64| if count == 1 { "1 object".to_owned() } else { format!("{count} objects") };
     out.push_str(&format!(
-        "Indexed {} ({}) with {} recordings in {:.1} s",
+        "Indexed {} ({}) with {} in {:.1} s",
         objects(outcome.indexed),
         Bytes::new(outcome.indexed_bytes),
-        outcome.recordings,
+        if outcome.recordings == 1 {
+            "1 recording".to_owned()
+        } else {
+            format!("{} recordings", outcome.recordings)
+        },
         outcome.seconds
     ));
     if outcome.already_indexed > 0 {

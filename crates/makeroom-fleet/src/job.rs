@@ -2,7 +2,7 @@
 //!
 //! Only row groups with the job are decoded. A compacted index is sorted by job, so these are few.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashSet};
 use std::process::ExitCode;
 
 use makeroom_index::{Column, Entry, IndexFile};
@@ -31,15 +31,36 @@ pub(crate) async fn run(arguments: &Job) -> Result<ExitCode, Failure> {
 
 /// The rows of a job: of each source, those of its newest version.
 async fn rows(index: &Location, job: &str) -> Result<Rows, Failure> {
+    let mut jobs = HashSet::new();
+    for _ in 0..layout::ATTEMPTS {
+        let Some(newest) = newest(index, job, &mut jobs).await? else { continue };
+        let mut rows = Rows::default();
+        for entry in newest.into_values() {
+            rows.extend(of_job(entry, job));
+        }
+        if rows.recordings.is_empty() {
+            let near = near(jobs.iter().map(String::as_str), job);
+            return Err(Failure::NoJob { job: job.to_owned(), near });
+        }
+        return Ok(rows);
+    }
+    Err(layout::changing(index))
+}
+
+/// The objects with recordings of the job, by source. `None` if a file has been deleted since it was listed: without it, the
+/// answer would be incomplete.
+async fn newest(
+    index: &Location,
+    job: &str,
+    jobs: &mut HashSet<String>,
+) -> Result<Option<BTreeMap<String, Entry>>, Failure> {
     let files = layout::existing(index).await?;
     let mut newest: BTreeMap<String, Entry> = BTreeMap::new();
-    let mut jobs: HashMap<String, usize> = HashMap::new();
     for path in files.parts.iter().chain(&files.objects) {
-        let Some(file) = layout::open(index, path).await? else { continue };
+        let Some(file) = layout::open(index, path).await? else { return Ok(None) };
         let failed = |error| Failure::Index { name: path.to_string(), error };
         for group in 0..file.groups() {
-            let Some(is_wanted) = groups(&file, group, job, &mut jobs).map_err(failed)? else { continue };
-            if !is_wanted {
+            if !has_job(&file, group, job, jobs).map_err(failed)? {
                 continue;
             }
             for entry in file.entries(group).map_err(failed)? {
@@ -51,39 +72,28 @@ async fn rows(index: &Location, job: &str) -> Result<Rows, Failure> {
             }
         }
     }
-    let mut rows = Rows::default();
-    for entry in newest.into_values() {
-        rows.extend(of_job(entry, job));
-    }
-    if rows.recordings.is_empty() {
-        let near = near(jobs.keys().map(String::as_str), job);
-        return Err(Failure::NoJob { job: job.to_owned(), near });
-    }
-    Ok(rows)
+    Ok(Some(newest))
 }
 
-/// Whether a row group has the job.
-fn groups(
+/// Whether a row group has the job. Adds the names of all its jobs.
+fn has_job(
     file: &IndexFile,
     group: usize,
     job: &str,
-    jobs: &mut HashMap<String, usize>,
-) -> Result<Option<bool>, makeroom_index::IndexError> {
+    jobs: &mut HashSet<String>,
+) -> Result<bool, makeroom_index::IndexError> {
     let mut columns = file.columns_of(&["job_name"], group..group + 1)?;
-    let Some(Column::Texts(names)) = columns.pop() else { return Ok(None) };
-    let is_wanted = names.iter().flatten().any(|name| name == job);
-    for name in names.into_iter().flatten() {
-        *jobs.entry(name).or_default() += 1;
-    }
-    Ok(Some(is_wanted))
+    let Some(Column::Texts(names)) = columns.pop() else { return Ok(false) };
+    let has_job = names.iter().flatten().any(|name| name == job);
+    jobs.extend(names.into_iter().flatten());
+    Ok(has_job)
 }
 
 /// The rows of an object that belong to the job.
 fn of_job(entry: Entry, job: &str) -> Rows {
     let Entry { object, mut rows } = entry;
     rows.recordings.retain(|row| makeroom_index::job_name(row, &object) == job);
-    let names: std::collections::HashSet<String> =
-        rows.recordings.iter().map(|row| row.recording.clone()).collect();
+    let names: HashSet<String> = rows.recordings.iter().map(|row| row.recording.clone()).collect();
     if names.is_empty() {
         return Rows::default();
     }

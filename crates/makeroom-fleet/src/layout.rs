@@ -26,6 +26,15 @@ pub(crate) const CURRENT: &str = "CURRENT";
 /// The folder of generations.
 pub(crate) const GENERATIONS: &str = "generations";
 
+/// How often the files are listed because a compaction deleted one after they were listed.
+pub(crate) const ATTEMPTS: usize = 5;
+
+/// The error after so many attempts.
+pub(crate) fn changing(index: &Location) -> Failure {
+    let reason = "its files are deleted while they are read".to_owned();
+    Failure::Store { name: index.name.clone(), reason, is_access: false }
+}
+
 /// The files of an index at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Files {

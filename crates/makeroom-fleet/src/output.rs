@@ -30,7 +30,7 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
     Ok(stdout.write_all(escape_json(&text).as_bytes()).and_then(|()| stdout.flush())?)
 }
 
-/// Writes a line to stderr. If stderr is closed, nobody reads it.
+/// Writes a line to stderr, and ignores that stderr may be closed.
 pub(crate) fn remark(text: &str) {
     let _ = writeln!(stderr(), "makeroom: {}", sanitize(text));
 }

@@ -1,5 +1,7 @@
 //! The answer as a page: one file without scripts. Names of recordings are escaped, and the page's policy forbids scripts.
 
+use makeroom_report::escape_xml;
+
 use crate::answer::FleetReport;
 use crate::text::{Table, tables, verdict, waste};
 
@@ -31,14 +33,14 @@ th:first-child, td:first-child { text-align: left; padding-left: 0; } td.bar { c
 pub(crate) fn page(report: &FleetReport) -> String {
     let mut out = HEAD.to_owned();
     let class = if report.failed_jobs > 0 { " class=\"failed\"" } else { "" };
-    out.push_str(&format!("<h1{class}>{}</h1>\n", escaped(&verdict(report))));
+    out.push_str(&format!("<h1{class}>{}</h1>\n", escape_xml(&verdict(report))));
     let period = match (&report.from, &report.to) {
         (Some(from), Some(to)) => format!(", {from} to {to}"),
         _ => String::new(),
     };
     out.push_str(&format!("<p class=\"quiet\">{} recordings{period}</p>\n", report.recordings));
     if let Some(waste) = waste(report) {
-        out.push_str(&format!("<p>{}</p>\n", escaped(&waste)));
+        out.push_str(&format!("<p>{}</p>\n", escape_xml(&waste)));
     }
     for table in tables(report) {
         draw(&mut out, &table);
@@ -54,25 +56,20 @@ pub(crate) fn page(report: &FleetReport) -> String {
 }
 
 fn draw(out: &mut String, table: &Table) {
-    out.push_str(&format!("<h2>{}</h2>\n<table>\n<tr>", escaped(table.title)));
+    out.push_str(&format!("<h2>{}</h2>\n<table>\n<tr>", escape_xml(table.title)));
     for heading in &table.headings {
-        out.push_str(&format!("<th scope=\"col\">{}</th>", escaped(heading)));
+        out.push_str(&format!("<th scope=\"col\">{}</th>", escape_xml(heading)));
     }
     out.push_str("</tr>\n");
     for row in &table.rows {
         out.push_str("<tr>");
         for cell in row {
             let class = if cell.starts_with('█') { " class=\"bar\"" } else { "" };
-            out.push_str(&format!("<td{class}>{}</td>", escaped(cell)));
+            out.push_str(&format!("<td{class}>{}</td>", escape_xml(cell)));
         }
         out.push_str("</tr>\n");
     }
     out.push_str("</table>\n");
-}
-
-fn escaped(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
-    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
 #[cfg(test)]

@@ -15,8 +15,6 @@ use crate::store::Location;
 const FILES: usize = 32;
 /// Files of single objects from which on a compaction pays off.
 const MANY: usize = 2000;
-/// How often the files are listed again because a compaction deleted one.
-const ATTEMPTS: usize = 5;
 
 /// One recording, or an object that could not be read.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,12 +33,18 @@ pub(crate) struct Row {
     pub(crate) failed_bytes: Option<u64>,
     pub(crate) failed_at: Option<String>,
     pub(crate) top_line: Option<String>,
-    pub(crate) top_line_bytes: u64,
     pub(crate) held_byte_seconds: u64,
     pub(crate) cached_byte_seconds: u64,
     pub(crate) fragmented_byte_seconds: u64,
     pub(crate) fix: Option<String>,
     pub(crate) fix_command: Option<String>,
+}
+
+impl Row {
+    /// GPU time. A recording without a GPU that it used has none.
+    pub(crate) fn gpu_hours(&self) -> f64 {
+        self.gpus as f64 * self.duration_seconds as f64 / 3600.0
+    }
 }
 
 const TEXTS: [&str; 11] = [
@@ -56,13 +60,12 @@ const TEXTS: [&str; 11] = [
     "fix_command",
     "etag",
 ];
-const NUMBERS: [&str; 9] = [
+const NUMBERS: [&str; 8] = [
     "modified",
     "began",
     "duration_seconds",
     "gpus",
     "failed_bytes",
-    "top_line_bytes",
     "held_byte_seconds",
     "cached_byte_seconds",
     "fragmented_byte_seconds",
@@ -70,7 +73,7 @@ const NUMBERS: [&str; 9] = [
 
 /// The rows of an index: of each source, those of its newest version.
 pub(crate) async fn read(index: &Location) -> Result<Vec<Row>, Failure> {
-    for _ in 0..ATTEMPTS {
+    for _ in 0..layout::ATTEMPTS {
         let files = layout::existing(index).await?;
         if files.objects.len() >= MANY {
             output::remark(&format!(
@@ -83,7 +86,7 @@ pub(crate) async fn read(index: &Location) -> Result<Vec<Row>, Failure> {
             return Ok(newest(rows));
         }
     }
-    Err(Failure::NotAnIndex { name: index.name.clone() })
+    Err(layout::changing(index))
 }
 
 /// `None` if a file has been deleted since it was listed.
@@ -145,7 +148,6 @@ fn rows_of(file: &IndexFile) -> Result<Vec<(Row, String)>, makeroom_index::Index
             duration_seconds: next_number().unwrap_or(0),
             gpus: next_number().unwrap_or(0),
             failed_bytes: next_number(),
-            top_line_bytes: next_number().unwrap_or(0),
             held_byte_seconds: next_number().unwrap_or(0),
             cached_byte_seconds: next_number().unwrap_or(0),
             fragmented_byte_seconds: next_number().unwrap_or(0),

@@ -2,6 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
+
 use crate::failure::Failure;
 
 const DAY_US: u64 = 86_400_000_000;
@@ -31,33 +33,14 @@ pub(crate) fn since_us(text: &str, now_us: u64) -> Result<u64, Failure> {
 }
 
 fn date_us(text: &str) -> Option<u64> {
-    let mut parts = text.splitn(3, '-').map(|part| part.parse::<u64>().ok());
-    let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
-    if !(1970..10_000).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    Some(days(year, month, day) * DAY_US)
-}
-
-/// Days from 1970-01-01 to a date (Howard Hinnant's algorithm).
-fn days(year: u64, month: u64, day: u64) -> u64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let (era, of_era) = (year / 400, year % 400);
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    (era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year).saturating_sub(719_468)
+    let day = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
+    u64::try_from(day.and_time(NaiveTime::MIN).and_utc().timestamp_micros()).ok()
 }
 
 /// The date of a time.
 pub(crate) fn date(time_us: u64) -> String {
-    let shifted = time_us / DAY_US + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
+    let time = i64::try_from(time_us).ok().and_then(DateTime::from_timestamp_micros);
+    time.unwrap_or(DateTime::<Utc>::MAX_UTC).format("%Y-%m-%d").to_string()
 }
 
 /// The Monday of a time's week, at 0:00.
@@ -91,7 +74,7 @@ mod tests {
         assert_eq!(since_us("1w", 40 * DAY_US).unwrap(), 33 * DAY_US);
         assert_eq!(since_us("36h", 2 * DAY_US).unwrap(), DAY_US / 2);
         assert_eq!(since_us("99999999999w", DAY_US).unwrap(), 0);
-        for text in ["", "d", "30", "-3d", "30 d", "2026-13-01", "d\u{e9}"] {
+        for text in ["", "d", "30", "-3d", "30 d", "2026-13-01", "2026-02-31", "1969-12-31", "d\u{e9}"] {
             assert!(since_us(text, 0).is_err(), "{text}");
         }
     }

@@ -34,8 +34,8 @@ pub(crate) struct Location {
     pub(crate) prefix: Path,
     /// What precedes the path of an object in its address: `s3://bucket`, or nothing for local files.
     base: String,
-    /// The root of a local folder.
-    local: Option<PathBuf>,
+    /// Whether it is a local folder or file.
+    is_local: bool,
     /// As the user wrote it, without secrets.
     pub(crate) name: String,
 }
@@ -78,7 +78,7 @@ impl Location {
             }
             _ => return Err(Failure::Location { name }),
         };
-        Ok(Self { store, prefix, base, local: None, name })
+        Ok(Self { store, prefix, base, is_local: false, name })
     }
 
     fn local(folder: &FilePath, name: String, is_created: bool) -> Result<Self, Failure> {
@@ -90,13 +90,7 @@ impl Location {
         // The store is the whole file system, so that a file can be named too.
         let store = LocalFileSystem::new();
         let prefix = Path::from_absolute_path(&path).map_err(|_| Failure::Location { name: name.clone() })?;
-        Ok(Self {
-            store: Arc::new(store),
-            prefix,
-            base: String::new(),
-            local: Some(PathBuf::from("/")),
-            name,
-        })
+        Ok(Self { store: Arc::new(store), prefix, base: String::new(), is_local: true, name })
     }
 
     /// The path of an object below the location.
@@ -106,14 +100,13 @@ impl Location {
 
     /// The file of an object, if it is a local one.
     pub(crate) fn file(&self, path: &Path) -> Option<PathBuf> {
-        self.local.as_ref()?;
-        LocalFileSystem::new().path_to_filesystem(path).ok()
+        self.is_local.then(|| LocalFileSystem::new().path_to_filesystem(path).ok()).flatten()
     }
 
     /// What the index says about an object.
     pub(crate) fn object(&self, meta: &ObjectMeta) -> Object {
         let modified_us = u64::try_from(meta.last_modified.timestamp_micros()).unwrap_or(0);
-        let stored = meta.e_tag.clone().filter(|_| self.local.is_none());
+        let stored = meta.e_tag.clone().filter(|_| !self.is_local);
         let path = self
             .file(&meta.location)
             .map_or_else(|| format!("/{}", meta.location), |file| file.to_string_lossy().into_owned());

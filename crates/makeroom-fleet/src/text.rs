@@ -3,8 +3,9 @@
 //! Not in `makeroom-report`, because the page of `web/` and the Python module link that crate, and neither needs this.
 
 use anstyle::{AnsiColor, Style};
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, shell_word};
 use makeroom_explain::Cause;
+use makeroom_report::wrap;
 
 use crate::answer::{FleetReport, Share};
 
@@ -152,7 +153,7 @@ pub(crate) fn text(report: &FleetReport, index: &str, columns: usize, rows: Opti
     if let Some(job) = report.by_job.first() {
         foot.push_str(&format!(
             "{COMMAND}makeroom job {index} --job {}{COMMAND:#}  explains the first job\n",
-            quoted(&job.job)
+            shell_word(&job.job)
         ));
     }
     let tables = tables(report);
@@ -232,24 +233,14 @@ fn clipped(text: &str, columns: usize) -> String {
 }
 
 fn wrapped(out: &mut String, text: &str, columns: usize, style: Style) {
-    let mut line = String::new();
-    let mut end = |line: &mut String| out.push_str(&format!("{style}{}{style:#}\n", std::mem::take(line)));
-    for word in text.split(' ') {
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > columns {
-            end(&mut line);
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
+    for line in wrap(text, columns) {
+        out.push_str(&format!("{style}{line}{style:#}\n"));
     }
-    end(&mut line);
 }
 
 /// A cause as a person reads it.
 pub(crate) fn title(cause: &str) -> String {
-    let known = Cause::ALL.into_iter().find(|known| known.name() == cause);
-    known.map_or_else(|| cause.replace('_', " "), |known| known.title().to_lowercase())
+    Cause::named(cause).map_or_else(|| cause.replace('_', " "), |known| known.title().to_lowercase())
 }
 
 fn jobs(count: usize) -> String {
@@ -269,15 +260,6 @@ fn figure(value: f64) -> String {
 /// Nothing for no time: snapshots and logs have none.
 fn hours(value: f64) -> String {
     if value < 0.005 { String::new() } else { figure(value) }
-}
-
-/// An argument as a shell takes it.
-fn quoted(text: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:@%+=".contains(letter);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]

@@ -107,6 +107,22 @@ fn mistakes_are_explained() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_folder_that_cannot_be_listed_does_not_stop_the_others() {
+    let folder = folder();
+    let source = recordings(folder.path());
+    let index = folder.path().join("index");
+    fs::create_dir(source.join("loop")).unwrap();
+    std::os::unix::fs::symlink("../loop", source.join("loop/again")).unwrap();
+    let output = run_with(&["index", text(&source), "-o", text(&index)], &[]);
+    let (out, error) = texts(&output);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(out.contains("Indexed 5 objects") && out.contains("The index is incomplete"), "{out}");
+    assert!(error.contains("loop/again"), "{error}");
+    assert!(run(&["fleet", text(&index)]).starts_with("2 of 2 jobs ran out of memory."));
+}
+
 #[test]
 fn a_damaged_index_file_is_named() {
     let folder = folder();

@@ -14,9 +14,6 @@ use makeroom_job::{
 use crate::cell::{Cell, Field, Kind, Shape, Value, next};
 use crate::{IndexError, Object};
 
-/// Allocations after a failure from which on the program has caught the error, as in `makeroom-job`.
-const CAUGHT: u64 = 8;
-
 /// The rows of one object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entry {
@@ -213,7 +210,7 @@ fn derived(
     failures: &[&FailureRow],
     sites: &[&SiteRow],
 ) -> [Value; DERIVED] {
-    let fatal = failures.iter().rev().find(|row| row.kind.is_memory() && row.later_allocations < CAUGHT);
+    let fatal = FailureRow::decisive(failures.iter().copied());
     let micros = row.ended_us.zip(row.began_us).map(|(ended, began)| ended.saturating_sub(began));
     let used = || row.devices.iter().filter(|device| device.is_used);
     let sum = |figure: fn(&DeviceRow) -> u64| used().map(figure).fold(0, u64::saturating_add);

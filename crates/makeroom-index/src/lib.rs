@@ -27,7 +27,7 @@ pub use entry::{Entry, job_name};
 pub use makeroom_gather::is_recording_name;
 pub use object::{OBJECTS, Object, SUFFIX, etag};
 pub use read::{Column, IndexFile, decode};
-pub use summary::{index_bytes, index_file, summarize_file, summarize_unreadable};
+pub use summary::{index_bytes, index_file, summarize_file};
 pub use write::{IndexWriter, encode};
 
 /// The version of the schema. It changes only if older files cannot be read as before.

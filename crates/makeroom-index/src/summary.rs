@@ -5,7 +5,7 @@ use std::io::{Cursor, Read, Seek};
 use std::path::Path;
 
 use makeroom_gather::read_object;
-use makeroom_job::{Rows, Unread};
+use makeroom_job::Unread;
 
 use crate::{Entry, IndexError, Object, encode};
 
@@ -25,16 +25,10 @@ pub fn summarize_file(object: Object, path: &Path) -> Result<Entry, IndexError> 
     Ok(summarize(object, File::open(path)?))
 }
 
-/// The entry of an object that cannot be read, whatever its bytes are: one that is too large, for example.
-pub fn summarize_unreadable(object: Object, reason: String) -> Entry {
-    let unread = vec![Unread { file: object.source.clone(), reason }];
-    Entry { object, rows: Rows { unread, ..Rows::default() } }
-}
-
 fn summarize(object: Object, contents: impl Read + Seek) -> Entry {
     let mut rows = read_object(&object.source, contents);
     if rows.recordings.is_empty() && rows.unread.is_empty() {
-        let reason = "there is no recording in it".to_owned();
+        let reason = "it contains no recording".to_owned();
         rows.unread.push(Unread { file: object.source.clone(), reason });
     }
     Entry { object, rows }

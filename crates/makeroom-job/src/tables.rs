@@ -329,7 +329,25 @@ pub struct Collective {
     pub elements: Option<(u64, u64)>,
 }
 
+/// A process that allocates this often after a failure has caught the error.
+pub(crate) const CAUGHT: u64 = 8;
+
 impl FailureRow {
+    /// The failed allocation that ended a process, of all its failures in order: the first of the last streak. Earlier ones
+    /// were caught.
+    pub fn decisive<'rows>(failures: impl DoubleEndedIterator<Item = &'rows Self>) -> Option<&'rows Self> {
+        failures
+            .rev()
+            .filter(|failure| failure.kind.is_memory())
+            .take_while(|failure| !failure.is_caught())
+            .last()
+    }
+
+    /// Whether the process went on after it.
+    pub(crate) fn is_caught(&self) -> bool {
+        self.later_allocations >= CAUGHT
+    }
+
     /// A failure of which only the kind is known.
     pub fn new(recording: String, kind: FailureKind) -> Self {
         Self {

@@ -66,12 +66,12 @@ pub fn gate_junit(gate: &Gate, name: &str) -> String {
     let failures = u8::from(!gate.is_within());
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let _ = writeln!(out, "<testsuite name=\"makeroom gate\" tests=\"1\" failures=\"{failures}\">");
-    let _ = writeln!(out, "  <testcase classname=\"makeroom.gate\" name=\"{}\">", xml(name));
+    let _ = writeln!(out, "  <testcase classname=\"makeroom.gate\" name=\"{}\">", escape_xml(name));
     if !gate.is_within() {
-        let _ = writeln!(out, "    <failure message=\"{}\">", xml(&line(gate, name)));
+        let _ = writeln!(out, "    <failure message=\"{}\">", escape_xml(&line(gate, name)));
         for change in gate.difference.changed().take(MOST_LINES) {
             let row = format!("{} {} {}", signed(change.growth()), kind_words(&change.kind), place(change));
-            let _ = writeln!(out, "{}", xml(&row));
+            let _ = writeln!(out, "{}", escape_xml(&row));
         }
         let _ = writeln!(out, "    </failure>");
     }
@@ -113,7 +113,7 @@ fn property(text: &str) -> String {
 }
 
 /// Text in XML, without characters that XML does not allow.
-fn xml(text: &str) -> String {
+pub fn escape_xml(text: &str) -> String {
     let mut out = String::new();
     for character in text.chars() {
         match character {

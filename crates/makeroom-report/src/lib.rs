@@ -57,7 +57,7 @@ pub use diff_words::leak_sentence;
 #[cfg(target_os = "linux")]
 pub use doctor::{doctor_json, doctor_text};
 pub use fit::{FitEnd, FitRank, FitReport, FitRun, fit_json, fit_text};
-pub use gate::{gate_annotation, gate_json, gate_junit, gate_text};
+pub use gate::{escape_xml, gate_annotation, gate_json, gate_junit, gate_text};
 pub use incomplete::{EarlyStop, lost_recording_text, missing_reason};
 pub use job::{job_json, job_text};
 pub use job_run::job_run_text;
@@ -82,3 +82,4 @@ pub use text::explanation_text;
 pub use top::{Key, Request, Screen};
 pub use tune::{tune_json, tune_text};
 pub use watch::watched_json;
+pub use wrap::wrap;

@@ -7,7 +7,7 @@ const UNITS: [&str; 8] = ["B", "KiB", "MiB", "GiB", "TiB", "s", "ms", "%"];
 
 /// Wraps `text` at spaces into lines of at most `columns` characters, but not between a figure and its unit. A longer
 /// word gets a line of its own.
-pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
+pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;
     for word in words(text) {

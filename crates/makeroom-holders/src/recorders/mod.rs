@@ -18,12 +18,12 @@ mod tally;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::account::Account;
 use crate::processes::{Process, Stat, State};
+use crate::recording::within;
 use tail::{LEAST_TURN, Tail};
 pub use tally::{LatestFailure, Tally};
 
@@ -80,6 +80,8 @@ struct Followed {
     burst: Option<Burst>,
     /// When the process was seen to have ended.
     ended: Option<Instant>,
+    /// Whether its header was read and names the process. A file that cannot be read in time is not yet a recording.
+    is_confirmed: bool,
     /// Whether everything that was written before this turn was read.
     is_read: bool,
 }
@@ -101,7 +103,8 @@ impl Recorders {
 
     /// The recorded processes.
     pub fn list(&self) -> Vec<Recorder> {
-        let alive = self.followed.values().filter(|followed| followed.ended.is_none());
+        let alive =
+            self.followed.values().filter(|followed| followed.is_confirmed && followed.ended.is_none());
         alive.map(|followed| followed.recorder.clone()).collect()
     }
 
@@ -139,8 +142,15 @@ impl Recorders {
             }
             let tail = Arc::new(Mutex::new(Tail::new(path.clone(), !self.has_turned)));
             let recorder = Recorder { process: process.clone(), heartbeat: SystemTime::now() };
-            let followed =
-                Followed { recorder, path: path.clone(), tail, burst: None, ended: None, is_read: false };
+            let followed = Followed {
+                recorder,
+                path: path.clone(),
+                tail,
+                burst: None,
+                ended: None,
+                is_confirmed: false,
+                is_read: false,
+            };
             self.followed.insert(key, followed);
         }
     }
@@ -153,17 +163,22 @@ impl Recorders {
         for (key, followed) in &mut self.followed {
             followed.is_read = false;
             let timeout = MEASURING.min(ends.saturating_duration_since(Instant::now()));
-            match within(&followed.tail, timeout, Tail::measure) {
-                Some(Some(measure)) => {
+            match work_within(&followed.tail, timeout, Tail::measure) {
+                Some(Some(measure)) if followed.records(measure.pid) => {
+                    followed.is_confirmed = true;
                     if measure.has_grown {
                         followed.recorder.heartbeat = SystemTime::now();
                     }
                     followed.is_read = measure.unread == 0;
                     backlog.push((measure.unread, *key));
                 }
-                Some(None) => foreign.push(*key),
+                // It is not a recording, or records another process, such as one that is being viewed.
+                Some(_) => foreign.push(*key),
                 None => {}
             }
+        }
+        for key in foreign {
+            self.followed.remove(&key);
         }
         backlog.sort_unstable();
         let mut bytes_left = TURN_BYTES;
@@ -173,23 +188,17 @@ impl Recorders {
             let Some(followed) = followed else { continue };
             let (most, until) = (bytes_left, Instant::now() + share);
             bytes_left -= unread.min(bytes_left);
-            let read = within(&followed.tail, share, move |tail| tail.read(most, until));
+            let read = work_within(&followed.tail, share, move |tail| tail.read(most, until));
             followed.is_read = read.is_some() && unread <= most && Instant::now() < until;
-        }
-        // A file that is not a recording, or that records another process, such as one that is being viewed.
-        let tails = self.followed.iter();
-        foreign.extend(tails.filter(|(_, followed)| followed.is_foreign()).map(|(key, _)| *key));
-        for key in foreign {
-            self.followed.remove(&key);
         }
     }
 }
 
 impl Followed {
-    fn is_foreign(&self) -> bool {
+    /// Whether the process has this PID, in its own namespace or another one.
+    fn records(&self, pid: u32) -> bool {
         let process = &self.recorder.process;
-        let pid = self.tail.try_lock().ok().and_then(|tail| tail.pid());
-        pid.is_some_and(|pid| pid != process.stat.pid && !process.inner_pids.contains(&pid))
+        pid == process.stat.pid || process.inner_pids.contains(&pid)
     }
 
     /// Whether the process has ended and its recording was read to the end.
@@ -239,25 +248,18 @@ fn is_alive(root: &Path, pid: u32, started: u64) -> bool {
     stat.is_some_and(|stat| stat.started == started && stat.state != State::Zombie)
 }
 
-/// Works on a tail on another thread; `None` on timeout, and while an earlier work on it has not ended.
-fn within<Result: Send + 'static>(
+/// Works on a tail on another thread; `None` on timeout, and while earlier work on it has not ended.
+fn work_within<Result: Send + 'static>(
     tail: &Arc<Mutex<Tail>>,
     time: Duration,
     work: impl FnOnce(&mut Tail) -> Result + Send + 'static,
 ) -> Option<Result> {
-    if time.is_zero() || matches!(tail.try_lock(), Err(TryLockError::WouldBlock)) {
+    if matches!(tail.try_lock(), Err(TryLockError::WouldBlock)) {
         return None;
     }
-    let (sender, receiver) = channel();
     let tail = Arc::clone(tail);
-    let run = move || {
-        // Unlock before sending: the receiver uses the tail next.
-        let result = work(&mut tail.lock().unwrap_or_else(PoisonError::into_inner));
-        // After a timeout, there is no receiver.
-        let _ = sender.send(result);
-    };
-    std::thread::Builder::new().name("recording".to_owned()).spawn(run).ok()?;
-    receiver.recv_timeout(time).ok()
+    // It unlocks before it returns: the caller uses the tail next.
+    within(time, move || work(&mut tail.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
 #[cfg(test)]

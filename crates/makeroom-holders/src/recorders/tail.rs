@@ -50,6 +50,8 @@ pub(super) struct Tail {
 struct Open {
     file: Arc<File>,
     identity: (u64, u64),
+    /// The PID in the header.
+    pid: u32,
     length: u64,
     /// Where the next frame to read starts; earlier ones are skipped.
     skip_until: u64,
@@ -59,6 +61,8 @@ struct Open {
 /// What a look at the file has found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Measure {
+    /// The recorded process.
+    pub(super) pid: u32,
     /// Whether the file has changed since the last look.
     pub(super) has_grown: bool,
     /// Bytes to read.
@@ -83,9 +87,10 @@ impl Tail {
             self.read_until_ns = self.newest_ns;
             let (identity, file) = ((found.dev(), found.ino()), Arc::new(file));
             let header = Window { file: Arc::clone(&file), at: 0, left: LONGEST_HEADER };
-            let reader = Some(Reader::new(header).ok()?);
+            let reader = Reader::new(header).ok()?;
             self.is_old = false;
-            self.open = Some(Open { file, identity, length: 0, skip_until, reader });
+            let pid = reader.header().pid;
+            self.open = Some(Open { file, identity, pid, length: 0, skip_until, reader: Some(reader) });
         }
         let open = self.open.as_mut()?;
         let length = open.file.metadata().ok()?.len();
@@ -95,7 +100,8 @@ impl Tail {
         if length.saturating_sub(done) > MOST_BEHIND {
             open.skip_until = open.skip_until.max(length - NEWEST);
         }
-        Some(Measure { has_grown, unread: length.saturating_sub(done.max(open.skip_until)) })
+        let unread = length.saturating_sub(done.max(open.skip_until));
+        Some(Measure { pid: open.pid, has_grown, unread })
     }
 
     /// Reads up to this many bytes. Gives up the rest of a frame when time is over.
@@ -117,11 +123,6 @@ impl Tail {
     /// The failed allocations since the last call.
     pub(super) fn take_failures(&mut self) -> u64 {
         std::mem::take(&mut self.failures)
-    }
-
-    /// The PID in the header; `None` before the file was opened.
-    pub(super) fn pid(&self) -> Option<u32> {
-        Some(self.open.as_ref()?.reader.as_ref()?.header().pid)
     }
 
     /// The open file.
@@ -251,8 +252,8 @@ mod tests {
         let path = path("pieces");
         create(&path, &frame(&[0, 2, 2], 1));
         let mut tail = Tail::new(path.clone(), false);
-        assert_eq!((turn(&mut tail), tail.pid()), (2, Some(7)));
-        assert_eq!(tail.measure(), Some(Measure { has_grown: false, unread: 0 }));
+        assert_eq!(turn(&mut tail), 2);
+        assert_eq!(tail.measure(), Some(Measure { pid: 7, has_grown: false, unread: 0 }));
         assert_eq!(turn(&mut tail), 0);
         let next = frame(&[2, 0], 10);
         append(&path, &next[..5]);

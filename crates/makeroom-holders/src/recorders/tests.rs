@@ -46,8 +46,7 @@ fn open_all(recorders: &mut Recorders, account: &Account) {
     let ends = Instant::now() + Duration::from_secs(20);
     loop {
         assert!(recorders.turn(account).is_empty());
-        let mut tails = recorders.followed.values();
-        if tails.all(|followed| followed.tail.try_lock().is_ok_and(|tail| tail.file().is_some())) {
+        if recorders.followed.values().all(|followed| followed.is_confirmed) {
             return;
         }
         assert!(Instant::now() < ends, "the recording is not opened");
@@ -108,12 +107,25 @@ fn a_process_that_reads_the_recording_of_another_one_is_not_recorded() {
     fail(&path, 1);
     let account = account(&path, own_stat());
     let mut recorders = Recorders { has_turned: true, ..Recorders::new("/proc".into()) };
-    let ends = Instant::now() + Duration::from_secs(20);
-    while Instant::now() < ends && recorders.turn(&account).is_empty() {
-        if recorders.list().is_empty() {
-            fs::remove_file(path).unwrap();
-            return;
-        }
+    for _ in 0..20 {
+        assert!(recorders.turn(&account).is_empty());
+        assert!(recorders.list().is_empty());
     }
-    panic!("it is followed");
+    fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_file_that_cannot_be_read_in_time_is_not_listed() {
+    let path = create("late", std::process::id());
+    let account = account(&path, own_stat());
+    let mut recorders = Recorders::new("/proc".into());
+    recorders.find(&account);
+    let tails: Vec<_> = recorders.followed.values().map(|followed| Arc::clone(&followed.tail)).collect();
+    let late = tails[0].lock().unwrap();
+    assert!(recorders.turn(&account).is_empty());
+    assert!(recorders.list().is_empty());
+    drop(late);
+    open_all(&mut recorders, &account);
+    assert_eq!(recorders.list().len(), 1);
+    fs::remove_file(path).unwrap();
 }

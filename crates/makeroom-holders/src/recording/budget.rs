@@ -102,8 +102,8 @@ fn open(path: &Path) -> Found {
     }
 }
 
-/// The result of some work, or `None` on timeout.
-fn within<Result: Send + 'static>(
+/// The result of some work on another thread, or `None` on timeout.
+pub(crate) fn within<Result: Send + 'static>(
     time: Duration,
     work: impl FnOnce() -> Result + Send + 'static,
 ) -> Option<Result> {
@@ -112,7 +112,7 @@ fn within<Result: Send + 'static>(
     }
     let (sender, receiver) = channel();
     let run = move || {
-        // After a timeout, there is no receiver.
+        // The receiver is gone after a timeout.
         let _ = sender.send(work());
     };
     std::thread::Builder::new().name("recording".to_owned()).spawn(run).ok()?;

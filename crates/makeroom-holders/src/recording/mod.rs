@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use makeroom_core::Bytes;
 
 use crate::processes::shown;
-pub(crate) use budget::{Budget, read_all};
+pub(crate) use budget::{Budget, read_all, within};
 use sum::Sum;
 pub(crate) use sum::is_taking;
 

@@ -11,7 +11,6 @@ use super::assign::{Assigned, processes};
 use super::jobs::{Key, has_failed, jobs, name, recording_count};
 use super::witness::{self, Reports};
 use crate::report::Used;
-use crate::summarize::CAUGHT;
 use crate::tables::{
     DeviceRow, End, FailureKind, FailureRow, RecordingKind, RecordingRow, Rows, SeriesRow, SiteRow, StopRow,
 };
@@ -60,10 +59,9 @@ impl<'rows> Process<'rows> {
         self.row.devices.iter().map(|device| device.peak_bytes).max().unwrap_or(0)
     }
 
-    /// The failed allocation that ended it: the first of the last streak. Earlier ones were caught.
+    /// The failed allocation that ended it.
     pub(super) fn decisive(&self) -> Option<&'rows FailureRow> {
-        let memory = self.failures.iter().rev().filter(|failure| failure.kind.is_memory());
-        memory.take_while(|failure| failure.later_allocations < CAUGHT).last().copied()
+        FailureRow::decisive(self.failures.iter().copied())
     }
 
     pub(super) fn has_failed_allocations(&self) -> bool {

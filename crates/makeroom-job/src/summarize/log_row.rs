@@ -7,9 +7,9 @@ use makeroom_core::identity::{JobField, JobIdentity, ProcessEvent, ReportedProce
 use makeroom_explain::{Cause, Explanation, LedgerLine, TextReader};
 
 use super::log_text::{Label, RankText};
-use super::{CAUGHT, MOST_FIXES, Source, first_fixes};
+use super::{MOST_FIXES, Source, first_fixes};
 use crate::tables::{
-    DeviceRow, End, FailureKind, FailureRow, KilledProcess, RecordingKind, RecordingRow, Rows,
+    CAUGHT, DeviceRow, End, FailureKind, FailureRow, KilledProcess, RecordingKind, RecordingRow, Rows,
 };
 
 /// Other processes on a GPU that are kept.

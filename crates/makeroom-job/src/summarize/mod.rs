@@ -49,8 +49,6 @@ const MOST_SITES: usize = 64;
 const MOST_FAILURES: usize = 64;
 /// Fixes taken over from an explanation.
 const MOST_FIXES: usize = 3;
-/// A process that allocates this often after a failure has caught the error.
-pub(crate) const CAUGHT: u64 = 8;
 
 /// Where a recording comes from.
 #[derive(Clone, Debug, Default)]
@@ -72,8 +70,7 @@ pub fn summarize(trace: &Trace, source: &Source) -> Rows {
     for device in &trace.devices {
         let over_time = OverTime::new(trace, device, recording.began_us);
         let found = failures(trace, device, &recording.recording, &over_time);
-        let last_streak =
-            found.iter().rev().take_while(|(_, failure)| failure.later_allocations < CAUGHT).last();
+        let last_streak = found.iter().rev().take_while(|(_, failure)| !failure.is_caught()).last();
         decisive = decisive.or(last_streak.map(|_| device.device));
         let lines = live_lines(trace, device, last_streak.map(|(index, _)| *index), MOST_SITES);
         rows.sites.extend(lines.into_iter().map(|line| SiteRow {

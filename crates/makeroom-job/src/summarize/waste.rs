@@ -9,6 +9,8 @@
 //!
 //! Expandable segments release free pages next to used ones, so their free memory is cached and not fragmented.
 
+use std::collections::BTreeMap;
+
 use makeroom_core::{Action, Event, Start};
 
 /// Byte-seconds of a device.
@@ -22,22 +24,21 @@ pub(super) struct Waste {
 /// A segment, and the live memory in it.
 #[derive(Clone, Copy)]
 struct Part {
-    start: u64,
-    end: u64,
+    size: u64,
     live: u64,
 }
 
 impl Part {
     fn fragmented(&self) -> u64 {
-        if self.live == 0 { 0 } else { (self.end - self.start).saturating_sub(self.live) }
+        if self.live == 0 { 0 } else { self.size.saturating_sub(self.live) }
     }
 }
 
 /// Integrates over the events of a device.
 #[derive(Default)]
 pub(super) struct WasteOverTime {
-    /// By ascending address.
-    parts: Vec<Part>,
+    /// By address. A recording can have as many segments as events.
+    parts: BTreeMap<u64, Part>,
     live: u64,
     held: u64,
     fragmented: u64,
@@ -98,17 +99,12 @@ impl WasteOverTime {
         }
     }
 
-    fn position(&self, address: u64) -> Option<usize> {
-        let after = self.parts.partition_point(|part| part.start <= address);
-        after.checked_sub(1).filter(|&index| address < self.parts[index].end)
-    }
-
     fn change(&mut self, address: u64, size: u64, is_alloc: bool) {
         let changed =
             |live: u64| if is_alloc { live.saturating_add(size) } else { live.saturating_sub(size) };
         self.live = changed(self.live);
-        if let Some(index) = self.position(address) {
-            let part = &mut self.parts[index];
+        let below = self.parts.range_mut(..=address).next_back();
+        if let Some((_, part)) = below.filter(|(start, part)| address - **start < part.size) {
             let before = part.fragmented();
             part.live = changed(part.live);
             self.fragmented = self.fragmented.saturating_sub(before).saturating_add(part.fragmented());
@@ -116,21 +112,16 @@ impl WasteOverTime {
     }
 
     fn insert(&mut self, address: u64, size: u64) {
-        let Some(end) = address.checked_add(size) else { return };
-        let index = self.parts.partition_point(|part| part.start < address);
+        let Some(end) = address.checked_add(size).filter(|_| size > 0) else { return };
         // A segment that overlaps another one is not counted.
-        let is_free = |part: Option<&Part>| part.is_none_or(|part| part.end <= address || end <= part.start);
-        if size > 0
-            && is_free(self.parts.get(index))
-            && is_free(index.checked_sub(1).map(|at| &self.parts[at]))
-        {
-            self.parts.insert(index, Part { start: address, end, live: 0 });
+        let below = self.parts.range(..end).next_back();
+        if below.is_none_or(|(start, part)| start + part.size <= address) {
+            self.parts.insert(address, Part { size, live: 0 });
         }
     }
 
     fn remove(&mut self, address: u64) {
-        if let Some(index) = self.position(address).filter(|&index| self.parts[index].start == address) {
-            let removed = self.parts.remove(index);
+        if let Some(removed) = self.parts.remove(&address) {
             self.fragmented = self.fragmented.saturating_sub(removed.fragmented());
         }
     }

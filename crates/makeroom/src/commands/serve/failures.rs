@@ -36,7 +36,7 @@ const UNEXPLAINED: &str = "unexplained";
 /// The failures since this program started.
 pub(crate) struct Failures {
     tally: Mutex<Tally>,
-    /// Verdicts for the collector; `None` if there is no collector.
+    /// Verdicts for the collector; `None` without a collector.
     verdicts: Option<Mutex<VecDeque<OomVerdict>>>,
     waiting: Sender<OutOfMemory>,
 }
@@ -135,8 +135,7 @@ impl Explained {
         let text = |name: &str| -> Option<String> {
             Some(value["verdict"][name].as_str()?.chars().take(LONGEST_TEXT).collect())
         };
-        let cause = text("cause")?;
-        let cause = Cause::ALL.into_iter().find(|known| known.name() == cause)?;
+        let cause = Cause::named(&text("cause")?)?;
         let (title, certainty, summary) = (text("title")?, text("certainty")?, text("summary")?);
         Some(Self { cause: cause.name(), title, certainty, summary })
     }
