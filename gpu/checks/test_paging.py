@@ -16,6 +16,8 @@ from support.runs import at, execute, last_line, load
 
 WORKLOADS = ["gpt", "unet", "vit", "compiled", "mempool", "graphs", "history", "share"]
 QUICK = ["gpt", "unet", "mempool", "graphs"]
+# What the steps of the programs are multiplied by: a run of two seconds shows mostly how memory grows at first.
+TIMES = {"gpt": 8, "unet": 2, "vit": 3, "compiled": 40, "mempool": 6, "graphs": 6, "history": 6, "share": 4}
 TIMED = {"gpt": 18, "unet": 24}
 EXPANDABLE = "expandable_segments:True"
 MIB, GIB = 1 << 20, 1 << 30
@@ -84,7 +86,7 @@ def losses(text):
 def test_workload(runs, show, quick, name):
     if quick and name not in QUICK:
         pytest.skip("not with --quick")
-    program = runs.python("torch_workloads.py", name)
+    program = runs.python("torch_workloads.py", name, TIMES[name])
     expandable, paging = (Outcome(runs, name, mode, program) for mode in ("expandable", "paging"))
     pages, series = paging.pages, at(paging.figures, "peak", "pages")
     ratio, inside, half = factor(pages), time_inside(series), second_half(series)
@@ -108,7 +110,7 @@ def test_workload(runs, show, quick, name):
 
 
 @pytest.mark.needs("torch")
-@pytest.mark.goal("completes under the smallest --limit under which plain expandable segments complete")
+@pytest.mark.goal("the smallest --limit under which it completes is at most that of plain expandable segments")
 @pytest.mark.parametrize("name", TIMED, ids="paging_limit_{}".format)
 def test_limit(runs, show, name):
     program = runs.python("torch_paging.py", "fits", name)
@@ -116,16 +118,21 @@ def test_limit(runs, show, name):
     live = free.last.get("live")
     assert live, f"the plain run failed: {free.problem}"
 
-    def completes(limit, mode="expandable"):
-        return Outcome(runs, f"limit_{name}", mode, program, ["--limit", str(limit)], 60).status == 0
+    def completes(mode, limit):
+        run = Outcome(runs, f"limit_{name}", mode, program, ["--limit", str(limit)], 60)
+        return run.status == 0 and run.last.get("losses") == free.last.get("losses")
 
-    # What the run held without a limit is enough for another.
-    low, smallest = bisect(completes, live, max(free.peak, live) + 64 * MIB, LIMITS)
-    at_limit = Outcome(runs, f"limit_{name}", "paging", program, ["--limit", str(smallest)], 60)
-    show(f"live {live / 1e9:.2f} GB; expandable segments complete with {smallest / 1e9:.3f} GB and not with {low / 1e9:.3f}; "
-         f"paging at that limit: {'completes' if at_limit.status == 0 else at_limit.problem}",
-         live=live, smallest=smallest, fails=low, paging=at_limit.status)
-    assert at_limit.status == 0 and at_limit.last.get("losses") == free.last.get("losses"), at_limit.problem or "losses differ"
+    def smallest(mode):
+        # What the run held without a limit is enough for another. Completion is not monotonic: this finds one boundary.
+        return bisect(lambda limit: completes(mode, limit), live, max(free.peak, live) + 64 * MIB, LIMITS)
+
+    fails, expandable = smallest("expandable")
+    lower, paging = smallest("paging")
+    show(f"live {live / 1e9:.2f} GB; expandable segments complete with {expandable / 1e9:.3f} GB and not with {fails / 1e9:.3f}; "
+         f"paging with {paging / 1e9:.3f} and not with {lower / 1e9:.3f}",
+         live=live, smallest=expandable, fails=fails, paging=paging, paging_fails=lower)
+    # The bisection stops at steps of this size.
+    assert paging <= expandable + (expandable - fails), "paging needs more"
 
 
 @pytest.mark.needs("torch")
@@ -160,7 +167,9 @@ def test_paging_spill(runs, show):
     assert found["wrong"] == 0 and found["graph"] and found["events"] > 0
     assert found["live"] > 1.15 * card and pages.get("peak_host_bytes", 0) > 0
     assert pages["peak_physical_bytes"] <= card
-    assert run.err.count("as --spill allows") <= 1
+    # The summary lists it again.
+    notices = [line for line in run.err.splitlines() if line.startswith("makeroom: ") and "as --spill allows" in line]
+    assert len(notices) <= 1, notices
 
 
 @pytest.mark.needs("torch")

@@ -64,7 +64,8 @@ def peak(moment, every=0.01):
     def sample():
         inside = pages()
         if inside:
-            most["pages"].append([time.monotonic(), inside["inside_ns"]])
+            most["pages"].append([time.monotonic(), inside["inside_ns"], inside["reports_ns"], inside["reports"],
+                                  inside["created"], inside["moved"], inside["released"]])
         seen = nvml()
         if seen is None:
             return
@@ -90,7 +91,8 @@ def peak(moment, every=0.01):
         note(moment, before=before and before["used"], **most)
 
 
-PAGES = ("peak_live", "peak_physical", "physical", "on_host", "mapped", "moved", "waits", "inside_ns")
+PAGES = ("peak_live", "peak_physical", "physical", "on_host", "mapped", "moved", "waits", "inside_ns", "reports_ns", "reports",
+         "created", "released")
 
 
 def pages():

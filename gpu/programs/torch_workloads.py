@@ -1,7 +1,8 @@
 """Eight PyTorch programs of different kinds, one for each run; prints each loss or sum to the last bit, and notes the peak.
 
-    python torch_workloads.py gpt | unet | vit | compiled | mempool | graphs | history | share
+    python torch_workloads.py gpt | unet | vit | compiled | mempool | graphs | history | share [TIMES]
 
+TIMES multiplies the steps, for figures of longer runs.
 The allocator is chosen from outside; everything else is deterministic, so the output is the same under every allocator. The
 peak is NVML's for this process and its children, sampled while the workload runs."""
 
@@ -18,6 +19,9 @@ from torch import nn
 
 import figures
 from gpt import Block, Training
+
+# What the steps are multiplied by.
+TIMES = 1
 
 
 def deterministic(seed=0):
@@ -47,7 +51,7 @@ def on_gpu(*shape):
 def gpt():
     """Variable length: what fragments the most."""
     training = Training("gpt2")
-    for step in range(30):
+    for step in range(30 * TIMES):
         print(f"step {step}: {training.step().hex()}")
 
 
@@ -84,7 +88,7 @@ def unet():
     """Convolutions on images of varying size."""
     sizes = deterministic()
     model = UNet().cuda()
-    shapes = [(sizes.randint(4, 12), 3, 32 * sizes.randint(4, 14), 32 * sizes.randint(4, 14)) for _ in range(24)]
+    shapes = [(sizes.randint(4, 12), 3, 32 * sizes.randint(4, 14), 32 * sizes.randint(4, 14)) for _ in range(24 * TIMES)]
     train(model, ((on_gpu(*shape), on_gpu(*shape)) for shape in shapes))
 
 
@@ -105,7 +109,7 @@ def vit():
     """Varying batch."""
     sizes = deterministic()
     model = ViT().cuda()
-    batches = [sizes.randint(8, 96) for _ in range(24)]
+    batches = [sizes.randint(8, 96) for _ in range(24 * TIMES)]
     train(model, ((on_gpu(batch, 3, 224, 224), on_gpu(batch, 1000)) for batch in batches))
 
 
@@ -115,7 +119,7 @@ def compiled():
     model = nn.Sequential(*(Block(512, 8) for _ in range(4)), nn.Linear(512, 512)).cuda()
     model = torch.compile(model, mode="reduce-overhead")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    for step in range(12):
+    for step in range(12 * TIMES):
         torch.compiler.cudagraph_mark_step_begin()
         data = on_gpu(16, 256, 512)
         loss = functional.mse_loss(model(data), data)
@@ -131,7 +135,7 @@ def mempool():
     pools = [torch.cuda.MemPool() for _ in range(2)]
     model = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(8))).cuda()
     kept = []
-    for step in range(40):
+    for step in range(40 * TIMES):
         with torch.cuda.use_mem_pool(pools[step % 2]):
             kept.append(on_gpu(sizes.randint(100, 9000), 1024))
         if len(kept) > 6:
@@ -167,7 +171,7 @@ def graphs():
     captured = torch.cuda.CUDAGraph()
     with torch.cuda.graph(captured):
         loss = step()
-    for number in range(40):
+    for number in range(40 * TIMES):
         others = [on_gpu(sizes.randint(1, 4000), 1024) for _ in range(4)]
         data.copy_(on_gpu(16, 256, 512))
         captured.replay()
@@ -178,7 +182,7 @@ def history():
     """Memory history and a snapshot file."""
     torch.cuda.memory._record_memory_history(max_entries=1_000_000)
     training = Training("small")
-    for step in range(20):
+    for step in range(20 * TIMES):
         print(f"step {step}: {training.step().hex()}")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "snapshot.pickle")
@@ -197,7 +201,7 @@ def share():
     there, back = context.Queue(), context.Queue()
     child = context.Process(target=receive, args=(there, back))
     child.start()
-    for step in range(24):
+    for step in range(24 * TIMES):
         sent = on_gpu(sizes.randint(100, 9000), 1024)
         there.put(sent)
         print(f"step {step}: {back.get(timeout=60).hex()} {sent.sum().item().hex()}")
@@ -215,6 +219,6 @@ def receive(there, back):
 
 
 if __name__ == "__main__":
-    workload = globals()[sys.argv[1]]
+    workload, TIMES = globals()[sys.argv[1]], int(sys.argv[2]) if len(sys.argv) > 2 else 1
     with figures.peak("peak"):
         workload()

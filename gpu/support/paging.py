@@ -54,7 +54,7 @@ def is_footprint_met(expandable, paging):
 
 
 def time_inside(series):
-    """The share of the run that was spent inside, of [seconds, nanoseconds inside] pairs."""
+    """The share of the run that was spent inside, of rows that begin with seconds and nanoseconds inside."""
     return share(series, 0.0)
 
 
@@ -66,6 +66,6 @@ def second_half(series):
 def share(series, since):
     if not series or series[-1][0] <= series[0][0]:
         return 0.0
-    (begin, _), (end, last) = series[0], series[-1]
-    start, inside = max((pair for pair in series if pair[0] <= begin + since * (end - begin)), key=lambda pair: pair[0])
+    (begin, *_), (end, last, *_) = series[0], series[-1]
+    start, inside, *_ = max((row for row in series if row[0] <= begin + since * (end - begin)), key=lambda row: row[0])
     return (last - (inside if since else 0)) / 1e9 / (end - start)

@@ -50,6 +50,7 @@ extern "C" fn forked() {
 /// Poisoning is ignored: only debug assertions can panic while it is held, so at worst a debug build sees a
 /// half-updated value.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Lock<T> {
     process: Process,
     value: ManuallyDrop<Mutex<T>>,

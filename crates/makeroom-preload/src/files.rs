@@ -221,6 +221,48 @@ pub(crate) fn read_text(path: impl AsRef<OsStr>) -> io::Result<String> {
     String::from_utf8(read(path)?).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
+/// Whether the process has a file open whose name satisfies a condition.
+pub(crate) fn has_open(mut is_wanted: impl FnMut(&[u8]) -> bool) -> io::Result<bool> {
+    /// Of a `linux_dirent64`: where its length and its name are.
+    const LENGTH: usize = 16;
+    const NAME: usize = 19;
+    let directory = Guarded::open(&CString::from(c"/proc/self/fd"), libc::O_RDONLY | libc::O_DIRECTORY)?;
+    let (mut entries, mut name) = (vec![0_u8; PIECE], [0_u8; 256]);
+    loop {
+        // SAFETY: the buffer is valid for its length.
+        let read = unsafe {
+            libc::syscall(libc::SYS_getdents64, directory.as_raw_fd(), entries.as_mut_ptr(), entries.len())
+        };
+        let Ok(read) = usize::try_from(read) else { return Err(io::Error::last_os_error()) };
+        let mut rest = entries.get(..read).filter(|read| !read.is_empty());
+        if rest.is_none() {
+            return Ok(false);
+        }
+        while let Some(entry) = rest.filter(|rest| rest.len() > NAME) {
+            let length = entry.get(LENGTH..LENGTH + 2).and_then(|bytes| bytes.try_into().ok());
+            let length = usize::from(u16::from_ne_bytes(length.unwrap_or_default()));
+            if let Some(number) = entry.get(NAME..length)
+                && number.contains(&0)
+            {
+                // SAFETY: the number ends with a NUL, and the buffer is valid for its length.
+                let link = unsafe {
+                    libc::readlinkat(
+                        directory.as_raw_fd(),
+                        number.as_ptr().cast(),
+                        name.as_mut_ptr().cast(),
+                        name.len(),
+                    )
+                };
+                // Those that were closed in the meantime have no name.
+                if usize::try_from(link).is_ok_and(|link| name.get(..link).is_some_and(&mut is_wanted)) {
+                    return Ok(true);
+                }
+            }
+            rest = entry.get(length.max(NAME)..);
+        }
+    }
+}
+
 /// Deletes a file that was just created, if the path still leads to it.
 pub(crate) fn remove(path: &CString, file: &Guarded) {
     let flags = libc::AT_SYMLINK_NOFOLLOW;

@@ -86,7 +86,7 @@ notices! {
     /// An access to memory that PyTorch had freed is harmless without paging, and an illegal access with it.
     PagesIllegalAccess = 20 Warning "an illegal memory access occurred while PyTorch's memory was paged. A use-after-free that goes unnoticed without paging causes an illegal access with it; to check, run with --pool=expandable";
     /// Memory may be registered with a device by its physical addresses.
-    PagesKept = 21 Warning "libibverbs or libcufile is loaded and may have registered GPU memory with another device: paging does not move the memory of large tensors";
+    PagesKept = 21 Warning "a network or storage device that may have registered GPU memory is open (RDMA, GPUDirect Storage or GDRCopy): paging does not move the memory of large tensors";
 }
 
 static RAISED: AtomicU32 = AtomicU32::new(0);

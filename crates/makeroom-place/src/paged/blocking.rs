@@ -35,7 +35,7 @@ impl Paged {
 
     /// A block was placed: its pages get memory.
     pub fn take(&mut self, backing: &mut impl Waiting, address: u64, size: u64) -> Result<(), Unbacked> {
-        if !self.place_block(address, size) {
+        if self.place_block(address, size) != Some(true) {
             return Ok(());
         }
         let bytes =

@@ -1,76 +1,98 @@
-//! Idle pages by size and place, oldest first: doubly linked lists through the table of pages.
+//! Idle pages, oldest first.
+//!
+//! Nearly every report of a block makes pages idle or takes them back, and hardly any needs a page of another block. So
+//! reports only change the pages' states, and a request for an idle page looks through all pages and remembers what it
+//! found. A page that was used since then has another mark, and every page that became idle since then is younger than
+//! those still known, so the order stays right until all of them are used up.
 
-use super::slots::{NO_PAGE, PageId, Pages};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
-/// The idle pages of one size, in device memory or in host memory.
-#[derive(Clone, Copy, Debug)]
-struct List {
+use super::backing::Mark;
+use super::slots::{PageId, Pages};
+
+/// The idle pages of one size, in device memory or in host memory, as they were found.
+#[derive(Clone, Debug)]
+struct Class {
     size: u64,
     is_on_host: bool,
-    oldest: PageId,
-    newest: PageId,
+    found: BinaryHeap<Reverse<(Mark, PageId)>>,
 }
 
-/// All idle pages. There are at most twice as many lists as page sizes, which are few.
+/// The idle pages that are known. There are at most twice as many classes as page sizes, which are few.
 #[derive(Clone, Debug, Default)]
+#[repr(C)]
 pub(super) struct Idle {
-    lists: Vec<List>,
+    /// Whether a page became idle since the pages were last looked through.
+    is_outdated: bool,
+    classes: Vec<Class>,
 }
 
 impl Idle {
-    /// The list of the pages of a size and a place (whether on the host).
-    fn list(&mut self, (size, is_on_host): (u64, bool)) -> &mut List {
-        let is_its = |list: &List| list.size == size && list.is_on_host == is_on_host;
-        let position = self.lists.iter().position(is_its).unwrap_or_else(|| {
-            self.lists.push(List { size, is_on_host, oldest: NO_PAGE, newest: NO_PAGE });
-            self.lists.len() - 1
-        });
-        &mut self.lists[position]
-    }
-
-    /// Adds a page that became idle after all others.
-    pub(super) fn push(&mut self, pages: &mut Pages, id: PageId) {
-        let page = pages.get(id);
-        let list = self.list((page.size, page.is_on_host));
-        let newest = std::mem::replace(&mut list.newest, id);
-        if newest == NO_PAGE {
-            list.oldest = id;
-        } else {
-            pages.get_mut(newest).newer = id;
-        }
-        let page = pages.get_mut(id);
-        (page.older, page.newer) = (newest, NO_PAGE);
-        page.is_idle = true;
-    }
-
-    /// Removes a page, if it is idle.
-    pub(super) fn remove(&mut self, pages: &mut Pages, id: PageId) {
-        let page = pages.get_mut(id);
-        if !std::mem::take(&mut page.is_idle) {
-            return;
-        }
-        // Only the ends of a list need it.
-        let list = (page.size, page.is_on_host);
-        let (older, newer) = (page.older, page.newer);
-        match older {
-            NO_PAGE => self.list(list).oldest = newer,
-            older => pages.get_mut(older).newer = newer,
-        }
-        match newer {
-            NO_PAGE => self.list(list).newest = older,
-            newer => pages.get_mut(newer).older = older,
-        }
+    /// A page became idle.
+    #[inline]
+    pub(super) fn became_idle(&mut self) {
+        self.is_outdated = true;
     }
 
     /// The oldest idle page of a size, in device memory or in host memory.
-    pub(super) fn oldest_of(&self, size: u64, is_on_host: bool) -> Option<PageId> {
-        let list = self.lists.iter().find(|list| list.size == size && list.is_on_host == is_on_host)?;
-        (list.oldest != NO_PAGE).then_some(list.oldest)
+    pub(super) fn oldest_of(&mut self, pages: &Pages, size: u64, is_on_host: bool) -> Option<PageId> {
+        self.oldest(pages, |class| class.size == size && class.is_on_host == is_on_host)
     }
 
     /// The oldest idle page of any size in device memory.
-    pub(super) fn oldest_on_device(&self, pages: &Pages) -> Option<PageId> {
-        let lists = self.lists.iter().filter(|list| !list.is_on_host);
-        lists.map(|list| list.oldest).filter(|&id| id != NO_PAGE).min_by_key(|&id| pages.get(id).freed)
+    pub(super) fn oldest_on_device(&mut self, pages: &Pages) -> Option<PageId> {
+        self.oldest(pages, |class| !class.is_on_host)
+    }
+
+    fn oldest(&mut self, pages: &Pages, is_wanted: impl Fn(&Class) -> bool) -> Option<PageId> {
+        let known = self.oldest_known(pages, &is_wanted);
+        if known.is_some() || !self.is_outdated {
+            return known;
+        }
+        self.look(pages);
+        self.oldest_known(pages, &is_wanted)
+    }
+
+    fn oldest_known(&mut self, pages: &Pages, is_wanted: impl Fn(&Class) -> bool) -> Option<PageId> {
+        let wanted = self.classes.iter_mut().filter(|class| is_wanted(class));
+        wanted.filter_map(|class| class.oldest(pages)).min().map(|(_, id)| id)
+    }
+
+    fn look(&mut self, pages: &Pages) {
+        self.is_outdated = false;
+        let mut found: Vec<Vec<Reverse<(Mark, PageId)>>> =
+            self.classes.iter_mut().map(|class| std::mem::take(&mut class.found).into_vec()).collect();
+        found.iter_mut().for_each(Vec::clear);
+        for id in pages.idle() {
+            let (size, state) = (pages.get(id).size, pages.state(id));
+            let is_its = |class: &Class| class.size == size && class.is_on_host == state.is_on_host();
+            let position = self.classes.iter().position(is_its).unwrap_or_else(|| {
+                let (is_on_host, none) = (state.is_on_host(), BinaryHeap::new());
+                self.classes.push(Class { size, is_on_host, found: none });
+                found.push(Vec::new());
+                self.classes.len() - 1
+            });
+            found[position].push(Reverse((state.freed, id)));
+        }
+        for (class, found) in self.classes.iter_mut().zip(found) {
+            class.found = BinaryHeap::from(found);
+        }
+    }
+}
+
+impl Class {
+    /// Its oldest page that is still idle. Forgets those that are not.
+    fn oldest(&mut self, pages: &Pages) -> Option<(Mark, PageId)> {
+        loop {
+            let &Reverse((mark, id)) = self.found.peek()?;
+            let (page, state) = (pages.get(id), pages.state(id));
+            let is_same =
+                state.freed == mark && page.size == self.size && state.is_on_host() == self.is_on_host;
+            if state.is_idle() && is_same {
+                return Some((mark, id));
+            }
+            self.found.pop();
+        }
     }
 }

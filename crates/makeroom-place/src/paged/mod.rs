@@ -15,7 +15,8 @@
 //! A page without a block is idle. It keeps its memory, so that a block that returns to the same address costs nothing. A page
 //! that needs memory gets it from these sources, in order:
 //!
-//! 1. a new handle, as long as the memory held stays at the highest amount that was live at once (plus a small allowance);
+//! 1. a new handle, as long as the memory held stays at the highest amount that was live at once (plus an allowance, which
+//!    is small at first and grows with the memory that has moved);
 //! 2. an idle page's handle, moved, once all work that was submitted before it became idle has finished; if none has, the
 //!    policy waits briefly for the oldest;
 //! 3. a new handle;

@@ -2,6 +2,7 @@
 
 /// The figures of one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Stats {
     /// Bytes in blocks.
     pub live: u64,
@@ -19,8 +20,6 @@ pub struct Stats {
     pub mapped: u64,
     /// Their peak.
     pub peak_mapped: u64,
-    /// Bytes in idle pages with memory.
-    pub idle: u64,
     /// Handles created.
     pub created: u64,
     /// Handles moved from one page to another.

@@ -13,23 +13,44 @@ pub(super) const NO_PAGE: PageId = u32::MAX;
 pub(super) struct Page {
     pub(super) address: u64,
     pub(super) size: u64,
-    pub(super) handle: Option<Handle>,
-    pub(super) is_on_host: bool,
-    /// Blocks that overlap it.
-    pub(super) blocks: u32,
+    handle: Option<Handle>,
+}
+
+/// What the reports of blocks read and change of a page. Apart from the rest, so that a report touches few cache lines.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PageState {
     /// When it became idle.
     pub(super) freed: Mark,
+    /// Blocks that overlap it.
+    pub(super) blocks: u32,
+    has_memory: bool,
+    is_on_host: bool,
     /// Its memory never moves.
     pub(super) is_pinned: bool,
-    pub(super) is_idle: bool,
-    /// Neighbors in the list of idle pages.
-    pub(super) older: PageId,
-    pub(super) newer: PageId,
+}
+
+impl PageState {
+    /// Whether it has physical memory.
+    pub(super) fn has_memory(&self) -> bool {
+        self.has_memory
+    }
+
+    /// Whether its memory is the host's.
+    pub(super) fn is_on_host(&self) -> bool {
+        self.is_on_host
+    }
+
+    /// Whether its memory may move as soon as the GPU is done with it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.blocks == 0 && self.has_memory && !self.is_pinned
+    }
 }
 
 /// All pages. Those of a slot are next to each other.
 #[derive(Clone, Debug, Default)]
+#[repr(C)]
 pub(super) struct Pages {
+    states: Vec<PageState>,
     table: Vec<Page>,
     /// Runs of unused entries, by length.
     vacant: Vec<(u32, Vec<PageId>)>,
@@ -40,19 +61,49 @@ impl Pages {
         &self.table[id as usize]
     }
 
-    pub(super) fn get_mut(&mut self, id: PageId) -> &mut Page {
-        &mut self.table[id as usize]
+    pub(super) fn state(&self, id: PageId) -> &PageState {
+        &self.states[id as usize]
+    }
+
+    pub(super) fn state_mut(&mut self, id: PageId) -> &mut PageState {
+        &mut self.states[id as usize]
+    }
+
+    /// The handle of its memory.
+    pub(super) fn handle(&self, id: PageId) -> Option<Handle> {
+        self.table[id as usize].handle
+    }
+
+    /// Gives it memory, in the place of any that it had.
+    pub(super) fn set_memory(&mut self, id: PageId, handle: Handle, is_on_host: bool) {
+        self.table[id as usize].handle = Some(handle);
+        let state = self.state_mut(id);
+        (state.has_memory, state.is_on_host) = (true, is_on_host);
+    }
+
+    /// Takes its memory away.
+    pub(super) fn take_memory(&mut self, id: PageId) -> Option<Handle> {
+        self.state_mut(id).has_memory = false;
+        self.table[id as usize].handle.take()
+    }
+
+    /// The idle pages.
+    pub(super) fn idle(&self) -> impl Iterator<Item = PageId> {
+        (0..).zip(&self.states).filter(|(_, state)| state.is_idle()).map(|(id, _)| id)
     }
 
     fn add(&mut self, address: u64, size: u64, count: u32) -> PageId {
         let vacant = self.vacant.iter_mut().find(|(length, _)| *length == count);
         let first = vacant.and_then(|(_, runs)| runs.pop()).unwrap_or_else(|| {
             let first = self.table.len() as PageId;
-            self.table.resize(self.table.len() + count as usize, Page::new(0, size));
+            let length = self.table.len() + count as usize;
+            self.table.resize(length, Page { address: 0, size, handle: None });
+            self.states.resize(length, PageState::default());
             first
         });
         for (id, number) in (first..).zip(0..u64::from(count)) {
-            self.table[id as usize] = Page::new(address + number * size, size);
+            self.table[id as usize] = Page { address: address + number * size, size, handle: None };
+            *self.state_mut(id) = PageState::default();
         }
         first
     }
@@ -61,28 +112,6 @@ impl Pages {
         match self.vacant.iter_mut().find(|(length, _)| *length == count) {
             Some((_, runs)) => runs.push(first),
             None => self.vacant.push((count, vec![first])),
-        }
-    }
-}
-
-impl Page {
-    /// Whether its memory may move as soon as the GPU is done with it.
-    pub(super) fn is_unused(&self) -> bool {
-        self.blocks == 0 && self.handle.is_some() && !self.is_pinned
-    }
-
-    fn new(address: u64, size: u64) -> Self {
-        Self {
-            address,
-            size,
-            handle: None,
-            is_on_host: false,
-            blocks: 0,
-            freed: Mark::default(),
-            is_pinned: false,
-            is_idle: false,
-            older: NO_PAGE,
-            newer: NO_PAGE,
         }
     }
 }
@@ -241,24 +270,24 @@ impl Ranges {
         let range = &mut self.list[position];
         let index = range.index(address);
         let slot = &mut range.slots[index];
-        if (slot.first..slot.first + slot.count).all(|id| pages.get(id).handle.is_none()) {
+        if (slot.first..slot.first + slot.count).all(|id| !pages.state(id).has_memory()) {
             pages.remove(slot.first, slot.count);
             *slot = UNMAPPED;
         }
     }
 
-    /// Calls `visit` with each page that overlaps a block.
+    /// Calls `visit` with each page that overlaps a block. Returns whether the block is in a range.
     pub(super) fn each_page(
         &self,
         pages: &mut Pages,
         address: u64,
         size: u64,
         mut visit: impl FnMut(&mut Pages, PageId),
-    ) {
-        let Some(position) = self.find(address) else { return };
+    ) -> bool {
+        let Some(position) = self.find(address) else { return false };
         let range = &self.list[position];
         if range.slot == 0 {
-            return;
+            return true;
         }
         let end = address.saturating_add(size.max(1)).min(range.address + range.size);
         let mut at = address;
@@ -275,6 +304,7 @@ impl Ranges {
             }
             at = slot_end;
         }
+        true
     }
 
     /// The pages of mapped slots of more than 2 MiB, which are those of large blocks.

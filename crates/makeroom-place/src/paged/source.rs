@@ -6,10 +6,37 @@ use super::policy::Paged;
 use super::slots::PageId;
 use crate::pool::{Piece, Timeout};
 
-/// Memory may exceed the peak of live memory by this fraction before pages move.
-const ALLOWANCE: u64 = 1 << 8;
+/// How far memory may exceed the peak of live memory before pages move.
+struct Allowance {
+    /// For peaks from here on.
+    from: u64,
+    /// The peak is divided by this.
+    at_first: u64,
+    /// A program that keeps moving memory pays for it in time, so the allowance grows with what has moved: up to the peak
+    /// divided by this, and slowly from there on.
+    grown: u64,
+}
+
+/// Larger jobs have pages that are smaller for them, so they need less.
+const ALLOWANCES: [Allowance; 3] = [
+    Allowance { from: 8 << 30, at_first: 200, grown: 400 },
+    Allowance { from: 2 << 30, at_first: 66, grown: 100 },
+    Allowance { from: 0, at_first: 66, grown: 10 },
+];
+/// The fractions of what has moved by which the allowance grows.
+const GROWTH: u64 = 1 << 5;
+const SLOW_GROWTH: u64 = 1 << 9;
 
 impl Paged {
+    /// Memory that may be held before pages move.
+    fn goal(&self) -> u64 {
+        let peak = self.stats.peak_live;
+        let Some(allowance) = ALLOWANCES.iter().find(|allowance| peak >= allowance.from) else { return peak };
+        let grown = (self.moved_bytes / GROWTH).min(peak / allowance.grown);
+        let slowly_grown = (self.moved_bytes - GROWTH * grown) / SLOW_GROWTH;
+        peak + peak / allowance.at_first + grown + slowly_grown
+    }
+
     /// Gives memory to a page. Returns whether it has some now.
     pub(super) fn back(
         &mut self,
@@ -18,8 +45,7 @@ impl Paged {
         id: PageId,
     ) -> Result<bool, Pause> {
         let size = self.pages.get(id).size;
-        let goal = self.stats.peak_live + self.stats.peak_live / ALLOWANCE;
-        let is_beyond = self.stats.physical + size > goal;
+        let is_beyond = self.stats.physical + size > self.goal();
         Ok(is_beyond && self.back_with_idle(backing, attempt, id, Timeout::WaitBriefly)?
             || self.back_with_new(backing, id)
             || self.back_with_idle(backing, attempt, id, Timeout::Wait)?
@@ -55,12 +81,14 @@ impl Paged {
         is_on_host: bool,
         timeout: Timeout,
     ) -> Result<Option<bool>, Pause> {
-        let Some(donor) = self.idle.oldest_of(self.pages.get(id).size, is_on_host) else { return Ok(None) };
-        if !self.finish(backing, attempt, self.pages.get(donor).freed, timeout)? {
+        let size = self.pages.get(id).size;
+        let Some(donor) = self.idle.oldest_of(&self.pages, size, is_on_host) else { return Ok(None) };
+        if !self.finish(backing, attempt, self.pages.state(donor).freed, timeout)? {
             return Ok(Some(false));
         }
         let Some((piece, is_on_host)) = self.lift(backing, donor) else { return Ok(Some(false)) };
         self.stats.moved += 1;
+        self.moved_bytes = self.moved_bytes.saturating_add(piece.size);
         Ok(Some(self.place(backing, id, piece, is_on_host)))
     }
 
@@ -94,20 +122,20 @@ impl Paged {
             self.forget(backing, piece, is_on_host);
             return false;
         }
-        let page = self.pages.get_mut(id);
-        page.handle = Some(piece.handle);
-        page.is_on_host = is_on_host;
+        self.pages.set_memory(id, piece.handle, is_on_host);
+        // A page that no block is on has nothing to wait for but what is submitted now.
+        self.pages.state_mut(id).freed = backing.mark();
+        self.idle.became_idle();
         true
     }
 
     /// Takes the memory away from an idle page whose work has finished.
     fn lift(&mut self, backing: &mut impl PageBacking, id: PageId) -> Option<(Piece, bool)> {
-        let page = *self.pages.get(id);
-        let piece = Piece { handle: page.handle?, size: page.size };
+        let page = self.pages.get(id);
+        let piece = Piece { handle: self.pages.handle(id)?, size: page.size };
         backing.unmap(page.address, piece).ok()?;
-        self.not_idle(id);
-        self.pages.get_mut(id).handle = None;
-        Some((piece, page.is_on_host))
+        self.pages.take_memory(id);
+        Some((piece, self.pages.state(id).is_on_host()))
     }
 
     /// Returns the memory of an idle page to the device. Returns whether it did.
@@ -118,8 +146,8 @@ impl Paged {
         id: PageId,
         timeout: Timeout,
     ) -> Result<bool, Pause> {
-        let page = *self.pages.get(id);
-        if page.handle.is_none() || !self.finish(backing, attempt, page.freed, timeout)? {
+        let state = *self.pages.state(id);
+        if !state.has_memory() || !self.finish(backing, attempt, state.freed, timeout)? {
             return Ok(false);
         }
         let Some((piece, is_on_host)) = self.lift(backing, id) else { return Ok(false) };
@@ -154,22 +182,5 @@ impl Paged {
         }
         self.stats.waits += 1;
         Err(Pause { mark, timeout })
-    }
-
-    pub(super) fn not_idle(&mut self, id: PageId) {
-        if self.pages.get(id).is_idle {
-            self.idle.remove(&mut self.pages, id);
-            self.stats.idle -= self.pages.get(id).size;
-        }
-    }
-
-    /// A page that nothing uses anymore becomes idle.
-    pub(super) fn idle_if_unused(&mut self, id: PageId, mark: Mark) {
-        let page = self.pages.get_mut(id);
-        if page.is_unused() && !page.is_idle {
-            page.freed = mark;
-            self.stats.idle += page.size;
-            self.idle.push(&mut self.pages, id);
-        }
     }
 }

@@ -62,21 +62,21 @@ impl Paged {
         attempt: Attempt,
         id: PageId,
     ) -> Result<Option<Handle>, Pause> {
-        self.not_idle(id);
-        self.pages.get_mut(id).is_pinned = true;
-        if self.pages.get(id).handle.is_none() {
+        self.pages.state_mut(id).is_pinned = true;
+        if !self.pages.state(id).has_memory() {
             self.back(backing, attempt, id)?;
         }
-        Ok(self.pages.get(id).handle)
+        Ok(self.pages.handle(id))
     }
 
     /// The handles of a slot, and where each is mapped.
     fn parts(&self, address: u64) -> Vec<(u64, Piece)> {
         let (first, count) = self.ranges.slot(address).unwrap_or((0, 0));
-        let pages = (first..first + count).map(|id| self.pages.get(id));
-        pages
-            .filter_map(|page| Some((page.address, Piece { handle: page.handle?, size: page.size })))
-            .collect()
+        let part = |id| {
+            let page = self.pages.get(id);
+            Some((page.address, Piece { handle: self.pages.handle(id)?, size: page.size }))
+        };
+        (first..first + count).filter_map(part).collect()
     }
 
     /// Copies the contents of a slot into one handle, and maps it in their place. The device is idle.
@@ -107,18 +107,17 @@ impl Paged {
         let (first, count) = self.ranges.slot(address)?;
         let mut blocks = 0_u32;
         for id in first..first + count {
-            self.not_idle(id);
-            let page = self.pages.get_mut(id);
-            blocks = blocks.saturating_add(page.blocks);
-            let (size, is_on_host) = (page.size, page.is_on_host);
-            if let Some(handle) = page.handle.take() {
-                self.forget(backing, Piece { handle, size }, is_on_host);
+            let (size, state) = (self.pages.get(id).size, *self.pages.state(id));
+            blocks = blocks.saturating_add(state.blocks);
+            if let Some(handle) = self.pages.take_memory(id) {
+                self.forget(backing, Piece { handle, size }, state.is_on_host());
             }
         }
         let id = self.ranges.merge(&mut self.pages, address)?;
-        let page = self.pages.get_mut(id);
+        self.pages.set_memory(id, whole.handle, false);
+        let state = self.pages.state_mut(id);
         // A block on two pages counts twice, which keeps nothing that the pin does not keep.
-        (page.handle, page.is_pinned, page.blocks) = (Some(whole.handle), true, blocks);
+        (state.is_pinned, state.blocks) = (true, blocks);
         Some(whole.handle)
     }
 }

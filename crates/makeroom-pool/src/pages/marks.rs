@@ -16,6 +16,12 @@ use crate::backing::Watcher;
 
 /// Events are recorded at most this often, unless a wait needs one.
 const INTERVAL: Duration = Duration::from_millis(10);
+/// The same while no memory has moved for a while: most programs stop needing moves after their first steps.
+const QUIET_INTERVAL: Duration = Duration::from_millis(50);
+/// How long "a while" is.
+const QUIET: Duration = Duration::from_secs(1);
+/// Reading the clock costs as much as most reports, so only one of this many marks does.
+const MARKS_PER_LOOK: u64 = 8;
 /// Events in flight. A GPU that stopped must not use up memory; later marks are covered by a later event.
 const MOST_EVENTS: usize = 64;
 
@@ -23,19 +29,22 @@ const MOST_EVENTS: usize = 64;
 ///
 /// `passed < waiting[0] < waiting[1] < … = covered ≤ last`, or `passed = covered` if there are none
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Marks {
+    last: Mark,
+    covered: Mark,
+    passed: Mark,
     driver: &'static Driver,
     context: Arc<Context>,
     watcher: Option<Arc<dyn Watcher>>,
     waiting: VecDeque<(Mark, Event)>,
     spare: Vec<Event>,
-    last: Mark,
-    covered: Mark,
-    passed: Mark,
     /// A wait that timed out. The GPU may have stopped, so the same is not waited for again until it passes another mark.
     stuck: Option<Pause>,
     /// When an event was last recorded, or could not be.
     tried: Option<Instant>,
+    /// When the progress was last needed.
+    needed: Option<Instant>,
     /// The context is gone: nothing passes anymore.
     is_over: bool,
 }
@@ -57,6 +66,7 @@ impl Marks {
             passed: Mark(0),
             stuck: None,
             tried: None,
+            needed: None,
             is_over: false,
         }
     }
@@ -64,7 +74,9 @@ impl Marks {
     /// A mark after all work submitted so far.
     pub(super) fn mark(&mut self) -> Mark {
         self.last = Mark(self.last.0 + 1);
-        self.record_if_due();
+        if self.last.0.is_multiple_of(MARKS_PER_LOOK) {
+            self.record_if_due();
+        }
         self.last
     }
 
@@ -77,6 +89,7 @@ impl Marks {
 
     /// Whether the GPU has passed a mark. If the driver fails, waiting for the mark is of no use.
     pub(super) fn has_passed(&mut self, mark: Mark) -> Result<bool> {
+        self.needed = Some(Instant::now());
         self.record_if_due();
         if !self.waiting.is_empty() {
             self.poll()?;
@@ -121,8 +134,13 @@ impl Marks {
     }
 
     fn record_if_due(&mut self) {
-        let is_due = || self.tried.is_none_or(|tried| tried.elapsed() >= INTERVAL);
-        if self.covered < self.last && self.waiting.len() < MOST_EVENTS && is_due() {
+        if self.covered >= self.last || self.waiting.len() >= MOST_EVENTS {
+            return;
+        }
+        let now = Instant::now();
+        let is_quiet = self.needed.is_none_or(|needed| now.duration_since(needed) > QUIET);
+        let interval = if is_quiet { QUIET_INTERVAL } else { INTERVAL };
+        if self.tried.is_none_or(|tried| now.duration_since(tried) >= interval) {
             self.record();
         }
     }

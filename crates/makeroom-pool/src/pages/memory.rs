@@ -64,7 +64,9 @@ pub(super) struct Parts {
 
 /// The physical memory of one device's pages.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct PageMemory {
+    marks: Marks,
     parts: Parts,
     properties: AllocationProperties,
     host_left: u64,
@@ -73,7 +75,6 @@ pub(super) struct PageMemory {
     vacant: Vec<usize>,
     /// Addresses at which whole handles are mapped while contents are copied into them.
     copies: Vec<(Handle, AddressRange)>,
-    marks: Marks,
     spent: Duration,
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use makeroom_core::{DeviceIndex, PagesUse};
 use makeroom_pool::{Pages, PagesOptions, Watcher};
@@ -40,9 +41,10 @@ pub(super) fn open(device: u8) -> Option<&'static Pages> {
 }
 
 /// The figures of a device, for a program that reads them.
-pub(crate) fn figures(device: i32) -> Option<[u64; 8]> {
+pub(crate) fn figures(device: i32) -> Option<[u64; 12]> {
     let stats = known(u8::try_from(device).ok()?).filter(|_| super::is_on())?.stats();
     let pages = stats.pages;
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     Some([
         pages.peak_live,
         pages.peak_physical,
@@ -51,7 +53,11 @@ pub(crate) fn figures(device: i32) -> Option<[u64; 8]> {
         pages.mapped,
         pages.moved,
         pages.waits,
-        u64::try_from(stats.spent.as_nanos()).unwrap_or(u64::MAX),
+        nanos(stats.spent),
+        nanos(stats.in_reports),
+        stats.reports,
+        pages.created,
+        pages.released,
     ])
 }
 

@@ -174,10 +174,20 @@ mod tests {
     /// A fork, or a `longjmp` out of a signal handler, in the middle of `intern`.
     #[test]
     fn a_place_that_was_taken_and_never_published_gets_its_content() {
-        let words = [8, 15, 4711];
         let table = TABLE.get().unwrap();
-        let place = places(hash(&words)).next().unwrap();
-        table.places[place].hash.store(hash(&words), Ordering::Release);
+        // Other tests use the table too, so the place must be free.
+        let take = |words: &[u64; 3]| {
+            let place = places(hash(words)).next().unwrap();
+            let taken = table.places[place].hash.compare_exchange(
+                0,
+                hash(words),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+            taken.is_ok().then_some(place)
+        };
+        let (words, place) =
+            (0..).map(|last| [8, 15, last]).find_map(|words| Some((words, take(&words)?))).unwrap();
         let number = intern(&words);
         let mut found = Vec::new();
         assert_eq!(content(number, &mut found), Some(()));

@@ -3,6 +3,7 @@
 // a context and a fork; if it is "fill", all of the live bytes at once. Prints the figures of the pages, if there are any. Arguments: seed, steps, most live bytes in MiB.
 #include "cuda.h"
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -213,7 +214,7 @@ int main(int number, char **words) {
     OK(cuDevicePrimaryCtxRetain(&primary, 0));
     OK(cuCtxSetCurrent(primary));
     for (int i = 0; i < STREAMS; i++) OK(cuStreamCreate(&streams[i], 1));
-    if (getenv("LOADED") && !dlopen(getenv("LOADED"), RTLD_NOW)) fail("a library was not loaded");
+    if (getenv("OPENED") && open(getenv("OPENED"), O_RDONLY) < 0) fail("a file was not opened");
     churn(steps, most);
     if (number > 4 && strcmp(words[4], "fill") == 0) {
         fill_up(most);
@@ -228,7 +229,7 @@ int main(int number, char **words) {
         share();
         churn(steps, most);
     }
-    uint64_t figures[8];
+    uint64_t figures[12];
     int (*ask)(int, uint64_t *) = dlsym(RTLD_DEFAULT, "makeroom_pages_figures");
     int is_paged = ask && ask(0, figures) == 0;
     while (count) release(count - 1);
