@@ -131,6 +131,11 @@ pub(crate) fn raise_kernel_heap() -> Fix {
         .command("cudaDeviceSetLimit(cudaLimitMallocHeapSize, BYTES);")
 }
 
+/// For kernels that allocate from a heap whose size the program has set.
+pub(crate) fn check_kernel_malloc() -> Fix {
+    Fix::new("check in the kernel whether malloc returns NULL: nothing else shows that the heap is full")
+}
+
 /// Pinned memory is the machine's, and it has a limit.
 pub(crate) fn host_memory_in_pieces() -> Fix {
     Fix::new(

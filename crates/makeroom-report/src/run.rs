@@ -157,7 +157,14 @@ fn healthy(out: &mut String, run: &RunSummary, columns: usize) {
     let gains = savings::lines(run);
     let kept = kept_until_exit(run);
     match (gains.as_slice(), kept.is_empty()) {
-        ([], true) => paragraph(out, "no allocation failed, and all memory was freed", columns),
+        ([], true) if run.freed_with_contexts.is_zero() => {
+            paragraph(out, "no allocation failed, and all memory was freed", columns);
+        }
+        ([], true) => {
+            let bytes = run.freed_with_contexts;
+            let text = format!("no allocation failed; {bytes} was freed only when its context was destroyed");
+            return paragraph(out, &text, columns);
+        }
         ([], false) => {
             let kept = kept.join(", ");
             paragraph(

@@ -4,7 +4,7 @@
 use makeroom_core::Bytes;
 
 use super::{LaunchFailure, LeftKind, Missing, RunSummary};
-use crate::advice::{host_memory_in_pieces, raise_kernel_heap, record_with_stacks};
+use crate::advice::{check_kernel_malloc, host_memory_in_pieces, raise_kernel_heap, record_with_stacks};
 use crate::{Cause, Certainty, Explanation, Finding, Fix, Verdict};
 
 /// Adds the findings of the summary to an explanation.
@@ -191,7 +191,8 @@ fn kernel_heap(summary: &RunSummary) -> Option<Finding> {
         heap.limit,
         if heap.is_default { ", the default" } else { "" }
     );
-    let fixes = vec![raise_kernel_heap()];
+    // A program that sets the size knows how much its kernels need.
+    let fixes = vec![if heap.is_default { raise_kernel_heap() } else { check_kernel_malloc() }];
     Some(finding(Cause::SharedMemoryOrKernelResource, Certainty::Possible, Some(heap.limit), text, fixes))
 }
 
