@@ -55,7 +55,7 @@ export function headline(why: Why, device: Device | undefined, alternative: Alte
   const better = worthwhile(why, device, alternative);
   if (better) {
     const saved = Math.max(0, reserved - better.peak_reserved);
-    const sentence = `${size(saved)} of ${size(reserved)} reserved is cache: one setting saves it.`;
+    const sentence = `One setting saves ${size(saved)} of the ${size(reserved)} reserved.`;
     return { tone: "waste", label: nothing, sentence };
   }
   const waiting = waitingBytes(why);

@@ -38,7 +38,7 @@ describe("the headline", () => {
   it("says what a setting would save in a run without a failure", () => {
     const { tone, sentence } = headline(why("none"), device, better(15.6 * GIB, 23.9 * GIB));
     expect(tone).toBe("waste");
-    expect(sentence).toBe("8.30 GiB of 23.9 GiB reserved is cache: one setting saves it.");
+    expect(sentence).toBe("One setting saves 8.30 GiB of the 23.9 GiB reserved.");
   });
   it("names unused memory that no setting saves, and health where there is none", () => {
     const unused = headline(why("none"), device, better(23.8 * GIB, 23.9 * GIB));

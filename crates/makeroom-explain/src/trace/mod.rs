@@ -67,17 +67,16 @@ pub use state::LiveBlock;
 pub(crate) use state::{State, states_at};
 pub(crate) use taken::{at as taken_at, is_outside};
 
-use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, Framework, Holder, Library, Trace, TraceKind};
+use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, Framework, Holder, Trace, TraceKind};
 use makeroom_sim::Settings;
 
 use self::account::Account;
 use self::fixes::StepSplit;
-use self::overhead::Overhead;
 use self::pieces::Pieces;
 use self::source::{framework, holder, input_kind};
 use self::steps::Steps;
 use self::verdict::Refusal;
-use crate::{Cause, Certainty, Explanation, Finding, InputSummary, Ledger, Request, Verdict};
+use crate::{Cause, Certainty, Explanation, Finding, InputSummary, Request, Verdict};
 
 /// What to explain of a recording.
 #[derive(Clone, Copy, Debug, Default)]
@@ -212,7 +211,8 @@ impl<'trace> Subject<'trace> {
         explanation.verdict =
             Verdict { cause: first.cause, certainty: first.certainty, summary: first.summary.clone() };
         explanation.wont_help = fixes::wont_help(first.cause, self.trace, &refusal, split, &alternatives);
-        explanation.ledger = Some(self.ledger(room, pieces, Some(&refusal), &libraries, overhead));
+        let account = self.account(room, pieces, Some(&refusal));
+        explanation.ledger = Some(Account { libraries: &libraries, overhead, ..account }.ledger());
         explanation.request = Some(Request {
             bytes: Some(event.size),
             device: Some(self.device.device),
@@ -242,6 +242,9 @@ impl<'trace> Subject<'trace> {
             return true;
         }
         let live = self.history.peak_live;
+        let peak = self.history.peak.and_then(|index| self.device.events.get(index));
+        let overhead = peak.and_then(|event| self.overhead(event.time_us, state, false));
+        let (room, limit_of_run) = self.room_of_run(room, pieces, overhead.as_ref());
         let summary = match self.history.peak_reserved {
             _ if is_empty => {
                 format!(
@@ -278,9 +281,9 @@ impl<'trace> Subject<'trace> {
                 ..Finding::new(Cause::Leak, Certainty::Possible, summary).bytes(growth.last - growth.first)
             });
         }
-        let peak = self.history.peak.and_then(|index| self.device.events.get(index));
-        let overhead = peak.and_then(|event| self.overhead(event.time_us, state, false));
-        explanation.ledger = Some(self.ledger(room, pieces, None, &self.libraries(state), overhead));
+        let (account, libraries) = (self.account(room, pieces, None), self.libraries(state));
+        let account = Account { limit_of_run, libraries: &libraries, overhead, ..account };
+        explanation.ledger = Some(account.ledger());
         room != Room::Unknown || !self.has_segments() || self.trace.kind == TraceKind::Room
     }
 
@@ -308,7 +311,7 @@ impl<'trace> Subject<'trace> {
         explanation
             .causes
             .push(Finding::new(Cause::Undetermined, Certainty::Undetermined, summary).bytes(pieces.live));
-        explanation.ledger = Some(self.ledger(room, pieces, None, &[], None));
+        explanation.ledger = Some(self.account(room, pieces, None).ledger());
         let next = if is_profile { crate::advice::record_run() } else { crate::advice::record_snapshot() };
         explanation.next.push(next);
     }
@@ -325,15 +328,13 @@ impl<'trace> Subject<'trace> {
         Some(StepSplit { lasting: state.live() - growing, growing })
     }
 
-    fn ledger(
+    fn account<'account>(
         &self,
         room: Room,
-        pieces: &Pieces,
-        refusal: Option<&Refusal<'_>>,
-        libraries: &[(Library, Bytes)],
-        overhead: Option<(Overhead, Bytes)>,
-    ) -> Ledger {
-        let account = Account {
+        pieces: &'account Pieces,
+        refusal: Option<&'account Refusal<'account>>,
+    ) -> Account<'account> {
+        Account {
             device: self.device.device,
             room,
             limit_of_run: refusal.and_then(Refusal::limit_of_run),
@@ -344,10 +345,9 @@ impl<'trace> Subject<'trace> {
                 Holder::Pool | Holder::Program => "live memory",
             },
             refusal,
-            libraries,
-            overhead,
-        };
-        account.ledger()
+            libraries: &[],
+            overhead: None,
+        }
     }
 
     fn input(&self) -> InputSummary {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use makeroom_core::{Bytes, Event, Library, SortCompact as _};
 
 use super::overhead::{Measured, Overhead};
+use super::pieces::Pieces;
 use super::state::State;
 use super::taken::outside;
 use super::verdict::{ProcessOverhead, Refusal};
@@ -73,6 +74,23 @@ impl Subject<'_> {
     pub(super) fn is_refused_to_other(&self, index: usize) -> bool {
         let refused = self.trace.process.iter().flat_map(|process| &process.refused_to_others);
         refused.into_iter().any(|&refused| refused == (self.device.device, index))
+    }
+
+    /// The room of a run without failures, and the limit that `makeroom run` set, if that makes the room. Contexts count
+    /// under it too.
+    pub(super) fn room_of_run(
+        &self,
+        room: Room,
+        pieces: &Pieces,
+        overhead: Option<&(Overhead, Bytes)>,
+    ) -> (Room, Option<Bytes>) {
+        let limit = self.trace.process.as_ref().and_then(|process| process.limit);
+        let contexts = overhead.map_or(Bytes::ZERO, |(overhead, _)| overhead.contexts);
+        let held = pieces.homeless + pieces.reserved.max(pieces.live);
+        match limit.filter(|&limit| room == Room::Unknown && held + contexts <= limit) {
+            Some(limit) => (Room::Limit(limit - contexts), Some(limit)),
+            None => (room, None),
+        }
     }
 
     /// Judges the refusal at a position against the limit that `makeroom run` set, if that is what refused. Contexts count
