@@ -106,7 +106,7 @@ impl Location {
     /// What the index says about an object.
     pub(crate) fn object(&self, meta: &ObjectMeta) -> Object {
         let modified_us = u64::try_from(meta.last_modified.timestamp_micros()).unwrap_or(0);
-        let stored = meta.e_tag.clone().filter(|_| !self.is_local);
+        let stored = meta.e_tag.as_deref().filter(|_| !self.is_local).map(quoted);
         let path = self
             .file(&meta.location)
             .map_or_else(|| format!("/{}", meta.location), |file| file.to_string_lossy().into_owned());
@@ -134,6 +134,11 @@ impl Location {
         self.store.put(path, bytes.into()).await.map_err(failed)?;
         Ok(())
     }
+}
+
+/// An etag as responses have it. Listings of Azure have it without the quotes; with two forms, every object would be new.
+fn quoted(etag: &str) -> String {
+    if etag.ends_with('"') { etag.to_owned() } else { format!("\"{etag}\"") }
 }
 
 fn retry() -> RetryConfig {
@@ -182,6 +187,12 @@ pub(crate) fn without_secrets(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_etag_has_quotes() {
+        let forms = ["0x8D1", "\"0x8D1\"", "W/\"0x8D1\""].map(quoted);
+        assert_eq!(forms, ["\"0x8D1\"", "\"0x8D1\"", "W/\"0x8D1\""]);
+    }
 
     #[test]
     fn secrets_of_urls_are_removed() {
