@@ -104,7 +104,7 @@ def main() -> None:
         if "clouds" in wanted:
             began = time.monotonic()
             clouds.check(folder, source)
-            step("clouds: az:// on Azurite and gs:// on moto, with right and wrong keys", began)
+            step("clouds: s3:// on s3s-fs, az:// on Azurite and gs:// on moto, with right and wrong keys", began)
         if "sql" in wanted:
             began = time.monotonic()
             rows, queries = recipes.rows(index), recipes.sql(index) + recipes.python(index)

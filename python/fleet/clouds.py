@@ -1,5 +1,5 @@
-"""Azure and Google: `az://` on Azurite, which checks signatures, and `gs://` on moto, whose buckets have the same interface as
-Google's, behind a server that checks the token of each request.
+"""The stores of each cloud: `s3://` on s3s-fs and `az://` on Azurite, which both check signatures, and `gs://` on moto, whose
+buckets have the same interface as Google's, behind a server that checks the token of each request.
 
 The command and the Python module must write the same files, and wrong credentials must fail and stay secret.
 """
@@ -68,25 +68,46 @@ def fails(source: str, index: str, secret: str, variable: str) -> None:
 
 
 @contextlib.contextmanager
-def azurite(folder: Path, key: str) -> Iterator[int]:
-    port = free_port()
-    command = [os.environ["MAKEROOM_AZURITE"], "--blobPort", str(port), "--inMemoryPersistence", "--silent",
-               "--skipApiVersionCheck", "--disableTelemetry"]
-    with open(folder / "azurite.log", "wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "AZURITE_ACCOUNTS": f"{ACCOUNT}:{key}"})
+def server(port: int, folder: Path, command: list[str], **variables: str) -> Iterator[None]:
+    with open(folder / f"server-{port}.log", "wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **variables})
     try:
-        wait_for("Azurite", lambda: stores.answers(port))
-        yield port
+        wait_for(command[0], lambda: stores.answers(port))
+        yield
     finally:
         process.terminate()
         process.wait()
+
+
+def amazon(folder: Path, recordings: list[Path]) -> None:
+    import boto3
+
+    root, port, key, secret, wrong = folder / "s3s", free_port(), "AKIAFLEET", "s" * 40, "w" * 40
+    root.mkdir()
+    command = [os.environ["MAKEROOM_S3S"], "--access-key", key, "--secret-key", secret, "--host", "127.0.0.1", "--port",
+               str(port), str(root)]
+    with server(port, folder, command):
+        endpoint = f"http://127.0.0.1:{port}"
+        s3 = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id=key,
+                          aws_secret_access_key=secret)
+        s3.create_bucket(Bucket="fleet")
+        for path in recordings:
+            s3.put_object(Bucket="fleet", Key=f"recordings/{path.name}", Body=path.read_bytes())
+        with settings(AWS_ACCESS_KEY_ID=key, AWS_SECRET_ACCESS_KEY=secret, AWS_ENDPOINT_URL=endpoint, AWS_REGION="us-east-1",
+                      AWS_ALLOW_HTTP="true"):
+            compare("s3://fleet", len(recordings), folder / "of-amazon")
+            os.environ["AWS_SECRET_ACCESS_KEY"] = wrong
+            fails("s3://fleet/recordings", "s3://fleet/other", wrong, "AWS_ACCESS_KEY_ID")
 
 
 def azure(folder: Path, recordings: list[Path]) -> None:
     from azure.storage.blob import BlobServiceClient
 
     key, wrong = (base64.b64encode(letter * 64).decode() for letter in (b"k", b"w"))
-    with azurite(folder, key) as port:
+    port = free_port()
+    command = [os.environ["MAKEROOM_AZURITE"], "--blobPort", str(port), "--inMemoryPersistence", "--silent",
+               "--skipApiVersionCheck", "--disableTelemetry"]
+    with server(port, folder, command, AZURITE_ACCOUNTS=f"{ACCOUNT}:{key}"):
         endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
         client = BlobServiceClient(endpoint, credential={"account_name": ACCOUNT, "account_key": key})
         container = client.create_container("fleet")
@@ -166,5 +187,6 @@ def google(folder: Path, recordings: list[Path]) -> None:
 
 def check(folder: Path, source: Path) -> None:
     recordings = sorted(source.rglob("*.gz"))
+    amazon(folder, recordings)
     azure(folder, recordings)
     google(folder, recordings)
