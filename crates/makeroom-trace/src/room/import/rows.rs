@@ -11,6 +11,7 @@ use makeroom_core::{DeviceIndex, FastMap, StackId};
 
 use super::collect::{MemoryEventRow, Role};
 use super::definitions::Asker;
+use super::segments::{is_of_pool, is_of_tensor};
 use crate::room::EventKind;
 
 /// Rows per chunk, 36 MB. The C library returns blocks of more than 32 MiB to the system immediately; smaller ones may
@@ -25,6 +26,20 @@ pub(super) struct Rows {
     streams: Table<u64>,
     contexts: Table<u64>,
     devices: Table<DeviceIndex>,
+    seen: u8,
+}
+
+/// Rows that most recordings do not have: passes that are about these only are left out. Each is a bit.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Seen {
+    /// A framework's blocks.
+    Tensors = 1,
+    /// Failed requests.
+    Refused = 2,
+    /// Completions of stream-ordered frees.
+    Completions = 4,
+    /// Mappings of makeroom's own pool.
+    OfPool = 8,
 }
 
 /// A row with indices into tables.
@@ -53,21 +68,33 @@ const _: () = assert!(size_of::<Packed>() == 56);
 struct Table<T> {
     values: Vec<T>,
     positions: FastMap<T, u32>,
+    /// The value that was looked up last: the next row often has the same.
+    last: Option<(T, u32)>,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { values: Vec::new(), positions: FastMap::default() }
+        Self { values: Vec::new(), positions: FastMap::default(), last: None }
     }
 }
 
 impl<T: Copy + Eq + Hash> Table<T> {
+    #[inline]
     fn position(&mut self, value: T) -> u32 {
+        match self.last {
+            Some((last, position)) if last == value => position,
+            _ => self.look_up(value),
+        }
+    }
+
+    fn look_up(&mut self, value: T) -> u32 {
         let values = &mut self.values;
-        *self.positions.entry(value).or_insert_with(|| {
+        let position = *self.positions.entry(value).or_insert_with(|| {
             values.push(value);
             values.len() as u32 - 1
-        })
+        });
+        self.last = Some((value, position));
+        position
     }
 }
 
@@ -77,8 +104,21 @@ impl Rows {
         self.len
     }
 
+    /// Whether there are such rows.
+    pub(super) fn has(&self, seen: Seen) -> bool {
+        self.seen & seen as u8 != 0
+    }
+
     /// Appends a row.
     pub(super) fn push(&mut self, row: &MemoryEventRow) {
+        for (is_seen, seen) in [
+            (is_of_tensor(row.kind), Seen::Tensors),
+            (row.is_refused, Seen::Refused),
+            (row.role == Role::Complete, Seen::Completions),
+            (row.role == Role::Map && is_of_pool(row.extra), Seen::OfPool),
+        ] {
+            self.seen |= if is_seen { seen as u8 } else { 0 };
+        }
         let packed = Packed {
             since_ns: row.since_ns,
             address: row.address,
@@ -115,8 +155,13 @@ impl Rows {
     }
 
     /// The row at an index.
+    #[inline]
     pub(super) fn get(&self, position: usize) -> MemoryEventRow {
-        let packed = self.packed(position);
+        self.unpack(self.packed(position))
+    }
+
+    #[inline]
+    fn unpack(&self, packed: &Packed) -> MemoryEventRow {
         MemoryEventRow {
             since_ns: packed.since_ns,
             address: packed.address,
@@ -135,13 +180,25 @@ impl Rows {
     }
 
     /// All rows with their indices.
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (usize, MemoryEventRow)> + '_ {
-        (0..self.len).map(|position| (position, self.get(position)))
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, MemoryEventRow)> + '_ {
+        let rows = self.chunks.iter().flatten().enumerate();
+        rows.map(|(position, packed)| (position, self.unpack(packed)))
     }
 
-    /// The last row.
-    pub(super) fn last(&self) -> Option<MemoryEventRow> {
-        self.len.checked_sub(1).map(|last| self.get(last))
+    /// All rows that are not about a framework's blocks, of which there are most.
+    pub(super) fn of_driver(&self) -> impl Iterator<Item = MemoryEventRow> + '_ {
+        let rows = self.chunks.iter().flatten().filter(|packed| !is_of_tensor(packed.kind));
+        rows.map(|packed| self.unpack(packed))
+    }
+
+    /// The devices that have rows of a framework's blocks.
+    pub(super) fn devices_of_tensors(&self) -> Vec<DeviceIndex> {
+        let mut has_tensors = vec![false; self.devices.values.len()];
+        for packed in self.chunks.iter().flatten().filter(|packed| is_of_tensor(packed.kind)) {
+            has_tensors[usize::from(packed.device)] = true;
+        }
+        let devices = self.devices.values.iter().zip(has_tensors);
+        devices.filter(|(_, has_tensors)| *has_tensors).map(|(&device, _)| device).collect()
     }
 
     /// Sets the device of a row.
@@ -160,14 +217,32 @@ impl Rows {
         }
     }
 
+    /// The indices of all rows, those of each thread together.
+    fn by_thread(&self) -> Vec<u32> {
+        let threads = || self.chunks.iter().flatten().map(|row| row.thread as usize);
+        let mut next = vec![0_u32; threads().max().map_or(0, |most| most + 1)];
+        threads().for_each(|thread| next[thread] += 1);
+        let mut sum = 0;
+        for next in &mut next {
+            sum += std::mem::replace(next, sum);
+        }
+        let mut order = vec![0; self.len];
+        for (position, thread) in (0..).zip(threads()) {
+            order[next[thread] as usize] = position;
+            next[thread] += 1;
+        }
+        order
+    }
+
     /// Sorts rows by time. The sort is stable.
     pub(super) fn sort(&mut self) {
         if self.chunks.iter().flatten().is_sorted_by_key(|row| row.since_ns) {
             return;
         }
         let time = |position: &u32| self.packed(*position as usize).since_ns;
-        let mut order: Vec<u32> = (0..self.len as u32).collect();
-        order.sort_unstable_by_key(|position| (time(position), *position));
+        // The rows of each thread are in order, so this merges them: the stable sort makes use of order that is there.
+        let mut order = self.by_thread();
+        order.sort_by_key(|position| (time(position), *position));
         // Rows are moved along the cycles of the permutation; an entry that refers to itself is done.
         for start in 0..order.len() {
             let mut place = start;
@@ -225,7 +300,7 @@ mod tests {
             extra: 3,
             device: DeviceIndex(7 + address as u32 % 3),
             context: address % 5,
-            thread: 1,
+            thread: address as u32 % 7,
             stack: StackId::NONE,
             kind: EventKind::DeviceAlloc,
             role: Role::Take,
