@@ -6,6 +6,7 @@
 //! A row takes 56 bytes; a set of rows takes one bit per row.
 
 use std::hash::Hash;
+use std::ops::Range;
 
 use makeroom_core::{DeviceIndex, FastMap, StackId};
 
@@ -17,6 +18,10 @@ use crate::room::EventKind;
 /// Rows per chunk, 36 MB. The C library returns blocks of more than 32 MiB to the system immediately; smaller ones may
 /// stay. Under miri, chunks are small, because a million rows take hours.
 const CHUNK: usize = if cfg!(miri) { 640 } else { 640_000 };
+
+/// Rows between which a part may end; chunks consist of whole blocks.
+const BLOCK: usize = if cfg!(miri) { 64 } else { 1024 };
+const _: () = assert!(CHUNK.is_multiple_of(BLOCK));
 
 /// Rows in the order in which they were added, or in order of time once they are sorted.
 #[derive(Debug, Default)]
@@ -217,45 +222,85 @@ impl Rows {
         }
     }
 
-    /// The indices of all rows, those of each thread together.
-    fn by_thread(&self) -> Vec<u32> {
-        let threads = || self.chunks.iter().flatten().map(|row| row.thread as usize);
-        let mut next = vec![0_u32; threads().max().map_or(0, |most| most + 1)];
+    /// Sorts rows by time. The sort is stable.
+    ///
+    /// Batches of several threads alternate in a file, so rows are only a few batches away from their place. The parts
+    /// between which nothing moves are sorted one by one, which stays within the processor's caches.
+    pub(super) fn sort(&mut self) {
+        let mut start = 0;
+        for end in self.cuts() {
+            self.sort_part(start..end);
+            start = end;
+        }
+    }
+
+    /// The ends of parts: no row before is later than a row after.
+    fn cuts(&self) -> Vec<usize> {
+        let blocks = self.chunks.iter().flat_map(|chunk| chunk.chunks(BLOCK));
+        let bounds: Vec<(i64, i64)> = blocks
+            .map(|rows| {
+                let times = rows.iter().map(|row| row.since_ns);
+                times.fold((i64::MAX, i64::MIN), |(first, last), time| (first.min(time), last.max(time)))
+            })
+            .collect();
+        // The first time from each block on.
+        let mut firsts: Vec<i64> = bounds.iter().map(|&(first, _)| first).collect();
+        for block in (1..firsts.len()).rev() {
+            firsts[block - 1] = firsts[block - 1].min(firsts[block]);
+        }
+        let mut latest = i64::MIN;
+        let mut cuts = Vec::new();
+        for (block, &(_, last)) in bounds.iter().enumerate() {
+            latest = latest.max(last);
+            if firsts.get(block + 1).is_none_or(|&first| latest <= first) {
+                cuts.push(((block + 1) * BLOCK).min(self.len));
+            }
+        }
+        cuts
+    }
+
+    fn sort_part(&mut self, part: Range<usize>) {
+        let time = |position: usize| self.packed(position).since_ns;
+        if part.clone().map(time).is_sorted() {
+            return;
+        }
+        // The rows of each thread are in order, so this merges them: the stable sort makes use of order that is there.
+        let mut order = self.by_thread(&part);
+        order.sort_by_key(|&position| (time(position as usize), position));
+        // Rows are moved along the cycles of the permutation; an entry that refers to itself is done.
+        for start in part.clone() {
+            let mut place = start;
+            while order[place - part.start] as usize != start {
+                let from = order[place - part.start] as usize;
+                let (row, other) = (*self.packed(from), *self.packed(place));
+                *self.packed_mut(place) = row;
+                *self.packed_mut(from) = other;
+                order[place - part.start] = place as u32;
+                place = from;
+            }
+            order[place - part.start] = place as u32;
+        }
+    }
+
+    /// The indices of the rows of a part, those of each thread together if there are few threads.
+    fn by_thread(&self, part: &Range<usize>) -> Vec<u32> {
+        let mut order: Vec<u32> = (part.start as u32..part.end as u32).collect();
+        let threads = || part.clone().map(|position| self.packed(position).thread as usize);
+        let count = threads().max().map_or(0, |most| most + 1);
+        if count > part.len() {
+            return order;
+        }
+        let mut next = vec![0_u32; count];
         threads().for_each(|thread| next[thread] += 1);
         let mut sum = 0;
         for next in &mut next {
             sum += std::mem::replace(next, sum);
         }
-        let mut order = vec![0; self.len];
-        for (position, thread) in (0..).zip(threads()) {
-            order[next[thread] as usize] = position;
+        for (position, thread) in part.clone().zip(threads()) {
+            order[next[thread] as usize] = position as u32;
             next[thread] += 1;
         }
         order
-    }
-
-    /// Sorts rows by time. The sort is stable.
-    pub(super) fn sort(&mut self) {
-        if self.chunks.iter().flatten().is_sorted_by_key(|row| row.since_ns) {
-            return;
-        }
-        let time = |position: &u32| self.packed(*position as usize).since_ns;
-        // The rows of each thread are in order, so this merges them: the stable sort makes use of order that is there.
-        let mut order = self.by_thread();
-        order.sort_by_key(|position| (time(position), *position));
-        // Rows are moved along the cycles of the permutation; an entry that refers to itself is done.
-        for start in 0..order.len() {
-            let mut place = start;
-            while order[place] as usize != start {
-                let from = order[place] as usize;
-                let (row, other) = (*self.packed(from), *self.packed(place));
-                *self.packed_mut(place) = row;
-                *self.packed_mut(from) = other;
-                order[place] = place as u32;
-                place = from;
-            }
-            order[place] = place as u32;
-        }
     }
 }
 
@@ -327,6 +372,25 @@ mod tests {
             assert_eq!((found.since_ns, found.address, found.stream), (since_ns, address, address));
             assert_eq!((found.device, found.context), (wanted.device, wanted.context));
         }
+    }
+
+    #[test]
+    fn rows_that_are_near_their_place_are_sorted_in_parts() {
+        let mut rows = Rows::default();
+        // Batches of three threads that overlap, with equal times.
+        for number in 0..40 * BLOCK {
+            let (batch, inside) = (number / BLOCK, number % BLOCK);
+            let step = batch / 3 * BLOCK + inside;
+            let since_ns = (step - step % 2 + batch % 3 / 2).cast_signed() as i64;
+            let thread = (batch % 3) as u32;
+            rows.push(&MemoryEventRow { thread, ..row(since_ns, number as u64) });
+        }
+        let mut expected: Vec<(i64, u64)> = rows.iter().map(|(_, row)| (row.since_ns, row.address)).collect();
+        expected.sort_unstable();
+        assert!(rows.cuts().len() > 5, "{:?}", rows.cuts());
+        rows.sort();
+        let found: Vec<(i64, u64)> = rows.iter().map(|(_, row)| (row.since_ns, row.address)).collect();
+        assert!(found == expected);
     }
 
     #[test]
