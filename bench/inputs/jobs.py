@@ -1,6 +1,6 @@
 """Recordings of jobs with many ranks, from real recordings of one GPU: each rank gets its own header and place in the job.
 
-The ranks have the first 20,000 events of a training run with varying lengths and are ended by the launcher; the ranks in
+The ranks have the first 8,800 events of a training run with varying lengths and are ended by the launcher; the ranks in
 `failed` have the run that ran out of memory.
 """
 import gzip

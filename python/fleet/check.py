@@ -16,6 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import clouds
 import engines
 import recipes
 import stores
@@ -74,7 +75,7 @@ def step(text: str, began: float) -> None:
 
 
 def main() -> None:
-    wanted = sys.argv[1:] or ["local", "spark", "ray", "store", "sql"]
+    wanted = sys.argv[1:] or ["local", "spark", "ray", "store", "clouds", "sql"]
     with tempfile.TemporaryDirectory(prefix="makeroom-fleet-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         source, index = recordings(folder / "recordings"), folder / "index"
@@ -100,6 +101,10 @@ def main() -> None:
             began = time.monotonic()
             stores.check(folder, source)
             step("store: signatures, wrong and missing credentials, throttling", began)
+        if "clouds" in wanted:
+            began = time.monotonic()
+            clouds.check(folder, source)
+            step("clouds: s3:// on s3s-fs, az:// on Azurite and gs:// on moto, with right and wrong keys", began)
         if "sql" in wanted:
             began = time.monotonic()
             rows, queries = recipes.rows(index), recipes.sql(index) + recipes.python(index)

@@ -16,6 +16,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from engines import free_port, wait_for
 from makeroom._impl import _index
@@ -51,6 +52,16 @@ def answers(port: int) -> bool:
     return True
 
 
+def pass_on(handler: Any, port: int, headers: dict[str, str], body: bytes) -> None:
+    """Repeats a request to another server and its response to the client."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{handler.path}", body or None, headers, method=handler.command)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as passed:
+            handler.reply(passed.status, dict(passed.headers), passed.read())
+    except urllib.error.HTTPError as error:
+        handler.reply(error.code, dict(error.headers), error.read())
+
+
 class Busy(http.server.BaseHTTPRequestHandler):
     """Rejects some requests and passes the others on."""
 
@@ -68,13 +79,7 @@ class Busy(http.server.BaseHTTPRequestHandler):
             return
         # Without a type, urllib would declare the body to be a form.
         headers = {"Content-Type": "application/octet-stream", **dict(self.headers)}
-        request = urllib.request.Request(f"http://127.0.0.1:{self.behind}{self.path}", body or None, headers,
-                                         method=self.command)
-        try:
-            with urllib.request.urlopen(request, timeout=60) as passed:
-                self.reply(passed.status, dict(passed.headers), passed.read())
-        except urllib.error.HTTPError as error:
-            self.reply(error.code, dict(error.headers), error.read())
+        pass_on(self, self.behind, headers, body)
 
     do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = answer
 

@@ -29,10 +29,10 @@ impl Column {
         Some(u64::from(self.high(position)) << 32 | low)
     }
 
-    /// The first `length` numbers, for a pass over them.
-    pub(crate) fn view(&self, length: usize) -> View<'_> {
+    /// The numbers, for a pass over them.
+    pub(crate) fn view(&self) -> View<'_> {
         let (last_begin, last_high) = self.runs.last().copied().unwrap_or_default();
-        View { column: self, low: &self.low[..length], last_begin: last_begin as usize, last_high }
+        View { column: self, last_begin: last_begin as usize, last_high }
     }
 
     /// The lower halves, in order.
@@ -50,28 +50,35 @@ impl Column {
     fn high(&self, position: usize) -> u32 {
         match self.runs[..] {
             [] => 0,
-            [(_, high)] => high,
             [.., (begin, high)] if position >= begin as usize => high,
-            ref runs => runs[runs.partition_point(|&(begin, _)| begin as usize <= position) - 1].1,
+            _ => self.earlier_high(position),
         }
+    }
+
+    /// The upper half at a position before the last run. Not inlined, so that passes over events stay small loops.
+    #[cold]
+    #[inline(never)]
+    fn earlier_high(&self, position: usize) -> u32 {
+        let after = self.runs.partition_point(|&(begin, _)| begin as usize <= position);
+        after.checked_sub(1).and_then(|run| self.runs.get(run)).map_or(0, |&(_, high)| high)
     }
 }
 
 /// Numbers of a column. Most columns have one run, so the last one is at hand.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'column> {
     column: &'column Column,
-    low: &'column [u32],
     last_begin: usize,
     last_high: u32,
 }
 
 impl View<'_> {
-    /// The number at a position that is there.
+    /// The number at a position; 0 if it is not there.
     #[inline]
     pub(crate) fn at(&self, position: usize) -> u64 {
-        let high = if position >= self.last_begin { self.last_high } else { self.column.high(position) };
-        u64::from(high) << 32 | u64::from(self.low[position])
+        let high =
+            if position >= self.last_begin { self.last_high } else { self.column.earlier_high(position) };
+        u64::from(high) << 32 | u64::from(self.column.low.get(position).copied().unwrap_or(0))
     }
 }
 
@@ -86,7 +93,7 @@ mod tests {
         for number in numbers {
             column.push(number);
         }
-        let view = column.view(numbers.len());
+        let view = column.view();
         for (position, number) in numbers.into_iter().enumerate() {
             assert_eq!((column.get(position), view.at(position)), (Some(number), number));
         }

@@ -3,7 +3,9 @@
 //! Columns, not structs: a recording of ten million events is then some 250 MB instead of several GB, and a pass over
 //! one column touches only that column. Columns that most recordings do not have are as short as possible.
 
-use crate::column::Column;
+use std::ops::Range;
+
+use crate::column::{Column, View};
 use crate::{Address, Bytes, FastMap, NameId, PoolId, StackId, StreamId};
 
 /// The kind of an event.
@@ -123,11 +125,14 @@ impl Events {
     }
 
     /// Sets the thread of an event, as an index into [`ProcessRecord::threads`](crate::ProcessRecord::threads).
+    #[inline]
     pub fn set_thread(&mut self, index: usize, thread: u32) {
         // Few programs have more threads that use a GPU; the rest counts as one.
         let thread = u16::try_from(thread).unwrap_or(u16::MAX);
         if thread > 0 && index < self.len() {
-            self.threads.resize(self.threads.len().max(index + 1), 0);
+            if self.threads.len() <= index {
+                self.threads.resize(index + 1, 0);
+            }
             self.threads[index] = thread;
         }
     }
@@ -223,19 +228,7 @@ impl Events {
     /// All events in order.
     #[inline]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Event> + ExactSizeIterator + '_ {
-        // Slices of one length: the compiler then checks an index once, not once per column.
-        let length = self.len();
-        let (actions, addresses) = (&self.actions[..length], &self.addresses[..length]);
-        let (streams, stacks) = (&self.streams[..length], &self.stacks[..length]);
-        let (sizes, times) = (self.sizes.view(length), self.times.view(length));
-        (0..length).map(move |index| Event {
-            action: actions[index],
-            address: Address(addresses[index]),
-            size: Bytes::new(sizes.at(index)),
-            stream: self.stream_ids[streams[index] as usize],
-            time_us: times.at(index),
-            stack: stacks[index],
-        })
+        Iter { events: self, sizes: self.sizes.view(), times: self.times.view(), left: 0..self.len() }
     }
 
     /// All events in order, with their pools, for the last pass over them: their memory is freed on the way.
@@ -288,6 +281,56 @@ impl Events {
         &self.stream_ids
     }
 }
+
+/// The events of a device, in order.
+///
+/// Reading an event cannot panic, so that the compiler leaves out the columns that a pass does not use.
+#[derive(Clone, Debug)]
+struct Iter<'events> {
+    events: &'events Events,
+    sizes: View<'events>,
+    times: View<'events>,
+    left: Range<usize>,
+}
+
+impl Iter<'_> {
+    #[inline]
+    fn at(&self, index: usize) -> Event {
+        let events = self.events;
+        let stream = events.streams.get(index).and_then(|&stream| events.stream_ids.get(stream as usize));
+        Event {
+            action: events.actions.get(index).copied().unwrap_or(Action::Snapshot),
+            address: Address(events.address(index)),
+            size: Bytes::new(self.sizes.at(index)),
+            stream: stream.copied().unwrap_or_default(),
+            time_us: self.times.at(index),
+            stack: events.stacks.get(index).copied().unwrap_or(StackId::NONE),
+        }
+    }
+}
+
+impl Iterator for Iter<'_> {
+    type Item = Event;
+
+    #[inline]
+    fn next(&mut self) -> Option<Event> {
+        self.left.next().map(|index| self.at(index))
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.left.size_hint()
+    }
+}
+
+impl DoubleEndedIterator for Iter<'_> {
+    #[inline]
+    fn next_back(&mut self) -> Option<Event> {
+        self.left.next_back().map(|index| self.at(index))
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}
 
 /// Sets a row of a column that is as long as needed.
 fn set(column: &mut Vec<NameId>, index: usize, name: NameId, length: usize) {

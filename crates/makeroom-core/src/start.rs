@@ -97,31 +97,35 @@ impl Start {
     }
 
     fn find_blocks(&mut self, device: &DeviceTrace) {
-        let address_of = |index: usize| device.events.address(index);
-        let is_alloc = |index: usize| device.events.action(index) == Some(Action::Alloc);
-        // The last allocation or completed free at each address, and the requested frees of older blocks.
-        let (mut last, mut freed_early) = (AddressTable::default(), AddressTable::default());
-        for (index, event) in device.events.iter().enumerate() {
-            match event.action {
+        let events = &device.events;
+        let address_of = |index: u32| events.address(index as usize);
+        let is_alloc = |index: u32| events.action(index as usize) == Some(Action::Alloc);
+        // The last allocation or completed free at each address.
+        let mut last = AddressTable::default();
+        // The event before which a block was there, by address.
+        let mut until: FastMap<u64, usize> = FastMap::default();
+        for (index, &action) in events.actions().iter().enumerate() {
+            match action {
                 Action::Alloc => {
-                    last.insert(index, address_of);
+                    last.insert(index as u32, address_of);
                 }
-                Action::FreeRequested if last.get(event.address.0, address_of).is_none() => {
-                    freed_early.insert(index, address_of);
-                }
-                Action::FreeCompleted => match last.insert(index, address_of).map(is_alloc) {
+                Action::FreeCompleted => match last.insert(index as u32, address_of).map(is_alloc) {
                     Some(true) => {}
                     Some(false) => self.unmatched_frees += 1,
-                    None => self.blocks.push(OlderBlock {
-                        address: event.address,
-                        requested: event.size,
-                        stream: event.stream,
-                        // The stack of a free shows who freed it, not who allocated it.
-                        stack: StackId::NONE,
-                        is_pending: freed_early.get(event.address.0, address_of).is_none(),
-                        is_measured: false,
-                        end: UNKNOWN,
-                    }),
+                    None => {
+                        let Some(event) = events.get(index) else { continue };
+                        until.insert(event.address.0, index);
+                        self.blocks.push(OlderBlock {
+                            address: event.address,
+                            requested: event.size,
+                            stream: event.stream,
+                            // The stack of a free shows who freed it, not who allocated it.
+                            stack: StackId::NONE,
+                            is_pending: true,
+                            is_measured: false,
+                            end: UNKNOWN,
+                        });
+                    }
                 },
                 _ => {}
             }
@@ -129,13 +133,13 @@ impl Start {
         for segment in &device.segments {
             for block in &segment.blocks {
                 if block.state != BlockState::Free && last.get(block.address.0, address_of).is_none() {
+                    until.insert(block.address.0, usize::MAX);
                     self.blocks.push(OlderBlock {
                         address: block.address,
                         requested: block.requested.unwrap_or(block.size),
                         stream: segment.stream,
                         stack: block.stack,
-                        is_pending: block.state == BlockState::PendingFree
-                            && freed_early.get(block.address.0, address_of).is_none(),
+                        is_pending: block.state == BlockState::PendingFree,
                         is_measured: true,
                         end: Address(block.address.0.saturating_add(block.size.get())),
                     });
@@ -144,6 +148,26 @@ impl Start {
         }
         self.blocks.sort_unstable_by_key(|block| block.address);
         self.blocks.shrink_to_fit();
+        self.find_requests(device, until);
+    }
+
+    /// A block whose free was requested during the recording was not pending before. `until` has the event before which
+    /// each block was there.
+    fn find_requests(&mut self, device: &DeviceTrace, mut until: FastMap<u64, usize>) {
+        for (index, &action) in device.events.actions().iter().enumerate() {
+            if until.is_empty() {
+                return;
+            }
+            if action != Action::FreeRequested {
+                continue;
+            }
+            let address = device.events.address(index);
+            if until.remove(&address).is_some_and(|until| index < until) {
+                let at = self.blocks.partition_point(|block| block.address.0 < address);
+                let same = self.blocks[at..].iter_mut().take_while(|block| block.address.0 == address);
+                same.for_each(|block| block.is_pending = false);
+            }
+        }
     }
 
     /// Finds the first allocation behind each older block while that block exists.
@@ -199,7 +223,13 @@ impl Start {
             }
         }
         let mut streams: FastMap<u64, StreamId> = FastMap::default();
-        for event in device.events.iter().rev() {
+        let is_of_segment = |action: &Action| {
+            use Action::{SegmentAlloc, SegmentFree, SegmentMap, SegmentUnmap};
+            matches!(action, SegmentAlloc | SegmentFree | SegmentMap | SegmentUnmap)
+        };
+        let actions = device.events.actions().iter().enumerate().rev();
+        let indices = actions.filter(|(_, action)| is_of_segment(action)).map(|(index, _)| index);
+        for event in indices.filter_map(|index| device.events.get(index)) {
             match event.action {
                 Action::SegmentAlloc => {
                     fixed.remove(&event.address.0);

@@ -13,6 +13,8 @@ use crate::{Action, Bytes, DeviceTrace, Event, FastMap, OlderBlock, Ranges, Star
 #[derive(Debug, Default)]
 pub struct Taken {
     segments: Ranges,
+    /// The range of segments that the last block was in, as start and size: the next one is often in the same.
+    last: (u64, u64),
     outside: FastMap<u64, Bytes>,
     bytes: Bytes,
 }
@@ -36,13 +38,25 @@ impl Taken {
     }
 
     fn take(&mut self, address: u64, size: Bytes) {
-        if !self.segments.contains(address) {
+        if !self.is_in_segment(address) {
             let lost = self.outside.insert(address, size).unwrap_or(Bytes::ZERO);
             self.bytes = self.bytes - lost + size;
         }
     }
 
+    #[inline]
+    fn is_in_segment(&mut self, address: u64) -> bool {
+        let (start, size) = self.last;
+        if address.wrapping_sub(start) < size {
+            return true;
+        }
+        let range = self.segments.range_of(address);
+        self.last = range.unwrap_or_default();
+        range.is_some()
+    }
+
     /// An event happens.
+    #[inline]
     pub fn apply(&mut self, event: &Event) {
         let (address, size) = (event.address.0, event.size);
         match event.action {
@@ -52,10 +66,12 @@ impl Taken {
             }
             Action::SegmentAlloc | Action::SegmentMap => {
                 self.segments.insert(address, size.get());
+                self.last = (0, 0);
                 self.bytes += size;
             }
             Action::SegmentFree | Action::SegmentUnmap => {
                 self.segments.remove(address, size.get());
+                self.last = (0, 0);
                 self.bytes = self.bytes - size;
             }
             Action::FreeRequested | Action::Snapshot | Action::OutOfMemory => {}

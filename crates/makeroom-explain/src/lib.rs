@@ -39,8 +39,8 @@ pub use run::{
 pub use text::{TextReader, explain_text};
 pub use trace::{
     Across, AcrossGroup, Allocation, Allocations, BlockEnds, BlockSizes, By, DeviceOverhead, Group,
-    GroupGrowth, GroupNames, Grouped, Growing, GrowingLine, HeldSegment, LiveBlock, LiveLine, OverheadStep,
-    Part, Places, Room, SegmentsHeld, SizesAtEnd, TraceQuestion, across, context_bytes, cut, device_overhead,
+    GroupGrowth, GroupNames, Grouped, Growing, GrowingLine, HeldOverTime, HeldSegment, LiveBlock, LiveLine,
+    OverheadStep, Part, Places, Room, SegmentsHeld, SizesAtEnd, TraceQuestion, across, cut, device_overhead,
     grouped, grouped_at, growing, held_over_time, is_small, line_of, live_lines, overhead_over_time,
     place_of, step_starts,
 };

@@ -54,9 +54,16 @@ impl Failure {
                 "pass a folder, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or an http(s) URL"
                     .to_owned()
             }
-            Self::Store { is_access: true, .. } => {
-                "check the credentials in the environment, for example AWS_ACCESS_KEY_ID; docs/fleet.md lists the variables"
-                    .to_owned()
+            Self::Store { is_access: true, name, .. } => {
+                let variable = match name.split("://").next().unwrap_or_default() {
+                    "gs" => "GOOGLE_SERVICE_ACCOUNT",
+                    "az" | "azure" | "abfs" | "abfss" => "AZURE_STORAGE_ACCOUNT_KEY",
+                    "http" | "https" => return Some("check that the server allows this request".to_owned()),
+                    _ => "AWS_ACCESS_KEY_ID",
+                };
+                format!(
+                    "check the credentials in the environment, for example {variable}; docs/fleet.md lists the variables"
+                )
             }
             Self::NotAnIndex { name } => format!("create one: makeroom index SOURCE -o {name}"),
             Self::NoJob { near, .. } if !near.is_empty() => format!("the index has {}", near.join(", ")),

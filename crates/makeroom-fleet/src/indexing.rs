@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 
 use crate::cli::Index;
 use crate::failure::{Failure, reason};
-use crate::store::{Location, without_secrets};
+use crate::store::{Location, is_same, without_secrets};
 use crate::{compact, layout, output};
 
 /// How often an object is fetched if its body breaks off.
@@ -194,8 +194,8 @@ impl Indexer {
 
     async fn attempt(&self, meta: &ObjectMeta) -> object_store::Result<Fate> {
         let found = self.source.store.get_opts(&meta.location, GetOptions::default()).await?;
-        // The object may have changed since it was listed.
-        let object = self.source.object(&found.meta);
+        // The object may have changed since it was listed. If not, the listing counts: the next one must find it indexed.
+        let object = self.source.object(if is_same(meta, &found.meta) { meta } else { &found.meta });
         if self.is_indexed(&object) {
             return Ok(Fate::Already);
         }

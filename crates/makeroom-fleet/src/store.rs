@@ -106,7 +106,7 @@ impl Location {
     /// What the index says about an object.
     pub(crate) fn object(&self, meta: &ObjectMeta) -> Object {
         let modified_us = u64::try_from(meta.last_modified.timestamp_micros()).unwrap_or(0);
-        let stored = meta.e_tag.clone().filter(|_| !self.is_local);
+        let stored = meta.e_tag.as_deref().filter(|_| !self.is_local).map(quoted);
         let path = self
             .file(&meta.location)
             .map_or_else(|| format!("/{}", meta.location), |file| file.to_string_lossy().into_owned());
@@ -134,6 +134,20 @@ impl Location {
         self.store.put(path, bytes.into()).await.map_err(failed)?;
         Ok(())
     }
+}
+
+/// An etag as responses have it. Listings of Azure have it without the quotes; with two forms, every object would be new.
+fn quoted(etag: &str) -> String {
+    if etag.ends_with('"') { etag.to_owned() } else { format!("\"{etag}\"") }
+}
+
+/// Whether an object is as it was listed. Some listings have no etags, and times of responses have whole seconds.
+pub(crate) fn is_same(listed: &ObjectMeta, fetched: &ObjectMeta) -> bool {
+    let is_same_version = match (&listed.e_tag, &fetched.e_tag) {
+        (Some(listed), Some(fetched)) => quoted(listed) == quoted(fetched),
+        _ => listed.last_modified.timestamp() == fetched.last_modified.timestamp(),
+    };
+    is_same_version && listed.size == fetched.size
 }
 
 fn retry() -> RetryConfig {
@@ -182,6 +196,29 @@ pub(crate) fn without_secrets(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_etag_has_quotes() {
+        let forms = ["0x8D1", "\"0x8D1\"", "W/\"0x8D1\""].map(quoted);
+        assert_eq!(forms, ["\"0x8D1\"", "\"0x8D1\"", "W/\"0x8D1\""]);
+    }
+
+    #[test]
+    fn a_listing_without_etags_is_compared_by_time() {
+        let meta = |e_tag: Option<&str>, milliseconds: i64, size| ObjectMeta {
+            location: Path::from("a.room"),
+            last_modified: chrono::DateTime::from_timestamp_millis(milliseconds).unwrap_or_default(),
+            size,
+            e_tag: e_tag.map(str::to_owned),
+            version: None,
+        };
+        let fetched = meta(Some("\"a\""), 7_000, 3);
+        assert!(is_same(&meta(Some("a"), 9_999, 3), &fetched));
+        assert!(is_same(&meta(None, 7_286, 3), &fetched));
+        assert!(!is_same(&meta(Some("b"), 7_000, 3), &fetched));
+        assert!(!is_same(&meta(None, 8_286, 3), &fetched));
+        assert!(!is_same(&meta(None, 7_286, 4), &fetched));
+    }
 
     #[test]
     fn secrets_of_urls_are_removed() {

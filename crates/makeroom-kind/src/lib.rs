@@ -48,6 +48,13 @@ pub use rule::{Certainty, Rule};
 pub use table::Allocation;
 pub use totals::{KindTotal, Totals};
 
+/// The events at which backward passes begin, as [`Kinds::steps`] has them, without the kinds: if stacks show the passes, no
+/// allocation has to be looked at.
+pub fn steps(trace: &Trace, device: &DeviceTrace) -> Vec<usize> {
+    let marks = marks::of_stacks(&trace.stacks);
+    phases::Phases::new(trace, device, &marks, || table::Table::new(device)).pass_starts()
+}
+
 /// The allocations of a device with their kinds.
 #[derive(Debug)]
 pub struct Kinds {
@@ -61,7 +68,7 @@ impl Kinds {
     pub fn new(trace: &Trace, device: &DeviceTrace) -> Self {
         let table = table::Table::new(device);
         let marks = marks::of_stacks(&trace.stacks);
-        let phases = phases::Phases::new(trace, device, &table, &marks);
+        let phases = phases::Phases::new(trace, device, &marks, || &table);
         let pools = table.private_pools(device);
         let peak = table.peak;
         let may_be_model = trace.kind != TraceKind::RmmLog;
@@ -73,8 +80,7 @@ impl Kinds {
                 allocation.phase = allocation.born().map(|born| phases.at(Some(born)));
             }
         }
-        let steps = phases.passes.iter().map(|pass| pass.start).collect();
-        Self { allocations, peak, steps }
+        Self { allocations, peak, steps: phases.pass_starts() }
     }
 
     /// The events at which backward passes begin, ascending: one per step of training, or several if gradients accumulate.

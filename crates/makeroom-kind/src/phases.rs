@@ -4,6 +4,8 @@
 //! without a stack is the engine's where the program's own events have stacks. `record_function` scopes of optimizers
 //! are evidence too. Without stacks, `shape` finds the passes by the numbers of live allocations.
 
+use std::borrow::Borrow;
+
 use makeroom_core::{Action, AnnotationStage, DeviceTrace, Event, Trace};
 
 use crate::marks::Marks;
@@ -77,7 +79,13 @@ impl Phase {
 }
 
 impl Phases {
-    pub(crate) fn new(trace: &Trace, device: &DeviceTrace, table: &Table, marks: &[Marks]) -> Self {
+    /// Finds the phases. `table` is called only for a recording without stacks.
+    pub(crate) fn new<T: Borrow<Table>>(
+        trace: &Trace,
+        device: &DeviceTrace,
+        marks: &[Marks],
+        table: impl FnOnce() -> T,
+    ) -> Self {
         let marks_of = |event: &Event| marks.get(event.stack.index()).copied().unwrap_or_default();
         let (mut rooted, mut allocations, mut rooted_frees, mut engine) = (0_usize, 0_usize, 0_usize, false);
         for event in device.events.iter() {
@@ -96,10 +104,11 @@ impl Phases {
         let are_from_stacks = rooted * 20 >= allocations && rooted > 0 || engine;
         let scopes = Scopes::new(trace, device);
         if !are_from_stacks {
-            return shape::phases(device, table, &scopes.optimizer);
+            return shape::phases(device, table().borrow(), &scopes.optimizer);
         }
         let mut phases = Self { frees_have_stacks: rooted_frees > 0, ..Self::default() };
         let mut current = Phase::Setup;
+        phases.of_event.reserve_exact(device.events.len());
         for (index, event) in device.events.iter().enumerate() {
             let marks = marks_of(&event);
             let tells_thread = match event.action {
@@ -179,6 +188,11 @@ impl Phases {
         }
         self.passes.extend(open.filter(|_| allocates));
         self.optimizer_ends.extend(step);
+    }
+
+    /// The events at which backward passes begin.
+    pub(crate) fn pass_starts(&self) -> Vec<usize> {
+        self.passes.iter().map(|pass| pass.start).collect()
     }
 
     /// The phase of an event; of what is older than the recording, loading.
@@ -279,6 +293,9 @@ impl Scopes {
                 AnnotationStage::Start => open = Some(annotation.time_us),
                 AnnotationStage::End => times.extend(open.take().map(|start| (start, annotation.time_us))),
             }
+        }
+        if times.is_empty() {
+            return Self { optimizer: Spans::default() };
         }
         times.sort_unstable();
         // A step that allocates nothing is an empty range: it still ends a step of the program.

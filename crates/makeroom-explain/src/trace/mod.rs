@@ -54,7 +54,7 @@ pub use growing::{Growing, GrowingLine, growing};
 pub(crate) use history::History;
 pub use lifetimes::{Allocation, Allocations};
 pub use outside::{
-    DeviceOverhead, LiveLine, OverheadStep, context_bytes, device_overhead, held_over_time, line_of,
+    DeviceOverhead, HeldOverTime, LiveLine, OverheadStep, device_overhead, held_over_time, line_of,
     live_lines, overhead_over_time, place_of, step_starts,
 };
 pub(crate) use overhead::{DEFAULT_HEAP, Measured};

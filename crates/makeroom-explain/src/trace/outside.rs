@@ -1,13 +1,11 @@
 //! What other crates ask of a recording without wanting it explained.
 
-use makeroom_core::{Bytes, DeviceTrace, Event, FastMap, ProcessRecord, StackId, Start, Taken, Trace};
+use makeroom_core::{Action, Bytes, DeviceTrace, Event, FastMap, OlderBlock, StackId, Start, Taken, Trace};
 
-use super::history::History;
-use super::overhead::Measured;
-use super::sites::by_stack;
-use super::state::states_at;
+use super::Places;
+use super::overhead::{Measured, Measuring};
+use super::sites::{HeldByStack, StackTotal};
 use super::steps::Steps;
-use super::{Places, sites::StackTotal};
 use crate::thresholds::CONTEXT_TYPICAL;
 
 /// A call of the driver takes no longer, unless the machine is busy with something else.
@@ -55,7 +53,8 @@ pub fn device_overhead(trace: &Trace, device: &DeviceTrace) -> Option<DeviceOver
         DeviceOverhead { total: sample.total, held, is_own: process.limit.is_some() }
     });
     let held_outside = held_outside.max_by_key(|held_outside| held_outside.held)?;
-    let own = process.limit.and_then(|_| own_overhead(process, device, &start));
+    let measured = || Measured::new(process, device, &start);
+    let own = process.limit.and_then(|_| own_overhead(device, &measured()));
     Some(DeviceOverhead {
         held: own.map_or(held_outside.held, |own| own.min(held_outside.held)),
         ..held_outside
@@ -63,20 +62,14 @@ pub fn device_overhead(trace: &Trace, device: &DeviceTrace) -> Option<DeviceOver
 }
 
 /// What the contexts of a process hold in the end, with all that came to them.
-fn own_overhead(process: &ProcessRecord, device: &DeviceTrace, start: &Start) -> Option<Bytes> {
+fn own_overhead(device: &DeviceTrace, measured: &Measured<'_>) -> Option<Bytes> {
     let last_us = device.events.iter().next_back()?.time_us;
-    let overhead = Measured::new(process, device, start).at(last_us, &[], true)?;
+    let overhead = measured.at(last_us, &[], true)?;
     // Others that come to the card while a context is made, or were there and hold no more than one can, are measured with
     // it: on a shared card only what contexts usually take is this process's for sure.
     let usual = CONTEXT_TYPICAL.get().saturating_mul(overhead.context_count.max(1) as u64);
     let contexts = overhead.contexts.min(Bytes::new(usual));
     Some(contexts + overhead.code + overhead.heap + overhead.pools + overhead.unmapped)
-}
-
-/// The contexts of a process on a device, with their code, when the recording ends; `None` if the device was never
-/// measured.
-pub fn context_bytes(trace: &Trace, device: &DeviceTrace) -> Option<Bytes> {
-    own_overhead(trace.process.as_ref()?, device, &Start::new(device))
 }
 
 /// Memory of a device that this process did not request, from a time on.
@@ -115,20 +108,35 @@ pub fn overhead_over_time(trace: &Trace, device: &DeviceTrace) -> Vec<OverheadSt
     steps
 }
 
+/// What [`held_over_time`] returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldOverTime {
+    /// The memory that the process had taken from the driver before the first event.
+    pub before: Bytes,
+    /// The contexts of the process on the device, with their code, when the recording ends; `None` if the device was never
+    /// measured.
+    pub contexts: Option<Bytes>,
+}
+
 /// Calls `on_event` with each event, its index and the memory that the process has taken from the driver after it.
-/// Returns the memory that it had taken before the first event.
 pub fn held_over_time(
+    trace: &Trace,
     device: &DeviceTrace,
     start: &Start,
     mut on_event: impl FnMut(usize, &Event, Bytes),
-) -> Bytes {
+) -> HeldOverTime {
     let mut taken = Taken::new(start);
     let before = taken.bytes();
+    let mut measuring = trace.process.as_ref().map(|process| Measuring::new(process, device));
     for (index, event) in device.events.iter().enumerate() {
+        if let Some(measuring) = &mut measuring {
+            measuring.before(index, &event, taken.bytes());
+        }
         taken.apply(&event);
         on_event(index, &event, taken.bytes());
     }
-    before
+    let measured = measuring.map(|measuring| measuring.finish(taken.bytes()));
+    HeldOverTime { before, contexts: measured.and_then(|measured| own_overhead(device, &measured)) }
 }
 
 /// The events at which steps begin, ascending. A recording without steps is cut into equal parts.
@@ -149,12 +157,16 @@ pub struct LiveLine {
 
 /// Live memory by line after the event `at`, or at the peak; the largest `most` lines. Unlike the tree of an
 /// explanation, the name of a line does not depend on how much the others hold, so recordings can be compared.
-pub fn live_lines(trace: &Trace, device: &DeviceTrace, at: Option<usize>, most: usize) -> Vec<LiveLine> {
-    let history = History::new(device, &[]);
-    let state = states_at(device, &history, &[at.or(history.peak)]).pop().unwrap_or_default();
+pub fn live_lines(
+    trace: &Trace,
+    device: &DeviceTrace,
+    start: &Start,
+    at: Option<usize>,
+    most: usize,
+) -> Vec<LiveLine> {
     let places = Places::new(trace);
     let mut lines: FastMap<String, StackTotal> = FastMap::default();
-    for (stack, held) in by_stack(&state.blocks) {
+    for (stack, held) in live_stacks(device, start, at) {
         let line = lines.entry(places.compared(stack)).or_default();
         line.bytes += held.bytes;
         line.blocks += held.blocks;
@@ -166,6 +178,66 @@ pub fn live_lines(trace: &Trace, device: &DeviceTrace, at: Option<usize>, most: 
     lines.sort_unstable_by(|one, two| two.bytes.cmp(&one.bytes).then_with(|| one.place.cmp(&two.place)));
     lines.truncate(most);
     lines
+}
+
+/// Live memory by stack after the event `at`, or at the peak, in one pass: the end of each block is remembered, and those
+/// that are live then are added up.
+fn live_stacks(device: &DeviceTrace, start: &Start, at: Option<usize>) -> HeldByStack {
+    /// A block, and the number of events before its birth and before its end.
+    struct Life {
+        stack: StackId,
+        size: Bytes,
+        born: u32,
+        freed: u32,
+    }
+    let older =
+        |block: &OlderBlock| Life { stack: block.stack, size: block.requested, born: 0, freed: u32::MAX };
+    let mut lives: Vec<Life> = start.blocks.iter().map(older).collect();
+    let mut live_at: FastMap<u64, u32> = FastMap::default();
+    for (block, number) in start.blocks.iter().zip(0..) {
+        // A damaged file can have two blocks at one address.
+        if let Some(life) =
+            live_at.insert(block.address.0, number).and_then(|lost| lives.get_mut(lost as usize))
+        {
+            life.freed = 0;
+        }
+    }
+    let mut live = start.live();
+    let mut peak = (0, live);
+    let count = at.map_or(usize::MAX, |at| at + 1);
+    for (index, event) in device.events.iter().enumerate().take(count) {
+        let freed = match event.action {
+            Action::Alloc => {
+                lives.push(Life {
+                    stack: event.stack,
+                    size: event.size,
+                    born: index as u32 + 1,
+                    freed: u32::MAX,
+                });
+                live_at.insert(event.address.0, lives.len() as u32 - 1)
+            }
+            Action::FreeCompleted => live_at.remove(&event.address.0),
+            _ => continue,
+        };
+        if let Some(life) = freed.and_then(|number| lives.get_mut(number as usize)) {
+            life.freed = index as u32 + 1;
+            live = live - life.size;
+        }
+        if event.action == Action::Alloc {
+            live += event.size;
+            if live > peak.1 || peak.0 == 0 && live >= peak.1 {
+                peak = (index as u32 + 1, live);
+            }
+        }
+    }
+    let moment = at.map_or(peak.0, |at| at as u32 + 1);
+    let mut held = HeldByStack::default();
+    for life in lives.iter().filter(|life| life.born <= moment && life.freed > moment) {
+        let total = held.entry(life.stack).or_default();
+        total.bytes += life.size;
+        total.blocks += 1;
+    }
+    held
 }
 
 /// The line of a stack, as [`live_lines`] names it; `None` if no stack was recorded.
@@ -181,8 +253,10 @@ pub fn place_of(trace: &Trace, stack: StackId) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use makeroom_core::{Action, Address, DeviceIndex, DeviceSample, Event, StreamId, TraceKind};
+    use makeroom_core::{Address, DeviceIndex, DeviceSample, ProcessRecord, StreamId, TraceKind};
 
+    use super::super::history::History;
+    use super::super::{by_stack, states_at};
     use super::*;
 
     /// A recording with samples as times and used mebibytes, and with blocks as times of their birth and their end: of so
@@ -222,6 +296,40 @@ mod tests {
         }
         let trace = Trace { process, ..Trace::new(TraceKind::Room) };
         device_overhead(&trace, &device).map(|held_outside| held_outside.held)
+    }
+
+    #[test]
+    fn live_memory_by_stack_is_that_of_the_state() {
+        let mut trace = Trace::new(TraceKind::Room);
+        let stacks: Vec<StackId> = (1..5)
+            .map(|line| {
+                let frame = makeroom_core::Frame { line, ..makeroom_core::Frame::default() };
+                let frame = trace.stacks.frame(frame);
+                trace.stacks.stack(&[frame])
+            })
+            .collect();
+        let mut device = DeviceTrace::default();
+        // Addresses that are reused, freed twice, freed before they are allocated, and allocated twice.
+        for number in 0..2000_u64 {
+            let drawn = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+            let action = [Action::Alloc, Action::FreeRequested, Action::FreeCompleted][drawn as usize % 3];
+            let stack = stacks[drawn as usize / 3 % 4];
+            let event = Event::new(action, drawn / 12 % 50 * 512, 1 + drawn % 1000);
+            device.events.push(Event { stack, ..event });
+        }
+        let history = History::new(&device, &[]);
+        for at in [None, Some(0), Some(700), Some(1999)] {
+            let state = states_at(&device, &history, &[at.or(history.peak)]).pop().unwrap();
+            let sorted = |held: HeldByStack| {
+                let totals = held.into_iter().map(|(stack, held)| (stack.index(), held.bytes, held.blocks));
+                let mut totals: Vec<_> = totals.collect();
+                totals.sort_unstable();
+                totals
+            };
+            let found = sorted(live_stacks(&device, &history.start, at));
+            assert!(at == Some(0) || !found.is_empty());
+            assert_eq!(found, sorted(by_stack(&state.blocks)), "{at:?}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //! in-kernel heap, the driver's pools and its pages as far as each of them can be that large, and no further: the
 //! remainder stays unaccounted.
 
-use makeroom_core::{Bytes, ContextRecord, DeviceSample, DeviceTrace, ProcessRecord, Start, Taken};
+use makeroom_core::{Bytes, ContextRecord, DeviceSample, DeviceTrace, Event, ProcessRecord, Start, Taken};
 
 use crate::thresholds::{CONTEXT_CEILING, CONTEXT_TYPICAL};
 
@@ -55,22 +55,71 @@ pub(crate) struct Measured<'trace> {
     rests: Vec<(DeviceSample, i64)>,
 }
 
+/// Measures a device while its events are walked through.
+pub(crate) struct Measuring<'trace> {
+    process: &'trace ProcessRecord,
+    device: &'trace DeviceTrace,
+    /// The next sample.
+    next: usize,
+    rests: Vec<(DeviceSample, i64)>,
+}
+
+impl<'trace> Measuring<'trace> {
+    pub(crate) fn new(process: &'trace ProcessRecord, device: &'trace DeviceTrace) -> Self {
+        let mut measuring = Self { process, device, next: 0, rests: Vec::new() };
+        measuring.skip_others();
+        measuring
+    }
+
+    /// Goes on to the next sample of this device.
+    fn skip_others(&mut self) {
+        let samples = self.process.device_samples.iter().skip(self.next);
+        self.next += samples.take_while(|sample| sample.device != self.device.device).count();
+    }
+
+    fn add(&mut self, taken: Bytes) {
+        if let Some(&sample) = self.process.device_samples.get(self.next) {
+            self.rests.push((sample, (sample.total - sample.free).difference(taken)));
+            self.next += 1;
+            self.skip_others();
+        }
+    }
+
+    /// An event is about to happen: the samples before it are of the memory that is taken now.
+    #[inline]
+    pub(crate) fn before(&mut self, position: usize, event: &Event, taken: Bytes) {
+        let samples = &self.process.device_samples;
+        while samples.get(self.next).is_some_and(|sample| !sample.is_after(position, event)) {
+            self.add(taken);
+        }
+    }
+
+    /// Whether there are no more samples.
+    pub(crate) fn is_done(&self) -> bool {
+        self.next >= self.process.device_samples.len()
+    }
+
+    /// The measurements, once all events have happened.
+    pub(crate) fn finish(mut self, taken: Bytes) -> Measured<'trace> {
+        while !self.is_done() {
+            self.add(taken);
+        }
+        Measured { process: self.process, device: self.device, rests: self.rests }
+    }
+}
+
 impl<'trace> Measured<'trace> {
     pub(crate) fn new(process: &'trace ProcessRecord, device: &'trace DeviceTrace, start: &Start) -> Self {
-        let samples = process.device_samples.iter().filter(|sample| sample.device == device.device);
+        let mut measuring = Measuring::new(process, device);
         let mut taken = Taken::new(start);
-        let mut events = device.events.iter().enumerate().peekable();
-        let rests = samples
-            .map(|sample| {
-                while let Some((_, event)) =
-                    events.next_if(|(position, event)| sample.is_after(*position, event))
-                {
-                    taken.apply(&event);
-                }
-                (*sample, (sample.total - sample.free).difference(taken.bytes()))
-            })
-            .collect();
-        Self { process, device, rests }
+        for (position, event) in device.events.iter().enumerate() {
+            measuring.before(position, &event, taken.bytes());
+            if measuring.is_done() {
+                break;
+            }
+            taken.apply(&event);
+        }
+        measuring.finish(taken.bytes())
     }
 
     /// The overhead at a moment, closed by the sample nearest to it if `is_closed`: nothing may have changed between

@@ -48,7 +48,7 @@ impl Steps {
     /// Finds the steps: by the mark that the program repeats, by its backward passes, by what it keeps from each round, or
     /// else by cutting the recording into equal parts.
     pub(crate) fn find(trace: &Trace, device: &DeviceTrace) -> Self {
-        Self::find_with(trace, device, || Kinds::new(trace, device).steps().to_vec())
+        Self::find_with(trace, device, || makeroom_kind::steps(trace, device))
     }
 
     /// The same; `passes` finds the backward passes.

@@ -34,9 +34,10 @@ mod waste;
 
 use makeroom_core::identity::JobIdentity;
 use makeroom_core::{
-    Action, Bytes, DeviceIndex, DeviceTrace, ProcessEnd, ProcessRecord, SortCompact as _, Trace, TraceKind,
+    Action, Bytes, DeviceIndex, DeviceTrace, ProcessEnd, ProcessRecord, SortCompact as _, Start, Trace,
+    TraceKind,
 };
-use makeroom_explain::{Explanation, Fix, TraceQuestion, context_bytes, explain_trace, line_of, live_lines};
+use makeroom_explain::{Explanation, Fix, TraceQuestion, explain_trace, line_of, live_lines};
 
 use crate::tables::{DeviceRow, End, FailureKind, FailureRow, RecordingKind, RecordingRow, Rows, SiteRow};
 pub(crate) use crashes::signal_words;
@@ -68,11 +69,12 @@ pub fn summarize(trace: &Trace, source: &Source) -> Rows {
     let mut decisive = None;
     let ended_us = recording.ended_us;
     for device in &trace.devices {
-        let over_time = OverTime::new(trace, device, recording.began_us);
+        let start = Start::new(device);
+        let over_time = OverTime::new(trace, device, &start, recording.began_us);
         let found = failures(trace, device, &recording.recording, &over_time);
         let last_streak = found.iter().rev().take_while(|(_, failure)| !failure.is_caught()).last();
         decisive = decisive.or(last_streak.map(|_| device.device));
-        let lines = live_lines(trace, device, last_streak.map(|(index, _)| *index), MOST_SITES);
+        let lines = live_lines(trace, device, &start, last_streak.map(|(index, _)| *index), MOST_SITES);
         rows.sites.extend(lines.into_iter().map(|line| SiteRow {
             recording: recording.recording.clone(),
             device: device.device.0,
@@ -84,7 +86,7 @@ pub fn summarize(trace: &Trace, source: &Source) -> Rows {
         row.is_used = !device.events.is_empty() || !device.segments.is_empty();
         row.peak_bytes = over_time.peak_bytes;
         row.last_bytes = over_time.last_bytes;
-        row.overhead_bytes = context_bytes(trace, device).map_or(0, Bytes::get);
+        row.overhead_bytes = over_time.context_bytes;
         let waste = over_time.waste(ended_us);
         row.held_byte_seconds = waste.held;
         row.cached_byte_seconds = waste.cached;
@@ -238,7 +240,6 @@ fn failures(
 ) -> Vec<(usize, FailureRow)> {
     let actions = device.events.actions();
     let limit = trace.process.as_ref().and_then(|process| process.limit).map(Bytes::get);
-    let overhead = context_bytes(trace, device).map_or(0, Bytes::get);
     let mut later = 0;
     let mut found = Vec::new();
     for (index, action) in actions.iter().enumerate().rev() {
@@ -251,8 +252,9 @@ fn failures(
                     process.and_then(|process| process.device_sample_near(device.device, event.time_us));
                 let free = event.device_free().or(sample.map(|sample| sample.free)).map(Bytes::get);
                 let held = over_time.held_at_failure(index);
-                let left =
-                    limit.map(|limit| limit.saturating_sub(held.unwrap_or(0).saturating_add(overhead)));
+                let left = limit.map(|limit| {
+                    limit.saturating_sub(held.unwrap_or(0).saturating_add(over_time.context_bytes))
+                });
                 // The limit failed it if the request exceeds the limit, or if the GPU had room for it.
                 let size = event.size.get();
                 let is_limit = left.is_some_and(|left| size > left || free.is_some_and(|free| free >= size));

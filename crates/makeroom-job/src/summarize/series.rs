@@ -3,7 +3,7 @@
 //! A recording of at most 200 changes is kept exactly. A longer one is cut into 200 intervals of equal length, each with
 //! the value at its end and its peak, so that neither a short peak nor the value at a failure is lost.
 
-use makeroom_core::{Action, DeviceTrace, FastMap, Start, Trace};
+use makeroom_core::{Action, Bytes, DeviceTrace, FastMap, Start, Trace};
 use makeroom_explain::{held_over_time, step_starts};
 
 use super::waste::{Waste, WasteOverTime};
@@ -28,10 +28,12 @@ pub(super) struct OverTime {
     waste: Option<WasteOverTime>,
     pub(super) peak_bytes: u64,
     pub(super) last_bytes: u64,
+    /// The contexts of the process with their code, at the end.
+    pub(super) context_bytes: u64,
 }
 
 impl OverTime {
-    pub(super) fn new(trace: &Trace, device: &DeviceTrace, began_us: Option<u64>) -> Self {
+    pub(super) fn new(trace: &Trace, device: &DeviceTrace, start: &Start, began_us: Option<u64>) -> Self {
         let has_times = began_us.is_some();
         let began_us = began_us.unwrap_or(0);
         let mut starts = step_starts(trace, device).into_iter().peekable();
@@ -39,9 +41,8 @@ impl OverTime {
         let mut changes: Vec<Change> = Vec::new();
         let mut failures = FastMap::default();
         let mut before = None;
-        let start = Start::new(device);
-        let mut waste = has_times.then(|| WasteOverTime::new(&start));
-        let first = held_over_time(device, &start, |index, event, held| {
+        let mut waste = has_times.then(|| WasteOverTime::new(start));
+        let over_time = held_over_time(trace, device, start, |index, event, held| {
             let held = held.get();
             if let Some(waste) = &mut waste {
                 waste.apply(event, held);
@@ -62,12 +63,14 @@ impl OverTime {
                 changes.push(Change { elapsed_us, held, peak: held });
             }
         });
+        let (first, context_bytes) = (over_time.before, over_time.contexts.map_or(0, Bytes::get));
         let last_bytes = changes.last().map_or(first.get(), |change| change.held);
         let peak_bytes = changes.iter().map(|change| change.held).fold(first.get(), u64::max);
         if !first.is_zero() {
             changes.insert(0, Change { elapsed_us: 0, held: first.get(), peak: first.get() });
         }
-        Self { points: reduced(changes), steps: merged(&steps), failures, waste, peak_bytes, last_bytes }
+        let (points, steps) = (reduced(changes), merged(&steps));
+        Self { points, steps, failures, waste, peak_bytes, last_bytes, context_bytes }
     }
 
     /// Cached and fragmented memory; nothing if the recording has no times.

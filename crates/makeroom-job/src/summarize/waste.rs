@@ -34,11 +34,27 @@ impl Part {
     }
 }
 
+/// Pages of addresses whose segment is remembered.
+const PAGES: usize = 256;
+/// Address bits within a page.
+const PAGE_BITS: u32 = 21;
+
+/// A segment that was found: its addresses, and its position among the parts.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    start: u64,
+    size: u64,
+    part: usize,
+}
+
 /// Integrates over the events of a device.
 #[derive(Default)]
 pub(super) struct WasteOverTime {
-    /// By address. A recording can have as many segments as events.
-    parts: BTreeMap<u64, Part>,
+    /// By address, as positions in `parts`. A recording can have as many segments as events.
+    by_address: BTreeMap<u64, usize>,
+    parts: Vec<Part>,
+    /// The segments of recent blocks, by page; empty after segments have changed.
+    found: Vec<Found>,
     live: u64,
     held: u64,
     fragmented: u64,
@@ -84,11 +100,13 @@ impl WasteOverTime {
     }
 
     fn pass_to(&mut self, time_us: u64) {
-        // Times of a hostile recording may go backward.
+        // Times of a hostile recording may go backward. Many events have the time of the one before.
         let last = self.last_us.unwrap_or(time_us);
-        let mut sums = self.sums;
-        self.add(time_us.saturating_sub(last), &mut sums);
-        self.sums = sums;
+        if time_us > last {
+            let mut sums = self.sums;
+            self.add(time_us - last, &mut sums);
+            self.sums = sums;
+        }
         self.last_us = Some(last.max(time_us));
     }
 
@@ -103,26 +121,47 @@ impl WasteOverTime {
         let changed =
             |live: u64| if is_alloc { live.saturating_add(size) } else { live.saturating_sub(size) };
         self.live = changed(self.live);
-        let below = self.parts.range_mut(..=address).next_back();
-        if let Some((_, part)) = below.filter(|(start, part)| address - **start < part.size) {
+        if let Some(part) = self.part_of(address) {
+            let part = &mut self.parts[part];
             let before = part.fragmented();
             part.live = changed(part.live);
             self.fragmented = self.fragmented.saturating_sub(before).saturating_add(part.fragmented());
         }
     }
 
+    /// The position of the segment that contains an address.
+    fn part_of(&mut self, address: u64) -> Option<usize> {
+        let page = (address >> PAGE_BITS) as usize % PAGES;
+        if let Some(found) =
+            self.found.get(page).filter(|found| address.wrapping_sub(found.start) < found.size)
+        {
+            return Some(found.part);
+        }
+        let (&start, &part) = self.by_address.range(..=address).next_back()?;
+        let size = self.parts[part].size;
+        if address - start >= size {
+            return None;
+        }
+        self.found.resize(PAGES, Found::default());
+        self.found[page] = Found { start, size, part };
+        Some(part)
+    }
+
     fn insert(&mut self, address: u64, size: u64) {
         let Some(end) = address.checked_add(size).filter(|_| size > 0) else { return };
         // A segment that overlaps another one is not counted.
-        let below = self.parts.range(..end).next_back();
-        if below.is_none_or(|(start, part)| start + part.size <= address) {
-            self.parts.insert(address, Part { size, live: 0 });
+        let below = self.by_address.range(..end).next_back();
+        if below.is_none_or(|(start, &part)| start + self.parts[part].size <= address) {
+            self.by_address.insert(address, self.parts.len());
+            self.parts.push(Part { size, live: 0 });
+            self.found.clear();
         }
     }
 
     fn remove(&mut self, address: u64) {
-        if let Some(removed) = self.parts.remove(&address) {
-            self.fragmented = self.fragmented.saturating_sub(removed.fragmented());
+        if let Some(part) = self.by_address.remove(&address) {
+            self.fragmented = self.fragmented.saturating_sub(self.parts[part].fragmented());
+            self.found.clear();
         }
     }
 }
@@ -155,6 +194,26 @@ mod tests {
             Waste { held: 3000, cached: 300 + 900 + 1000, fragmented: 1200 }
         );
         assert_eq!(waste.until(None).held, 3000);
+    }
+
+    #[test]
+    fn a_segment_that_is_freed_is_forgotten() {
+        use Action::{Alloc, FreeCompleted, SegmentAlloc, SegmentFree};
+        let mut waste = WasteOverTime::default();
+        for (seconds, action, address, size, held) in [
+            (0, SegmentAlloc, 1000, 100, 100),
+            (0, Alloc, 1000, 10, 100),
+            (0, FreeCompleted, 1000, 10, 100),
+            (0, SegmentFree, 1000, 100, 0),
+            // The same address, now of a smaller segment: 10 free in use, not 90.
+            (0, SegmentAlloc, 1000, 20, 20),
+            (0, Alloc, 1000, 10, 20),
+            (10, FreeCompleted, 1000, 10, 20),
+        ] {
+            let event = Event { time_us: seconds * 1_000_000, ..Event::new(action, address, size) };
+            waste.apply(&event, held);
+        }
+        assert_eq!(waste.until(None), Waste { held: 200, cached: 100, fragmented: 100 });
     }
 
     #[test]

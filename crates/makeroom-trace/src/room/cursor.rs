@@ -27,6 +27,12 @@ impl<'payload> Cursor<'payload> {
         self.rest.is_empty()
     }
 
+    /// The next byte, which stays.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<u8> {
+        self.rest.first().copied()
+    }
+
     /// The error for an unexpected byte at this position.
     pub(crate) fn error(&self, expected: &'static str) -> Error {
         let found = match self.rest.first() {
@@ -74,6 +80,19 @@ impl<'payload> Cursor<'payload> {
     /// Takes a variable-length integer in its canonical encoding.
     #[inline]
     pub(crate) fn number(&mut self, expected: &'static str) -> Result<u64, Error> {
+        let Some((value, length)) = self.rest.first_chunk().and_then(|bytes| super::varint::gather(*bytes))
+        else {
+            return self.long_number(expected);
+        };
+        self.rest = &self.rest[length..];
+        self.offset += length as u64;
+        Ok(value)
+    }
+
+    /// A number at the end of the payload, of more than eight bytes, or an invalid one.
+    #[cold]
+    #[inline(never)]
+    fn long_number(&mut self, expected: &'static str) -> Result<u64, Error> {
         let mut value = 0;
         for (position, &byte) in self.rest.iter().take(super::varint::LONGEST).enumerate() {
             value |= u64::from(byte & 0x7f) << (7 * position);
@@ -92,6 +111,7 @@ impl<'payload> Cursor<'payload> {
     }
 
     /// Takes an integer of at most 32 bits.
+    #[inline]
     pub(crate) fn number32(&mut self, expected: &'static str) -> Result<u32, Error> {
         let before = self.clone();
         u32::try_from(self.number(expected)?).map_err(|_| before.error(expected))

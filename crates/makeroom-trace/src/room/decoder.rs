@@ -42,6 +42,17 @@ impl<'payload> Records<'payload> {
         self.cursor.offset()
     }
 
+    /// The next record, if it is an event: nearly all records are, and the others take more bytes to return.
+    #[inline]
+    pub(crate) fn next_event(&mut self) -> Option<Result<Event, Error>> {
+        if self.failed || self.cursor.first()? & EVENT == 0 {
+            return None;
+        }
+        let event = self.cursor.byte("a record").and_then(|tag| self.event(tag));
+        self.failed = event.is_err();
+        Some(event)
+    }
+
     fn record(&mut self) -> Result<Record, Error> {
         let before = self.cursor.clone();
         let tag = self.cursor.byte("a record")?;
@@ -58,6 +69,7 @@ impl<'payload> Records<'payload> {
         if body.is_at_end() { Ok(record) } else { Err(body.error("the end of the record")) }
     }
 
+    #[inline]
     fn event(&mut self, tag: u8) -> Result<Event, Error> {
         let cursor = &mut self.cursor;
         let number = match tag & LONG_KIND {

@@ -38,6 +38,28 @@ pub(crate) const fn spread(value: u64) -> ([u8; 8], usize) {
     ((spread | continued).to_le_bytes(), length)
 }
 
+/// The number that eight bytes begin with, and the length of its encoding. `None` if that is longer or not canonical.
+///
+/// There is no loop over the bytes, for the same reason.
+#[inline]
+pub(crate) const fn gather(bytes: [u8; 8]) -> Option<(u64, usize)> {
+    let word = u64::from_le_bytes(bytes);
+    let last = !word & 0x8080_8080_8080_8080;
+    if last == 0 {
+        return None;
+    }
+    // The bits up to the top bit of the last byte.
+    let kept = word & (last ^ (last - 1));
+    let length = (last.trailing_zeros() as usize + 1) / 8;
+    if length > 1 && kept >> (8 * (length - 1)) == 0 {
+        return None;
+    }
+    let halves = (kept & 0x007f_007f_007f_007f) | (kept & 0x7f00_7f00_7f00_7f00) >> 1;
+    let quarters = (halves & 0x0000_3fff_0000_3fff) | (halves & 0x3fff_0000_3fff_0000) >> 2;
+    let value = (quarters & 0x0fff_ffff) | (quarters & 0x0fff_ffff_0000_0000) >> 4;
+    Some((value, length))
+}
+
 /// Any number, and the length of its encoding.
 pub(crate) fn loop_over(mut value: u64) -> ([u8; LONGEST], usize) {
     let mut bytes = [0; LONGEST];
@@ -80,6 +102,20 @@ mod tests {
                 assert_eq!(spread[..length], bytes[..expected], "{value:#x}");
             }
         }
+    }
+
+    #[test]
+    fn gathering_undoes_spreading_and_rejects_redundant_bytes() {
+        for bits in 0..56 {
+            for value in [1_u64 << bits, (1 << bits) - 1, (1 << bits) | 0x55, u64::MAX >> (8 + bits)] {
+                let (mut bytes, length) = spread(value);
+                bytes[length..].fill(0xa5);
+                assert_eq!(gather(bytes), Some((value, length)), "{value:#x}");
+            }
+        }
+        assert_eq!(gather([0x80, 0, 0, 0, 0, 0, 0, 0]), None);
+        assert_eq!(gather([0x81, 0x80, 0, 0, 0, 0, 0, 0]), None);
+        assert_eq!(gather([0x81; 8]), None, "it may be longer");
     }
 
     #[test]

@@ -104,7 +104,13 @@ def objects(source: str) -> Iterator[Found]:
         for entry in chunk:
             if _native.is_recording_name(entry["path"]):
                 modified = (entry["last_modified"] - epoch) // timedelta(microseconds=1)
-                yield Found(base + entry["path"], entry["size"], entry["e_tag"] or f"{modified:x}", modified)
+                etag = quoted(entry["e_tag"]) if entry["e_tag"] else f"{modified:x}"
+                yield Found(base + entry["path"], entry["size"], etag, modified)
+
+
+def quoted(etag: str) -> str:
+    """An etag as responses have it. Listings of Azure have it without the quotes."""
+    return etag if etag.endswith('"') else f'"{etag}"'
 
 
 def local_objects(folder: str) -> Iterator[Found]:

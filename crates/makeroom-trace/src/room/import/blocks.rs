@@ -1,9 +1,9 @@
 //! The live allocations of a device during the import, by address.
 //!
 //! A framework may return a segment to the driver while tensors in it were never freed, as at the end of a process.
-//! They end with their segment, so its range has to be searched. Almost every segment is empty when it is freed, so
-//! blocks are counted per 2 MiB of address space, which is cheap; an ordered index is built only when a count shows
-//! that blocks may be left.
+//! They end with their segment, so its range has to be searched. Most programs free segments only at their end, so nothing
+//! is counted before the first search. Almost every segment is empty when it is freed, so blocks are then counted per
+//! 2 MiB of address space, which is cheap; an ordered index is built only when a count shows that blocks may be left.
 
 use std::collections::BTreeSet;
 
@@ -26,8 +26,8 @@ pub(super) struct Taken {
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     by_address: FastMap<u64, Taken>,
-    /// Blocks that begin in each chunk.
-    chunks: FastMap<u64, u32>,
+    /// Blocks that begin in each chunk, once they are needed.
+    chunks: Option<FastMap<u64, u32>>,
     /// All addresses in order, once they are needed.
     ordered: Option<BTreeSet<u64>>,
 }
@@ -41,7 +41,9 @@ impl Blocks {
         if self.by_address.insert(address, taken).is_some() {
             return;
         }
-        *self.chunks.entry(address >> CHUNK_BITS).or_default() += 1;
+        if let Some(chunks) = &mut self.chunks {
+            *chunks.entry(address >> CHUNK_BITS).or_default() += 1;
+        }
         if let Some(ordered) = &mut self.ordered {
             ordered.insert(address);
         }
@@ -49,7 +51,8 @@ impl Blocks {
 
     pub(super) fn remove(&mut self, address: u64) -> Option<Taken> {
         let taken = self.by_address.remove(&address)?;
-        if let Some(count) = self.chunks.get_mut(&(address >> CHUNK_BITS)) {
+        if let Some(count) = self.chunks.as_mut().and_then(|chunks| chunks.get_mut(&(address >> CHUNK_BITS)))
+        {
             *count = count.saturating_sub(1);
         }
         if let Some(ordered) = &mut self.ordered {
@@ -64,16 +67,26 @@ impl Blocks {
             return Vec::new();
         };
         let (first_chunk, last_chunk) = (address >> CHUNK_BITS, last >> CHUNK_BITS);
+        let addresses = &self.by_address;
         if last_chunk - first_chunk < MOST_CHUNKS {
-            let is_used = |chunk: u64| self.chunks.get(&chunk).is_some_and(|&count| count > 0);
+            let chunks = self.chunks.get_or_insert_with(|| counted(addresses.keys().copied()));
+            let is_used = |chunk: u64| chunks.get(&chunk).is_some_and(|&count| count > 0);
             if !(first_chunk..=last_chunk).any(is_used) {
                 return Vec::new();
             }
         }
-        let addresses = &self.by_address;
         let ordered = self.ordered.get_or_insert_with(|| addresses.keys().copied().collect());
         ordered.range(address..=last).copied().collect()
     }
+}
+
+/// The number of blocks that begin in each chunk.
+fn counted(addresses: impl Iterator<Item = u64>) -> FastMap<u64, u32> {
+    let mut chunks: FastMap<u64, u32> = FastMap::default();
+    for address in addresses {
+        *chunks.entry(address >> CHUNK_BITS).or_default() += 1;
+    }
+    chunks
 }
 
 #[cfg(test)]

@@ -99,6 +99,9 @@ pub(super) struct Collected {
     pub(super) threads: FastMap<ThreadNumber, u32>,
     /// The devices in rows, in the order of their first row.
     pub(super) devices: Vec<DeviceIndex>,
+    /// The device and the thread of the last row: the next one often has the same.
+    last_device: Option<DeviceIndex>,
+    last_thread: Option<(ThreadNumber, u32)>,
     pub(super) rows: Rows,
     pub(super) others: Vec<OtherEvent>,
     /// The first definition of each device.
@@ -117,8 +120,8 @@ pub(super) struct Collected {
     pub(super) compacted: Option<Compacted>,
     /// Figures of paged memory, by device.
     pub(super) pages: BTreeMap<u32, PagesUse>,
-    /// Successful and failed calls, by kind.
-    pub(super) calls: BTreeMap<u8, (u64, u64)>,
+    /// Successful and failed calls, by the number of their kind.
+    pub(super) calls: Vec<(u64, u64)>,
     pub(super) dropped: u64,
     /// Time of the last record.
     pub(super) last_ns: i64,
@@ -139,6 +142,8 @@ impl Collected {
             definitions: Definitions::new(clock.wall_ns),
             threads: FastMap::default(),
             devices: Vec::new(),
+            last_device: None,
+            last_thread: None,
             rows: Rows::default(),
             others: Vec::new(),
             device_definitions: Vec::new(),
@@ -152,7 +157,7 @@ impl Collected {
             job: JobIdentity::default(),
             compacted: None,
             pages: BTreeMap::new(),
-            calls: BTreeMap::new(),
+            calls: vec![(0, 0); usize::from(u8::MAX) + 1],
             dropped: 0,
             last_ns: 0,
             silences: Silences::default(),
@@ -174,7 +179,6 @@ impl Collected {
         // A record after an end revokes it: `exec` failed, or a handler returned from `abort`.
         self.end = None;
         let time_ns = match &record {
-            Record::Event(event) => Some(event.time_ns),
             Record::Sample(sample) => Some(sample.time_ns),
             Record::Note(note) => Some(note.time_ns),
             Record::Dropped(dropped) => Some(dropped.time_ns),
@@ -182,8 +186,7 @@ impl Collected {
             _ => None,
         };
         if let Some(since_ns) = time_ns.map(|time_ns| self.clock.since(time_ns)) {
-            self.silences.add(since_ns.saturating_sub(self.last_ns));
-            self.last_ns = self.last_ns.max(since_ns);
+            self.pass_to(since_ns);
         }
         match record {
             Record::Event(event) => self.add_event(thread, &event, offset)?,
@@ -207,6 +210,13 @@ impl Collected {
             Record::Unknown { .. } => self.unknown += 1,
         }
         Ok(())
+    }
+
+    /// A record is from this time.
+    #[inline]
+    fn pass_to(&mut self, since_ns: i64) {
+        self.silences.add(since_ns.saturating_sub(self.last_ns));
+        self.last_ns = self.last_ns.max(since_ns);
     }
 
     fn add_sample(&mut self, sample: &Sample) {
@@ -258,10 +268,18 @@ impl Collected {
         self.remarks.push((since_ns, remark));
     }
 
-    fn add_event(&mut self, thread: ThreadNumber, event: &Event, offset: u64) -> Result<(), Error> {
-        let (done, failed) = self.calls.entry(event.kind.number()).or_default();
-        *(if event.result == 0 { done } else { failed }) += 1;
+    /// Adds an event, whose offset in the file is `offset`.
+    pub(super) fn add_event(
+        &mut self,
+        thread: ThreadNumber,
+        event: &Event,
+        offset: u64,
+    ) -> Result<(), Error> {
         let since_ns = self.clock.since(event.time_ns);
+        self.end = None;
+        self.pass_to(since_ns);
+        let (done, failed) = &mut self.calls[usize::from(event.kind.number())];
+        *(if event.result == 0 { done } else { failed }) += 1;
         let (stack, asker) = self.stack(event.stack);
         let Some(role) = role(event) else {
             if matches!(event.kind, EventKind::Other(_)) {
@@ -288,19 +306,20 @@ impl Collected {
             self.first_failed.get_or_insert((event.kind, event.result));
             return Ok(());
         }
-        let is_as_before =
-            self.rows.last().is_some_and(|row| row.device == event.device && row.role.is_about_memory());
-        if role.is_about_memory() && !is_as_before && !self.devices.contains(&event.device) {
-            if self.devices.len() == MOST_DEVICES {
-                return Err(Error::TooMany { offset, what: "devices", limit: MOST_DEVICES as u64 });
+        if role.is_about_memory() && self.last_device != Some(event.device) {
+            self.last_device = Some(event.device);
+            if !self.devices.contains(&event.device) {
+                if self.devices.len() == MOST_DEVICES {
+                    return Err(Error::TooMany { offset, what: "devices", limit: MOST_DEVICES as u64 });
+                }
+                self.devices.push(event.device);
             }
-            self.devices.push(event.device);
         }
         // Freeing a null pointer is allowed, and a common way to create a context.
         if role == Role::Give && event.address.0 == 0 {
             return Ok(());
         }
-        let next = self.threads.len() as u32;
+        let thread = self.thread_index(thread);
         self.rows.push(&MemoryEventRow {
             since_ns,
             address: event.address.0,
@@ -309,7 +328,7 @@ impl Collected {
             extra: event.extra,
             device: event.device,
             context: event.context.0,
-            thread: *self.threads.entry(thread).or_insert(next),
+            thread,
             stack,
             kind: event.kind,
             role,
@@ -317,6 +336,18 @@ impl Collected {
             is_refused,
         });
         Ok(())
+    }
+
+    fn thread_index(&mut self, thread: ThreadNumber) -> u32 {
+        match self.last_thread {
+            Some((last, index)) if last == thread => index,
+            _ => {
+                let next = self.threads.len() as u32;
+                let index = *self.threads.entry(thread).or_insert(next);
+                self.last_thread = Some((thread, index));
+                index
+            }
+        }
     }
 
     fn stack(&mut self, number: StackNumber) -> (StackId, Asker) {

@@ -23,12 +23,38 @@ pub(super) enum Asker {
     Other,
 }
 
+/// Values by number. Recorders count from 1, so most numbers are positions; a file may use any others too.
+#[derive(Debug, Default)]
+struct Numbered<T> {
+    counted: Vec<T>,
+    others: FastMap<u32, T>,
+}
+
+impl<T: Copy> Numbered<T> {
+    fn insert(&mut self, number: u32, value: T) {
+        let position = (number as usize).wrapping_sub(1);
+        if position == self.counted.len() {
+            self.counted.push(value);
+        } else if let Some(counted) = self.counted.get_mut(position) {
+            *counted = value;
+        } else {
+            self.others.insert(number, value);
+        }
+    }
+
+    #[inline]
+    fn get(&self, number: u32) -> Option<T> {
+        let counted = self.counted.get((number as usize).wrapping_sub(1));
+        counted.or_else(|| self.others.get(&number)).copied()
+    }
+}
+
 /// The definitions so far.
 #[derive(Debug, Default)]
 pub(super) struct Definitions {
     names: FastMap<NameNumber, NameId>,
     frames: FastMap<FrameNumber, (FrameId, Asker)>,
-    stacks: FastMap<StackNumber, (StackId, Asker)>,
+    stacks: Numbered<(StackId, Asker)>,
     lines: Lines,
 }
 
@@ -79,7 +105,7 @@ impl Definitions {
             Asker::Unknown
         };
         let frames: Vec<FrameId> = known.iter().map(|&(frame, _)| frame).collect();
-        self.stacks.insert(number, (stacks.stack(&frames), asker));
+        self.stacks.insert(number.0, (stacks.stack(&frames), asker));
     }
 
     /// A stack and its caller; `None` if it is undefined.
@@ -87,7 +113,7 @@ impl Definitions {
         if number == StackNumber(0) {
             return Some((StackId::NONE, Asker::Unknown));
         }
-        self.stacks.get(&number).copied()
+        self.stacks.get(number.0)
     }
 
     /// A name; the empty one if it is undefined.
@@ -109,6 +135,16 @@ mod tests {
         assert!(is_torch_allocator("/opt/torch/lib/libc10_cuda.so"));
         assert!(is_torch_allocator("libc10_cuda-5f1e.so.2"));
         assert!(!is_torch_allocator("/opt/libc10_cuda/libother.so"));
+    }
+
+    #[test]
+    fn the_last_definition_of_a_number_counts() {
+        let mut numbered = Numbered::default();
+        for (number, value) in [(2, 'a'), (1, 'b'), (2, 'c'), (u32::MAX, 'd'), (1, 'e'), (0, 'f')] {
+            numbered.insert(number, value);
+        }
+        let found = [0, 1, 2, 3, u32::MAX].map(|number| numbered.get(number));
+        assert_eq!(found, [Some('f'), Some('e'), Some('c'), None, Some('d')]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::definitions::Asker;
 use super::pending::{Pending, Queues};
 use super::process::EndedContext;
 use super::refusals::Attempts;
-use super::rows::{RowSet, Rows};
+use super::rows::{RowSet, Rows, Seen};
 use super::segments::{self, is_of_pool, is_tensor};
 use crate::room::EventKind;
 
@@ -33,7 +33,7 @@ pub(super) fn assemble(
     let completed = frees_completed_later(rows);
     process.refused_then_served = attempts.served;
     process.refused_as_reported = attempts.reported;
-    process.sees_tensors = rows.iter().any(|(_, row)| is_tensor(&row));
+    process.sees_tensors = rows.has(Seen::Tensors);
     let found = segments::find(rows);
     let mut devices: FastMap<DeviceIndex, Device<'_>> = FastMap::default();
     for &device in &collected.devices {
@@ -115,8 +115,11 @@ fn event_count(devices: &FastMap<DeviceIndex, Device<'_>>, device: DeviceIndex) 
 /// The stream-ordered frees whose completion is recorded.
 fn frees_completed_later(rows: &Rows) -> RowSet {
     let mut found = RowSet::default();
+    if !rows.has(Seen::Completions) {
+        return found;
+    }
     let mut completed: HashSet<(DeviceIndex, u64), FastHasher> = HashSet::default();
-    for (index, row) in rows.iter().rev() {
+    for (index, row) in (0..rows.len()).rev().map(|index| (index, rows.get(index))) {
         let place = (row.device, row.address);
         match (row.role, row.kind) {
             (Role::Complete, _) => {
@@ -266,7 +269,7 @@ impl<'import> Device<'import> {
 
     fn apply(&mut self, row: &MemoryEventRow, known: Known, queues: &mut Queues) {
         // makeroom's own pool, if it serves the device, replaces the driver's pools.
-        if self.pool.is_none() {
+        if self.pool.is_none() && !is_tensor(row) {
             let there = self.blocks.get(row.address).or(self.segments.get(&row.address));
             self.pending.see(row, there.map(|taken| taken.size), queues);
         }
@@ -311,7 +314,7 @@ impl<'import> Device<'import> {
     }
 
     fn take(&mut self, row: &MemoryEventRow) {
-        if self.is_spilled(row.address) {
+        if self.pool.is_some() && self.is_spilled(row.address) {
             self.elsewhere.insert(row.address);
             if let Some(pool) = &mut self.pool {
                 pool.spilled_blocks += 1;
@@ -347,10 +350,14 @@ impl<'import> Device<'import> {
         if is_tensor(row) && self.ended.remove(&row.address) {
             return;
         }
-        let size = self.blocks.get(row.address).map_or(row.size, |taken| taken.size);
+        let taken = if is_completed_later {
+            self.blocks.get(row.address).copied()
+        } else {
+            self.blocks.remove(row.address)
+        };
+        let size = taken.map_or(row.size, |taken| taken.size);
         self.push(Action::FreeRequested, row, row.address, size);
         if !is_completed_later {
-            self.blocks.remove(row.address);
             self.push(Action::FreeCompleted, row, row.address, size);
         }
     }

@@ -20,7 +20,8 @@ use crate::room::EventKind;
 /// Processes all events in order of time. The result is sorted by device and time.
 pub(super) fn find(clock: Clock, collected: &Collected) -> Vec<DriverKeeps> {
     let mut keepers: FastMap<DeviceIndex, Keeper> = FastMap::default();
-    let mut rows = collected.rows.iter().map(|(_, row)| row).filter(|row| !row.is_refused).peekable();
+    // A framework's blocks are in memory that it has taken already.
+    let mut rows = collected.rows.of_driver().filter(|row| !row.is_refused).peekable();
     let mut others = collected.others.iter().filter(|other| other.result == 0).peekable();
     let mut found = Vec::new();
     for &(since_ns, measured) in &collected.device_samples {
@@ -101,7 +102,6 @@ impl Keeper {
         match (row.role, row.kind) {
             (Role::Take, EventKind::StreamAlloc) => self.streams.hand_out(row),
             (Role::Take, EventKind::GraphAlloc) => self.graphs.hand_out(row),
-            (Role::Give, EventKind::TensorFree) => {}
             (Role::Give, _) => {
                 self.streams.take_back(row.address);
                 self.graphs.take_back(row.address);

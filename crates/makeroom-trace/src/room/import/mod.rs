@@ -59,6 +59,10 @@ pub(crate) fn read(stream: impl Read) -> Result<Trace, Error> {
                 let thread = records.thread();
                 loop {
                     let offset = records.offset();
+                    if let Some(event) = records.next_event() {
+                        collected.add_event(thread, &event?, offset)?;
+                        continue;
+                    }
                     let Some(record) = records.next() else { break };
                     collected.add(&mut trace.stacks, thread, record?, offset)?;
                 }

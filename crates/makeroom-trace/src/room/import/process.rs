@@ -73,7 +73,9 @@ pub(super) fn assemble(
     record.calls = collected
         .calls
         .iter()
-        .map(|(&kind, &(done, failed))| CallCount { what: EventKind::from_number(kind).name(), done, failed })
+        .zip(0..=u8::MAX)
+        .filter(|&(&counts, _)| counts != (0, 0))
+        .map(|(&(done, failed), kind)| CallCount { what: EventKind::from_number(kind).name(), done, failed })
         .collect();
     record.end = collected.end.map(|end| match end.reason {
         EndReason::Exit => ProcessEnd::Exited(end.status),

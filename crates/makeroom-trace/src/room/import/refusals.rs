@@ -8,7 +8,7 @@ use makeroom_core::{FastMap, StackId};
 
 use super::collect::{MemoryEventRow, Role};
 use super::definitions::Asker;
-use super::rows::{RowSet, Rows};
+use super::rows::{RowSet, Rows, Seen};
 use super::segments::is_tensor;
 use crate::room::EventKind;
 
@@ -29,7 +29,10 @@ impl Attempts {
     /// Processes the rows in order of time.
     pub(super) fn find(rows: &Rows) -> Self {
         let mut attempts = Self::default();
-        let has_framework = rows.iter().any(|(_, row)| is_tensor(&row));
+        if !rows.has(Seen::Refused) {
+            return attempts;
+        }
+        let has_framework = rows.has(Seen::Tensors);
         // The last failure of each thread, as long as it may still be retried.
         let mut open: FastMap<u32, usize> = FastMap::default();
         let mut last_gift: FastMap<u32, usize> = FastMap::default();

@@ -7,13 +7,13 @@
 //! If makeroom's own pool served the program (`--pool`), its mappings are the segments, whichever code it serves. A
 //! framework's blocks are then in blocks that the pool handed out. Both are the same memory, which counts once.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use makeroom_core::{DeviceIndex, FastMap, Ranges};
 
 use super::collect::{MemoryEventRow, Role};
 use super::definitions::Asker;
-use super::rows::{RowSet, Rows};
+use super::rows::{RowSet, Rows, Seen};
 use crate::room::EventKind;
 
 /// Driver memory that exists: its end, and the row that allocated it.
@@ -40,6 +40,9 @@ pub(super) fn is_of_pool(handle: u64) -> bool {
 /// Finds the rows that allocate segments.
 pub(super) fn find(rows: &Rows) -> Found {
     let mut found = of_frameworks(rows);
+    if !rows.has(Seen::OfPool) {
+        return found;
+    }
     let mut pooled: FastMap<DeviceIndex, Ranges> = FastMap::default();
     for (index, row) in rows.iter().filter(|(_, row)| !row.is_refused) {
         match row.role {
@@ -65,14 +68,17 @@ pub(super) fn find(rows: &Rows) -> Found {
 }
 
 fn of_frameworks(rows: &Rows) -> Found {
-    let with_tensors: HashSet<DeviceIndex> =
-        rows.iter().filter(|(_, row)| is_tensor(row)).map(|(_, row)| row.device).collect();
-    let mut segments = RowSet::default();
+    // Driver memory on the devices that have tensors.
     let mut held: FastMap<DeviceIndex, BTreeMap<u64, HeldRange>> = FastMap::default();
-    for (index, row) in rows.iter().filter(|(_, row)| !row.is_refused && with_tensors.contains(&row.device)) {
+    if rows.has(Seen::Tensors) {
+        held.extend(rows.devices_of_tensors().into_iter().map(|device| (device, BTreeMap::new())));
+    }
+    let mut segments = RowSet::default();
+    for (index, row) in rows.iter().filter(|(_, row)| !row.is_refused) {
+        let Some(held) = held.get_mut(&row.device) else { continue };
         let end = row.address.saturating_add(row.size);
-        let held = held.entry(row.device).or_default();
         match row.role {
+            Role::Take if is_tensor(&row) && held.is_empty() => {}
             Role::Take if is_tensor(&row) => {
                 // Known segments are not examined again; otherwise, overlapping memory would be examined for each
                 // tensor.
@@ -105,5 +111,10 @@ fn of_frameworks(rows: &Rows) -> Found {
 
 /// Whether a row concerns a framework's block.
 pub(super) fn is_tensor(row: &MemoryEventRow) -> bool {
-    matches!(row.kind, EventKind::TensorAlloc | EventKind::TensorFree)
+    is_of_tensor(row.kind)
+}
+
+/// Whether events of a kind concern a framework's blocks.
+pub(super) fn is_of_tensor(kind: EventKind) -> bool {
+    matches!(kind, EventKind::TensorAlloc | EventKind::TensorFree)
 }
