@@ -48,7 +48,9 @@ fn cold_reports(bencher: divan::Bencher<'_, '_>, (slot, size): (u64, u64)) {
     let mut other = vec![1_u64; CACHED / size_of::<u64>()];
     bencher
         .with_inputs(|| {
-            other.iter_mut().for_each(|word| *word = word.wrapping_mul(3));
+            for word in &mut other {
+                *word = word.wrapping_mul(3);
+            }
             let block = blocks.pop_front().unwrap_or(0);
             blocks.push_back(block);
             block
