@@ -15,8 +15,8 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use flate2::read::ZlibDecoder;
 use rustix::fs::StatVfsMountFlags;
+use ruzstd::decoding::StreamingDecoder;
 
 use super::folders;
 use crate::commands::new_file;
@@ -24,27 +24,26 @@ use crate::commands::new_file;
 /// The ending of the link's name.
 const PASSES_CHECK: &str = "-before-libasan.so";
 
-/// Compressed.
+/// The libraries, in the order of the frame. The recorder is first: `run` needs no other, and stops decompressing after it.
+#[derive(Clone, Copy)]
+enum Library {
+    Recorder,
+    Driver,
+    Management,
+}
+
+/// One zstd frame, and where each library ends in its content.
 #[cfg(target_os = "linux")]
-mod embedded {
-    pub(super) static RECORDER: &[u8] = makeroom_embed::library!(makeroom_preload);
-    pub(super) static DRIVER: &[u8] = makeroom_embed::library!(makeroom_simgpu);
-    pub(super) static MANAGEMENT: &[u8] = makeroom_embed::library!(makeroom_simnvml);
-}
+static EMBEDDED: (&[u8], [usize; 3]) =
+    makeroom_embed::libraries!(makeroom_preload, makeroom_simgpu, makeroom_simnvml);
 
-/// With empty libraries, `run` and `demo` report that they work only on Linux.
+/// Without libraries, `run` and `demo` report that they work only on Linux.
 #[cfg(not(target_os = "linux"))]
-mod embedded {
-    pub(super) static RECORDER: &[u8] = &[];
-    pub(super) static DRIVER: &[u8] = &[];
-    pub(super) static MANAGEMENT: &[u8] = &[];
-}
-
-use embedded::{DRIVER, MANAGEMENT, RECORDER};
+static EMBEDDED: (&[u8], [usize; 3]) = (&[], [0; 3]);
 
 /// The path of the recorder: the link.
 pub(crate) fn place() -> io::Result<PathBuf> {
-    if RECORDER.is_empty() {
+    if EMBEDDED.0.is_empty() {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "the recorder works only on Linux"));
     }
     folders::first(place_in)
@@ -57,11 +56,11 @@ pub(crate) fn folder() -> io::Result<PathBuf> {
 
 /// The directory of the software GPU: its two libraries, under the names by which programs load a driver.
 pub(crate) fn place_software_gpu() -> io::Result<PathBuf> {
-    if DRIVER.is_empty() {
+    if EMBEDDED.0.is_empty() {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "the software GPU works only on Linux"));
     }
-    let name = format!("software-gpu-{:016x}", hash(DRIVER) ^ hash(MANAGEMENT).rotate_left(1));
-    let (driver, management) = (expanded(DRIVER)?, expanded(MANAGEMENT)?);
+    let name = format!("software-gpu-{:016x}", hash(EMBEDDED.0));
+    let (driver, management) = (content(Library::Driver)?, content(Library::Management)?);
     folders::first(|folder| {
         executable(folder)?;
         let place = folder.join(&name);
@@ -73,17 +72,21 @@ pub(crate) fn place_software_gpu() -> io::Result<PathBuf> {
 /// Places the recorder in a directory, and returns the path of the link.
 pub(crate) fn place_in(folder: &Path) -> io::Result<PathBuf> {
     executable(folder)?;
-    let name = format!("libmakeroom_preload-{:016x}", hash(RECORDER));
+    let name = format!("libmakeroom_preload-{:016x}", hash(EMBEDDED.0));
     let file = format!("{name}.so");
-    place_file(&folder.join(&file), &expanded(RECORDER)?)?;
+    place_file(&folder.join(&file), &content(Library::Recorder)?)?;
     let link = folder.join(name + PASSES_CHECK);
     place_link(&link, OsStr::new(&file))?;
     Ok(link)
 }
 
-fn expanded(library: &[u8]) -> io::Result<Vec<u8>> {
-    let mut content = Vec::new();
-    ZlibDecoder::new(library).read_to_end(&mut content)?;
+fn content(library: Library) -> io::Result<Vec<u8>> {
+    let (frame, ends) = EMBEDDED;
+    let start = (library as usize).checked_sub(1).map_or(0, |before| ends[before]);
+    let mut content = vec![0; ends[library as usize] - start];
+    let mut decoder = StreamingDecoder::new(frame).map_err(io::Error::other)?;
+    io::copy(&mut decoder.by_ref().take(start as u64), &mut io::sink())?;
+    decoder.read_exact(&mut content)?;
     Ok(content)
 }
 
