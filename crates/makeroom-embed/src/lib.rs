@@ -31,37 +31,45 @@ use proc_macro::{Literal, TokenStream, TokenTree};
 
 use command_line::CommandLine;
 
-/// The contents of dependencies' shared libraries, by the names of their crates, as a `(&'static [u8], [usize; N])`: one zstd
-/// frame with all of them in this order, and where each of them ends in its content. The frame is empty if this command builds
-/// no libraries.
+/// The contents of dependencies' shared libraries, by the names of their crates, as a `(&'static [u8], [(usize, u64); N])`: one
+/// zstd frame with all of them in this order; and where each of them ends in its content, with the FNV-1a hash of the library.
+/// The frame is empty if this command builds no libraries.
 #[proc_macro]
 pub fn libraries(names: TokenStream) -> TokenStream {
     match joined(&names) {
-        Ok((frame, ends)) => {
-            format!("({}, {ends:?})", Literal::byte_string(&frame)).parse().unwrap_or_default()
+        Ok((frame, parts)) => {
+            format!("({}, {parts:?})", Literal::byte_string(&frame)).parse().unwrap_or_default()
         }
         Err(message) => error(&message),
     }
 }
 
 /// Cargo recompiles the embedding crate when a library has changed, because it is a dependency.
-fn joined(names: &TokenStream) -> Result<(Vec<u8>, Vec<usize>), String> {
+fn joined(names: &TokenStream) -> Result<(Vec<u8>, Vec<(usize, u64)>), String> {
     let line = command_line::of_this_process()?;
-    let (mut content, mut ends) = (Vec::new(), Vec::new());
+    let (mut content, mut parts) = (Vec::new(), Vec::new());
     for name in names.to_string().split(',').map(str::trim) {
         if let Some(path) = find(&line, name)? {
             content.extend(fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?);
         }
-        ends.push(content.len());
+        let start = parts.last().map_or(0, |&(end, _)| end);
+        parts.push((content.len(), hash(&content[start..])));
     }
     if content.is_empty() {
-        return Ok((Vec::new(), ends));
+        return Ok((Vec::new(), parts));
     }
     // The best level takes seconds: too long for a build that is not installed.
     let level =
         if line.optimizes { *zstd::compression_level_range().end() } else { zstd::DEFAULT_COMPRESSION_LEVEL };
     let frame = zstd::bulk::compress(&content, level).map_err(|error| error.to_string())?;
-    Ok((frame, ends))
+    Ok((frame, parts))
+}
+
+/// FNV-1a.
+fn hash(content: &[u8]) -> u64 {
+    content
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 /// The content of a file as a `&'static [u8]` in the zlib format, by its path in the directory of the crate.

@@ -32,14 +32,14 @@ enum Library {
     Management,
 }
 
-/// One zstd frame, and where each library ends in its content.
+/// One zstd frame; and for each library, where it ends in the content of the frame, and its [`hash`].
 #[cfg(target_os = "linux")]
-static EMBEDDED: (&[u8], [usize; 3]) =
+static EMBEDDED: (&[u8], [(usize, u64); 3]) =
     makeroom_embed::libraries!(makeroom_preload, makeroom_simgpu, makeroom_simnvml);
 
 /// Without libraries, `run` and `demo` report that they work only on Linux.
 #[cfg(not(target_os = "linux"))]
-static EMBEDDED: (&[u8], [usize; 3]) = (&[], [0; 3]);
+static EMBEDDED: (&[u8], [(usize, u64); 3]) = (&[], [(0, 0); 3]);
 
 /// The path of the recorder: the link.
 pub(crate) fn place() -> io::Result<PathBuf> {
@@ -59,12 +59,15 @@ pub(crate) fn place_software_gpu() -> io::Result<PathBuf> {
     if EMBEDDED.0.is_empty() {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "the software GPU works only on Linux"));
     }
-    let name = format!("software-gpu-{:016x}", hash(EMBEDDED.0));
-    let (driver, management) = (content(Library::Driver)?, content(Library::Management)?);
+    let [driver, management] = makeroom_simcard::install::NAMES;
+    let name =
+        format!("software-gpu-{:016x}", Library::Driver.hash() ^ Library::Management.hash().rotate_left(1));
     folders::first(|folder| {
         executable(folder)?;
         let place = folder.join(&name);
-        makeroom_simcard::install::write(&place, &driver, &management)?;
+        fs::create_dir_all(&place)?;
+        Library::Driver.place(&place.join(driver))?;
+        Library::Management.place(&place.join(management))?;
         Ok(place)
     })
 }
@@ -72,37 +75,46 @@ pub(crate) fn place_software_gpu() -> io::Result<PathBuf> {
 /// Places the recorder in a directory, and returns the path of the link.
 pub(crate) fn place_in(folder: &Path) -> io::Result<PathBuf> {
     executable(folder)?;
-    let name = format!("libmakeroom_preload-{:016x}", hash(EMBEDDED.0));
+    let name = format!("libmakeroom_preload-{:016x}", Library::Recorder.hash());
     let file = format!("{name}.so");
-    place_file(&folder.join(&file), &content(Library::Recorder)?)?;
+    Library::Recorder.place(&folder.join(&file))?;
     let link = folder.join(name + PASSES_CHECK);
     place_link(&link, OsStr::new(&file))?;
     Ok(link)
 }
 
-fn content(library: Library) -> io::Result<Vec<u8>> {
-    let (frame, ends) = EMBEDDED;
-    let start = (library as usize).checked_sub(1).map_or(0, |before| ends[before]);
-    let mut content = vec![0; ends[library as usize] - start];
-    let mut decoder = StreamingDecoder::new(frame).map_err(io::Error::other)?;
-    io::copy(&mut decoder.by_ref().take(start as u64), &mut io::sink())?;
-    decoder.read_exact(&mut content)?;
-    Ok(content)
-}
+impl Library {
+    fn hash(self) -> u64 {
+        EMBEDDED.1[self as usize].1
+    }
 
-fn place_file(path: &Path, recorder: &[u8]) -> io::Result<()> {
-    if fs::read(path).is_ok_and(|content| content == recorder) {
-        return Ok(());
+    /// Writes the library to a file, unless the file has this content. Decompressing takes longer than everything else that
+    /// `run` does before the program starts, so the hash decides.
+    fn place(self, path: &Path) -> io::Result<()> {
+        if fs::read(path).is_ok_and(|content| hash(&content) == self.hash()) {
+            return Ok(());
+        }
+        let content = self.content()?;
+        // Readable for all: `makeroom env` places it for jobs that may run as another user. Elsewhere, the directory is
+        // private. Write and rename, so that no process sees a partial file.
+        let (draft, mut file) = new_file::beside(path, 0o755)?;
+        let written = file.write_all(&content).and_then(|()| fs::rename(&draft, path));
+        if written.is_err() {
+            // A leftover file is in the user's private temporary directory.
+            let _ = fs::remove_file(&draft);
+        }
+        written
     }
-    // Readable for all: `makeroom env` places it for jobs that may run as another user. Elsewhere, the directory is
-    // private. Write and rename, so that no process sees a partial file.
-    let (draft, mut file) = new_file::beside(path, 0o755)?;
-    let written = file.write_all(recorder).and_then(|()| fs::rename(&draft, path));
-    if written.is_err() {
-        // A leftover file is in the user's private temporary directory.
-        let _ = fs::remove_file(&draft);
+
+    fn content(self) -> io::Result<Vec<u8>> {
+        let (frame, libraries) = EMBEDDED;
+        let start = (self as usize).checked_sub(1).map_or(0, |before| libraries[before].0);
+        let mut content = vec![0; libraries[self as usize].0 - start];
+        let mut decoder = StreamingDecoder::new(frame).map_err(io::Error::other)?;
+        io::copy(&mut decoder.by_ref().take(start as u64), &mut io::sink())?;
+        decoder.read_exact(&mut content)?;
+        Ok(content)
     }
-    written
 }
 
 fn place_link(path: &Path, target: &OsStr) -> io::Result<()> {
@@ -123,9 +135,33 @@ fn executable(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// FNV-1a.
+/// FNV-1a, as `makeroom_embed` computes it.
 fn hash(content: &[u8]) -> u64 {
     content
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+
+    #[test]
+    fn a_placed_library_has_its_hash_and_is_repaired() {
+        let folder = std::env::temp_dir().join(format!("libraries-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        for library in [Library::Recorder, Library::Driver, Library::Management] {
+            let path = folder.join("library.so");
+            for damage in ["", "not a library"] {
+                fs::write(&path, damage).unwrap();
+                library.place(&path).unwrap();
+                let content = fs::read(&path).unwrap();
+                assert!(content.starts_with(b"\x7fELF"));
+                assert_eq!(hash(&content), library.hash());
+            }
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }
