@@ -37,10 +37,11 @@ impl CommandLine {
                     line.links |= value().split(',').any(|kind| kind.split('=').next() == Some("link"));
                 }
                 // Cargo passes `-C` and `opt-level=3` as two arguments.
-                "-C" => match value().strip_prefix("opt-level=") {
-                    Some(level) => line.optimizes = level != "0",
-                    None => {}
-                },
+                "-C" => {
+                    if let Some(level) = value().strip_prefix("opt-level=") {
+                        line.optimizes = level != "0";
+                    }
+                }
                 "--extern" => line.externs.extend(dependency(&value())),
                 _ => {}
             }

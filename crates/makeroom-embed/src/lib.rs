@@ -44,8 +44,11 @@ pub fn libraries(names: TokenStream) -> TokenStream {
     }
 }
 
+/// A frame, and for each library where it ends in the frame's content, and its hash.
+type Joined = (Vec<u8>, Vec<(usize, u64)>);
+
 /// Cargo recompiles the embedding crate when a library has changed, because it is a dependency.
-fn joined(names: &TokenStream) -> Result<(Vec<u8>, Vec<(usize, u64)>), String> {
+fn joined(names: &TokenStream) -> Result<Joined, String> {
     let line = command_line::of_this_process()?;
     let (mut content, mut parts) = (Vec::new(), Vec::new());
     for name in names.to_string().split(',').map(str::trim) {
