@@ -27,11 +27,11 @@ check_unwinder() {
         { printf 'error: %s has an unwinder of its own: exceptions of C++ would not pass through it\n' "$1" >&2; return 1; }
 }
 
-# `without_symbols TARGET FILE COPY`: the line tables stay, by which `demo` names lines.
+# `without_symbols TARGET FILE COPY`: the line tables of the demonstrations stay, so that `demo` names lines.
 without_symbols() {
     local tool=objcopy
     [ "$1" = "$(rustc -vV | sed -n 's/^host: //p')" ] || tool=llvm-objcopy
-    "$tool" --strip-all --keep-section='.debug_*' "$2" "$3"
+    release/lines "$tool" "$2" "$3"
 }
 
 # `write_pages COMMAND MAN BASH ZSH FISH`: the man pages into a folder, and the completions of each shell as a file.

@@ -13,6 +13,11 @@ import sys
 ROOT = pathlib.Path(__file__).parent.parent.resolve()
 # Pages outside of docs/, and where they are in the site.
 PAGES = {"spec/room.md": "room.md"}
+# On the page of an error message, above the example: most readers come from a search engine, with a message and nothing installed.
+OWN_LOG = """!!! tip "Explain your own log"
+    [Paste it in the browser](../try.md); nothing is uploaded. Or [install makeroom](../index.md#install) and run `makeroom why FILE`.
+
+"""
 LINK = re.compile(r"(\]\()(\.\./[^)#\s]*)((?:#[^)\s]*)?\))")
 
 
@@ -42,7 +47,11 @@ def stage(source, destination, folder):
         return match[1] + back + match[3]
 
     destination.parent.mkdir(parents=True, exist_ok=True)
-    destination.write_text(LINK.sub(moved, source.read_text()))
+    text = LINK.sub(moved, source.read_text())
+    if destination.parent.name == "errors" and source.name != "README.md":
+        introduction, section, rest = text.partition("## ")
+        text = introduction + OWN_LOG + section + rest
+    destination.write_text(text)
     return {target for target in linked if not target.is_relative_to(ROOT / "docs")}
 
 

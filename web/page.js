@@ -167,7 +167,8 @@ function present(answer, file) {
   element("result").replaceChildren(...name, ...(answer.error ? failure(answer) : explanation(answer)));
   // For tests, which compare it with the command's.
   window.answer = answer;
-  element("result").scrollIntoView({ block: "nearest" });
+  // A page that contains this one first gives the frame its new height.
+  requestAnimationFrame(() => requestAnimationFrame(() => element("result").scrollIntoView({ block: "nearest" })));
 }
 
 element("explain").onclick = () => explain(new Blob([element("log").value]));
@@ -175,7 +176,11 @@ element("example").onclick = () => {
   element("log").value = EXAMPLE;
   explain(new Blob([EXAMPLE]));
 };
-element("file").onchange = ({ target }) => target.files.length > 0 && explain(target.files[0]);
+element("file").onchange = ({ target }) => {
+  if (target.files.length > 0) explain(target.files[0]);
+  // The same file, changed since, can be opened again.
+  target.value = "";
+};
 addEventListener("dragover", (event) => {
   event.preventDefault();
   document.body.classList.add("over");

@@ -1,7 +1,9 @@
-//! Embeds files, compressed with zlib: `file!("src/page.html")` is the content of a file of the crate, and
-//! `library!(makeroom_preload)` is the content of a shared library that cargo builds as a dependency,
-//! `libmakeroom_preload.so`. `path!(makeroom_preload)` is its path, for tests. Compression removes more than half of the
-//! size.
+//! Embeds files, compressed: `file!("src/page.html")` is the content of a file of the crate, and
+//! `libraries!(makeroom_preload, makeroom_simgpu)` is the content of shared libraries that cargo builds as dependencies,
+//! `libmakeroom_preload.so` and `libmakeroom_simgpu.so`. `path!(makeroom_preload)` is the path of one, for tests.
+//!
+//! The page is compressed with zlib, which browsers decompress. The libraries are one zstd frame, because they share much of
+//! their content, the standard library: that takes two thirds of the size of three zlib streams.
 //!
 //! For a library, a binary crate lists the library in its `[dependencies]` and never names it in its code. Cargo then builds the library
 //! once, in the same build and with the same options (`--locked`, `--offline`, `--target`, the profile), and rustc links
@@ -29,18 +31,48 @@ use proc_macro::{Literal, TokenStream, TokenTree};
 
 use command_line::CommandLine;
 
-/// The content of a dependency's shared library, by the name of its crate, as a `&'static [u8]` in the zlib format. It is
-/// empty if this command builds no libraries.
+/// The contents of dependencies' shared libraries, by the names of their crates, as a `(&'static [u8], [(usize, u64); N])`: one
+/// zstd frame with all of them in this order; and where each of them ends in its content, with the FNV-1a hash of the library.
+/// The frame is empty if this command builds no libraries.
 #[proc_macro]
-pub fn library(name: TokenStream) -> TokenStream {
-    let content = path_of(&name).and_then(|path| match path {
-        Some(path) => compressed(Path::new(&path)).map_err(|error| format!("{path}: {error}")),
-        None => Ok(Vec::new()),
-    });
-    match content {
-        Ok(content) => literal(Literal::byte_string(&content)),
+pub fn libraries(names: TokenStream) -> TokenStream {
+    match joined(&names) {
+        Ok((frame, parts)) => {
+            format!("({}, {parts:?})", Literal::byte_string(&frame)).parse().unwrap_or_default()
+        }
         Err(message) => error(&message),
     }
+}
+
+/// A frame, and for each library where it ends in the frame's content, and its hash.
+type Joined = (Vec<u8>, Vec<(usize, u64)>);
+
+/// Cargo recompiles the embedding crate when a library has changed, because it is a dependency.
+fn joined(names: &TokenStream) -> Result<Joined, String> {
+    let line = command_line::of_this_process()?;
+    let (mut content, mut parts) = (Vec::new(), Vec::new());
+    for name in names.to_string().split(',').map(str::trim) {
+        if let Some(path) = find(&line, name)? {
+            content.extend(fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?);
+        }
+        let start = parts.last().map_or(0, |&(end, _)| end);
+        parts.push((content.len(), hash(&content[start..])));
+    }
+    if content.is_empty() {
+        return Ok((Vec::new(), parts));
+    }
+    // The best level takes seconds: too long for a build that is not installed.
+    let level =
+        if line.optimizes { *zstd::compression_level_range().end() } else { zstd::DEFAULT_COMPRESSION_LEVEL };
+    let frame = zstd::bulk::compress(&content, level).map_err(|error| error.to_string())?;
+    Ok((frame, parts))
+}
+
+/// FNV-1a.
+fn hash(content: &[u8]) -> u64 {
+    content
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 /// The content of a file as a `&'static [u8]` in the zlib format, by its path in the directory of the crate.
@@ -71,7 +103,6 @@ pub fn path(name: TokenStream) -> TokenStream {
     }
 }
 
-/// Cargo recompiles the embedding crate when the library has changed, because it is a dependency.
 fn compressed(path: &Path) -> io::Result<Vec<u8>> {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(&fs::read(path)?)?;

@@ -11,38 +11,28 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! A released program has no target directory. It embeds both libraries and calls [`write()`].
+//! A released program has no target directory. It embeds both libraries and writes them to files with these [`NAMES`].
 
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// Each library: the name by which programs load it, and the name by which cargo builds it.
-const LIBRARIES: [(&str, &str); 2] =
-    [("libcuda.so.1", "libmakeroom_simgpu.so"), ("libnvidia-ml.so.1", "libmakeroom_simnvml.so")];
+/// The names by which programs load the driver and the management library.
+pub const NAMES: [&str; 2] = ["libcuda.so.1", "libnvidia-ml.so.1"];
+
+/// The names by which cargo builds them.
+const BUILT: [&str; 2] = ["libmakeroom_simgpu.so", "libmakeroom_simnvml.so"];
 
 /// Links the libraries that cargo built next to `program`, or one directory above, into `directory`.
 pub fn link_next_to(program: &Path, directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
-    for (name, built) in LIBRARIES {
+    for (name, built) in NAMES.into_iter().zip(BUILT) {
         let source = find(program, built)?;
         let link = directory.join(name);
         match fs::remove_file(&link) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => std::os::unix::fs::symlink(source, link)?,
         }
-    }
-    Ok(())
-}
-
-/// Writes embedded libraries to `directory`.
-pub fn write(directory: &Path, driver: &[u8], management: &[u8]) -> io::Result<()> {
-    fs::create_dir_all(directory)?;
-    for ((name, _), bytes) in LIBRARIES.iter().zip([driver, management]) {
-        // Write and rename: another process may have the old file open.
-        let fresh = directory.join(format!("{name}.{}", std::process::id()));
-        fs::write(&fresh, bytes)?;
-        fs::rename(&fresh, directory.join(name))?;
     }
     Ok(())
 }

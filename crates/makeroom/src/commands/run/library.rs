@@ -15,8 +15,8 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use flate2::read::ZlibDecoder;
 use rustix::fs::StatVfsMountFlags;
+use ruzstd::decoding::StreamingDecoder;
 
 use super::folders;
 use crate::commands::new_file;
@@ -24,27 +24,26 @@ use crate::commands::new_file;
 /// The ending of the link's name.
 const PASSES_CHECK: &str = "-before-libasan.so";
 
-/// Compressed.
+/// The libraries, in the order of the frame. The recorder is first: `run` needs no other, and stops decompressing after it.
+#[derive(Clone, Copy)]
+enum Library {
+    Recorder,
+    Driver,
+    Management,
+}
+
+/// One zstd frame; and for each library, where it ends in the content of the frame, and its [`hash`].
 #[cfg(target_os = "linux")]
-mod embedded {
-    pub(super) static RECORDER: &[u8] = makeroom_embed::library!(makeroom_preload);
-    pub(super) static DRIVER: &[u8] = makeroom_embed::library!(makeroom_simgpu);
-    pub(super) static MANAGEMENT: &[u8] = makeroom_embed::library!(makeroom_simnvml);
-}
+static EMBEDDED: (&[u8], [(usize, u64); 3]) =
+    makeroom_embed::libraries!(makeroom_preload, makeroom_simgpu, makeroom_simnvml);
 
-/// With empty libraries, `run` and `demo` report that they work only on Linux.
+/// Without libraries, `run` and `demo` report that they work only on Linux.
 #[cfg(not(target_os = "linux"))]
-mod embedded {
-    pub(super) static RECORDER: &[u8] = &[];
-    pub(super) static DRIVER: &[u8] = &[];
-    pub(super) static MANAGEMENT: &[u8] = &[];
-}
-
-use embedded::{DRIVER, MANAGEMENT, RECORDER};
+static EMBEDDED: (&[u8], [(usize, u64); 3]) = (&[], [(0, 0); 3]);
 
 /// The path of the recorder: the link.
 pub(crate) fn place() -> io::Result<PathBuf> {
-    if RECORDER.is_empty() {
+    if EMBEDDED.0.is_empty() {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "the recorder works only on Linux"));
     }
     folders::first(place_in)
@@ -57,15 +56,18 @@ pub(crate) fn folder() -> io::Result<PathBuf> {
 
 /// The directory of the software GPU: its two libraries, under the names by which programs load a driver.
 pub(crate) fn place_software_gpu() -> io::Result<PathBuf> {
-    if DRIVER.is_empty() {
+    if EMBEDDED.0.is_empty() {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "the software GPU works only on Linux"));
     }
-    let name = format!("software-gpu-{:016x}", hash(DRIVER) ^ hash(MANAGEMENT).rotate_left(1));
-    let (driver, management) = (expanded(DRIVER)?, expanded(MANAGEMENT)?);
+    let [driver, management] = makeroom_simcard::install::NAMES;
+    let name =
+        format!("software-gpu-{:016x}", Library::Driver.hash() ^ Library::Management.hash().rotate_left(1));
     folders::first(|folder| {
         executable(folder)?;
         let place = folder.join(&name);
-        makeroom_simcard::install::write(&place, &driver, &management)?;
+        fs::create_dir_all(&place)?;
+        Library::Driver.place(&place.join(driver))?;
+        Library::Management.place(&place.join(management))?;
         Ok(place)
     })
 }
@@ -73,33 +75,46 @@ pub(crate) fn place_software_gpu() -> io::Result<PathBuf> {
 /// Places the recorder in a directory, and returns the path of the link.
 pub(crate) fn place_in(folder: &Path) -> io::Result<PathBuf> {
     executable(folder)?;
-    let name = format!("libmakeroom_preload-{:016x}", hash(RECORDER));
+    let name = format!("libmakeroom_preload-{:016x}", Library::Recorder.hash());
     let file = format!("{name}.so");
-    place_file(&folder.join(&file), &expanded(RECORDER)?)?;
+    Library::Recorder.place(&folder.join(&file))?;
     let link = folder.join(name + PASSES_CHECK);
     place_link(&link, OsStr::new(&file))?;
     Ok(link)
 }
 
-fn expanded(library: &[u8]) -> io::Result<Vec<u8>> {
-    let mut content = Vec::new();
-    ZlibDecoder::new(library).read_to_end(&mut content)?;
-    Ok(content)
-}
+impl Library {
+    fn hash(self) -> u64 {
+        EMBEDDED.1[self as usize].1
+    }
 
-fn place_file(path: &Path, recorder: &[u8]) -> io::Result<()> {
-    if fs::read(path).is_ok_and(|content| content == recorder) {
-        return Ok(());
+    /// Writes the library to a file, unless the file has this content. Decompressing takes longer than everything else that
+    /// `run` does before the program starts, so the hash decides.
+    fn place(self, path: &Path) -> io::Result<()> {
+        if fs::read(path).is_ok_and(|content| hash(&content) == self.hash()) {
+            return Ok(());
+        }
+        let content = self.content()?;
+        // Readable for all: `makeroom env` places it for jobs that may run as another user. Elsewhere, the directory is
+        // private. Write and rename, so that no process sees a partial file.
+        let (draft, mut file) = new_file::beside(path, 0o755)?;
+        let written = file.write_all(&content).and_then(|()| fs::rename(&draft, path));
+        if written.is_err() {
+            // A leftover file is in the user's private temporary directory.
+            let _ = fs::remove_file(&draft);
+        }
+        written
     }
-    // Readable for all: `makeroom env` places it for jobs that may run as another user. Elsewhere, the directory is
-    // private. Write and rename, so that no process sees a partial file.
-    let (draft, mut file) = new_file::beside(path, 0o755)?;
-    let written = file.write_all(recorder).and_then(|()| fs::rename(&draft, path));
-    if written.is_err() {
-        // A leftover file is in the user's private temporary directory.
-        let _ = fs::remove_file(&draft);
+
+    fn content(self) -> io::Result<Vec<u8>> {
+        let (frame, libraries) = EMBEDDED;
+        let start = (self as usize).checked_sub(1).map_or(0, |before| libraries[before].0);
+        let mut content = vec![0; libraries[self as usize].0 - start];
+        let mut decoder = StreamingDecoder::new(frame).map_err(io::Error::other)?;
+        io::copy(&mut decoder.by_ref().take(start as u64), &mut io::sink())?;
+        decoder.read_exact(&mut content)?;
+        Ok(content)
     }
-    written
 }
 
 fn place_link(path: &Path, target: &OsStr) -> io::Result<()> {
@@ -120,9 +135,33 @@ fn executable(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// FNV-1a.
+/// FNV-1a, as `makeroom_embed` computes it.
 fn hash(content: &[u8]) -> u64 {
     content
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+
+    #[test]
+    fn a_placed_library_has_its_hash_and_is_repaired() {
+        let folder = std::env::temp_dir().join(format!("libraries-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        for library in [Library::Recorder, Library::Driver, Library::Management] {
+            let path = folder.join("library.so");
+            for damage in ["", "not a library"] {
+                fs::write(&path, damage).unwrap();
+                library.place(&path).unwrap();
+                let content = fs::read(&path).unwrap();
+                assert!(content.starts_with(b"\x7fELF"));
+                assert_eq!(hash(&content), library.hash());
+            }
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }
