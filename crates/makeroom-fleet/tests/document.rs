@@ -1,11 +1,15 @@
 //! docs/fleet.md shows actual output. To accept a change: `TRYCMD=overwrite cargo test -p makeroom-fleet --test document`.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test may panic")]
 
+mod support;
+
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
-/// Copies of recordings in the repository, as two jobs that were recorded and one that only left logs.
+use support::bucket::{serve, variables};
+use support::{command, folder};
+
+/// The objects of the bucket: recordings in the repository, as two jobs that were recorded and one that only left logs.
 const RECORDINGS: [(&str, &str); 8] = [
     ("fit/gpt_54.room.gz", "job-4711/rank0.room.gz"),
     ("fit/gpt_61.room.gz", "job-4711/rank1.room.gz"),
@@ -33,33 +37,28 @@ fn without_time(text: &str) -> String {
 #[test]
 fn the_page_shows_what_is_printed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let folder = tempfile::tempdir().unwrap();
-    for (from, to) in RECORDINGS {
-        let to = folder.path().join("recordings").join(to);
-        fs::create_dir_all(to.parent().unwrap()).unwrap();
-        fs::copy(root.join("traces").join(from), to).unwrap();
-    }
+    let folder = folder();
+    let objects = RECORDINGS
+        .map(|(from, to)| (format!("recordings/{to}"), fs::read(root.join("traces").join(from)).unwrap()));
+    let objects: Vec<_> =
+        objects.iter().map(|(name, content)| (name.as_str(), content.as_slice(), &[][..])).collect();
+    let (address, _bucket) = serve(&objects);
     let page = fs::read_to_string(root.join("docs/fleet.md")).unwrap();
     let mut shown = page.clone();
     let mut commands = 0;
     for block in page.split("```text\n$ makeroom ").skip(1) {
         let block = block.split_once("\n```").unwrap().0;
-        let (command, expected) = block.split_once('\n').unwrap();
-        let output = Command::new(env!("CARGO_BIN_EXE_makeroom-fleet"))
-            .args(command.split(' '))
-            .current_dir(folder.path())
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+        let (command_line, expected) = block.split_once('\n').unwrap();
+        let arguments: Vec<&str> = command_line.split(' ').collect();
+        let output = command(&arguments, &variables(&address)).current_dir(folder.path()).output().unwrap();
+        assert!(output.status.success(), "{command_line}: {}", String::from_utf8_lossy(&output.stderr));
         let printed = String::from_utf8_lossy(&output.stdout);
-        let place = fs::canonicalize(folder.path()).unwrap();
-        let printed = printed.replace(place.to_str().unwrap(), "/data");
         let lines: Vec<&str> = printed.trim_end().lines().map(str::trim_end).collect();
         let printed = without_time(&lines.join("\n"));
         if printed != expected && std::env::var("TRYCMD").is_ok_and(|value| value == "overwrite") {
             shown = shown.replacen(expected, &printed, 1);
         } else {
-            assert_eq!(printed, expected, "{command}");
+            assert_eq!(printed, expected, "{command_line}");
         }
         commands += 1;
     }

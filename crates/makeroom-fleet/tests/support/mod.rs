@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub(crate) mod bucket;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -11,11 +13,16 @@ pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// Runs `makeroom-fleet` with these arguments and variables.
-pub(crate) fn run_with(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+/// `makeroom-fleet` with these arguments and variables.
+pub(crate) fn command(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_makeroom-fleet"));
-    command.args(arguments).env("COLUMNS", "100").env_remove("AWS_PROFILE");
-    command.envs(variables.iter().copied()).output().unwrap()
+    command.args(arguments).env("COLUMNS", "100").env_remove("AWS_PROFILE").envs(variables.iter().copied());
+    command
+}
+
+/// Runs it.
+pub(crate) fn run_with(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    command(arguments, variables).output().unwrap()
 }
 
 /// Runs it; the exit status has to be 0.

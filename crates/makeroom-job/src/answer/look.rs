@@ -8,20 +8,44 @@ use crate::tables::{RecordingKind, RecordingRow};
 const TAR: [&str; 4] = [".tar", ".tar.gz", ".tgz", ".tar.zst"];
 const ZIP: &str = ".zip";
 
-/// The command, to paste into a shell.
+/// The command, to paste into a shell. It fetches an object of a bucket first: makeroom's other commands read files.
 pub(super) fn command(row: &RecordingRow) -> String {
     let is_log = row.kind == RecordingKind::Log;
-    let name = row.file();
-    let Some((archive, member)) = member(name) else {
-        return format!("makeroom {} {}", if is_log { "why" } else { "view" }, shell_word(name));
+    let (object, member) =
+        member(row.file()).map_or((row.file(), None), |(archive, member)| (archive, Some(member)));
+    let fetch = fetch(object);
+    let file = if fetch.is_some() { object.rsplit('/').next().unwrap_or(object) } else { object };
+    let is_zip = file.to_ascii_lowercase().ends_with(ZIP);
+    let (file, member) = (shell_word(file), member.map(shell_word));
+    let show = match (member, is_zip, is_log) {
+        (None, _, true) => format!("makeroom why {file}"),
+        (None, _, false) => format!("makeroom view {file}"),
+        (Some(member), false, true) => format!("tar -xOf {file} -- {member} | makeroom why"),
+        (Some(member), false, false) => format!("tar -xf {file} -- {member} && makeroom view {member}"),
+        (Some(member), true, true) => format!("unzip -p {file} {member} | makeroom why"),
+        (Some(member), true, false) => format!("unzip {file} {member} && makeroom view {member}"),
     };
-    let is_zip = archive.to_ascii_lowercase().ends_with(ZIP);
-    let (archive, member) = (shell_word(archive), shell_word(member));
-    match (is_zip, is_log) {
-        (false, true) => format!("tar -xOf {archive} -- {member} | makeroom why"),
-        (false, false) => format!("tar -xf {archive} -- {member} && makeroom view {member}"),
-        (true, true) => format!("unzip -p {archive} {member} | makeroom why"),
-        (true, false) => format!("unzip {archive} {member} && makeroom view {member}"),
+    match fetch {
+        Some(fetch) => format!("{fetch} && {show}"),
+        None => show,
+    }
+}
+
+/// The command that fetches an object to the working directory; `None` for a file.
+fn fetch(object: &str) -> Option<String> {
+    let (scheme, place) = object.split_once("://")?;
+    let url = shell_word(object);
+    match scheme {
+        "s3" => Some(format!("aws s3 cp {url} .")),
+        "gs" => Some(format!("gcloud storage cp {url} .")),
+        "az" => {
+            let (container, name) = place.split_once('/')?;
+            let file = shell_word(name.rsplit('/').next()?);
+            let (container, name) = (shell_word(container), shell_word(name));
+            Some(format!("az storage blob download -c {container} -n {name} -f {file}"))
+        }
+        "http" | "https" => Some(format!("curl -fO {url}")),
+        _ => None,
     }
 }
 
@@ -47,6 +71,16 @@ mod tests {
                 "tar -xf jobs.tar.gz -- 'a/rank 3.room' && makeroom view 'a/rank 3.room'",
             ),
             ("jobs.ZIP!r.pickle", "unzip jobs.ZIP r.pickle && makeroom view r.pickle"),
+            ("s3://runs/a/rank3.room", "aws s3 cp s3://runs/a/rank3.room . && makeroom view rank3.room"),
+            (
+                "gs://runs/jobs.zip!r.pickle",
+                "gcloud storage cp gs://runs/jobs.zip . && unzip jobs.zip r.pickle && makeroom view r.pickle",
+            ),
+            (
+                "az://runs/a/b.room",
+                "az storage blob download -c runs -n a/b.room -f b.room && makeroom view b.room",
+            ),
+            ("https://host/a%20b.room", "curl -fO https://host/a%20b.room && makeroom view a%20b.room"),
         ];
         for (name, expected) in commands {
             assert_eq!(command_of(name, "x\n", RecordingKind::Room), expected);
