@@ -124,7 +124,7 @@ async function checkLabels(page: Page, device: Device, said: Why, moment: Moment
   if (device.history === "none") return;
   const labels = ((await page.locator(".uplot").getAttribute("data-labels")) ?? "").split("\n");
   for (const label of labels) {
-    const [, unused] = /unused at the (?:failure|peak):;? (.*)/.exec(label) ?? [];
+    const [, unused] = /(?:unused at the (?:failure|peak):;?|, at the (?:failure|peak)) (.*)/.exec(label) ?? [];
     if (unused !== undefined) expect(unused, label).toBe(size(moment.free));
     const [, live, base] = /^peak (.*) live(?: \+ (.*) (?:context|other).*)?$/.exec(label) ?? [];
     if (live === undefined) continue;

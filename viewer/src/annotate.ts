@@ -205,7 +205,8 @@ export function onBase(device: Device, event: number): string {
   return ` + ${size(base)} ${what}`;
 }
 
-/** Unused memory at the failure or at the peak, which the card has too, where its label fits into the hatch. */
+/** Unused memory where its label fits into the hatch: the figure of the card, at the failure or at the peak, and the largest one
+ * if that is far larger. A label with the card's figure alone would seem to measure the hatch that it is on. */
 function gap(sheet: Sheet, shown: Shown): void {
   const { device, columns, sums, reserved, colors } = shown;
   const unused = device.unused_at_start;
@@ -214,7 +215,13 @@ function gap(sheet: Sheet, shown: Shown): void {
   const gaps = Float64Array.from(columns.x, (_, index) => (reserved[index] ?? 0) - (live[index] ?? 0));
   const { ratio } = sheet;
   const moment = momentName({ request: null }, device);
-  for (const lines of [[`reserved but unused ${moment}: ${size(unused)}`], [`unused ${moment}:`, size(unused)]]) {
+  const [begin, end] = [indexAt(columns.x, shown.from), indexAt(columns.x, shown.to)];
+  const most = gaps.subarray(begin, end + 1).reduce((one, other) => Math.max(one, other), 0);
+  const texts =
+    most > 1.5 * unused
+      ? [[`reserved but unused: up to ${size(most)}, ${moment} ${size(unused)}`], [`unused: up to`, size(most)]]
+      : [[`reserved but unused ${moment}: ${size(unused)}`], [`unused ${moment}:`, size(unused)]];
+  for (const lines of texts) {
     const width = Math.max(...lines.map((line) => sheet.width(line))) + 10 * ratio;
     const places = roomiest(sheet, shown, gaps, reserved, width, 15 * ratio * lines.length);
     const inset = places.map(({ left, middle }) => ({ left: left + 5 * ratio, middle }));
