@@ -102,18 +102,21 @@ async function checkHolders(page: Page, sites: Site[], total: number): Promise<v
   if (total === 0) return;
   const largest = sites.filter((site) => site.live_at_start > 0);
   largest.sort((one, other) => other.live_at_start - one.live_at_start);
-  const colors = await page
-    .locator(".legend .layer")
-    .evaluateAll((all) =>
-      all.map((one) => [one.getAttribute("title"), one.querySelector(".swatch")?.getAttribute("data-color")]),
-    );
-  const inLegend = new Map(colors as [string, string][]);
-  for (const [index, { name, live_at_start: bytes }] of largest.slice(0, 5).entries()) {
-    const row = page.getByTestId("holder").nth(index);
-    await expect(row).toHaveAttribute("data-bytes", String(bytes));
-    const color = inLegend.get(shorten(name, 400));
-    if (color !== undefined) await expect(row.locator(".bar")).toHaveAttribute("data-color", color);
-  }
+  // The colors of the legend come with the columns of the chart, a moment after the rows.
+  await expect(async () => {
+    const colors = await page
+      .locator(".legend .layer")
+      .evaluateAll((all) =>
+        all.map((one) => [one.getAttribute("title"), one.querySelector(".swatch")?.getAttribute("data-color")]),
+      );
+    const inLegend = new Map(colors as [string, string][]);
+    for (const [index, { name, live_at_start: bytes }] of largest.slice(0, 5).entries()) {
+      const row = page.getByTestId("holder").nth(index);
+      expect(await row.getAttribute("data-bytes")).toBe(String(bytes));
+      const color = inLegend.get(shorten(name, 400));
+      if (color !== undefined) expect(await row.locator(".bar").getAttribute("data-color"), name).toBe(color);
+    }
+  }).toPass({ timeout: 15_000 });
 }
 
 /** What is written into the chart and into the headline has the figures of the account. */

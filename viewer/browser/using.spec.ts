@@ -113,7 +113,7 @@ test("the page is saved as a report, and the picture and the link are copied", a
 test("a run without a failure says what a setting would save", async ({ page }) => {
   await withInput("served", [join(ROOT, "traces", "gpt2_varlen.pickle.gz")], page, async (url) => {
     await openPage(page, url);
-    await expect(page.getByTestId("headline")).toContainText("reserved is cache: one setting saves it", {
+    await expect(page.getByTestId("headline")).toContainText("One setting saves", {
       timeout: 60_000,
     });
     await expect(page.getByTestId("better")).toContainText("instead of");
