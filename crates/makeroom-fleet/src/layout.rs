@@ -29,7 +29,7 @@ pub(crate) const GENERATIONS: &str = "generations";
 /// How often the files are listed because a compaction deleted one after they were listed.
 pub(crate) const ATTEMPTS: usize = 5;
 
-/// The error after so many attempts.
+/// The error if files of the index keep being deleted while it is read.
 pub(crate) fn changing(index: &Location) -> Failure {
     let reason = "its files are deleted while they are read".to_owned();
     Failure::Store { name: index.name.clone(), reason, is_access: false }

@@ -198,7 +198,7 @@ fn run(name: &str, (script, operations): &(String, u64), machine: &str) -> [u64;
 #[test]
 fn recorded_programs_keep_their_contents_at_pytorchs_addresses() {
     for (name, most, least_moved) in
-        [("seed004", 1.12, 1), ("oom_fragmented-expandable", 1.05, 10), ("streams-expandable", 1.5, 0)]
+        [("seed004", 1.1, 1), ("oom_fragmented-expandable", 1.05, 10), ("streams-expandable", 1.5, 0)]
     {
         let [live, physical, moved, _] = run(name, &recorded(name), "memory=64GiB");
         assert!(physical as f64 <= live as f64 * most, "{name}: {physical} for {live}");
@@ -214,7 +214,7 @@ fn random_programs_keep_their_contents_at_pytorchs_addresses() {
         let [live, physical, moved, _] = run(&name, &script, "memory=4GiB");
         assert!(moved > 100, "only {moved} pages moved");
         // Pages of 2 MiB are large for a program of this size.
-        assert!(physical <= live + live / 4, "{physical} for {live}");
+        assert!(physical <= live + live / 6, "{physical} for {live}");
     }
 }
 

@@ -5,10 +5,14 @@
 //! events take eight to sixteen times as long, because they do not fit in caches; with a quadratic algorithm they would
 //! take 64 times as long. Measurements alternate, and are repeated if another program may have filled the caches.
 
+#[path = "support/cpu_time.rs"]
+mod cpu_time;
+
 use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use cpu_time::cpu_time;
 use makeroom_core::{Action, DeviceTrace, Event, Stacks, StreamId};
 use makeroom_sim::{Memory, Settings, Workload, check, parse, smallest_memory};
 
@@ -124,14 +128,10 @@ fn releases(count: u64) -> DeviceTrace {
 
 /// The shortest time of several runs: time of this thread, so that other programs do not count.
 fn time(mut run: impl FnMut()) -> Duration {
-    let now = || {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
-    };
     let once = || {
-        let start = now();
+        let start = cpu_time();
         run();
-        now().saturating_sub(start)
+        cpu_time().saturating_sub(start)
     };
     std::iter::repeat_with(once).take(3).min().unwrap_or_default()
 }

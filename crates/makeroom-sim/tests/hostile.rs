@@ -1,7 +1,11 @@
 //! Replays recordings that no allocator could have written: nothing may overflow or take long.
 
+#[path = "support/cpu_time.rs"]
+mod cpu_time;
+
 use std::time::Duration;
 
+use cpu_time::cpu_time;
 use makeroom_core::{
     Action, Address, Block, BlockState, Bytes, DeviceTrace, Event, PoolId, Segment, StackId, Stacks,
 };
@@ -168,10 +172,4 @@ fn a_pool_for_every_segment_takes_no_longer_than_one_for_all() {
         "{:?}",
         cpu_time().saturating_sub(start)
     );
-}
-
-/// CPU time of this thread, which other work on the machine does not change.
-fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }

@@ -137,7 +137,7 @@ fn of_driver(overhead: &Overhead) -> Vec<LedgerLine> {
     lines
 }
 
-fn held(pieces: &Pieces, has_segments: bool) -> Bytes {
+pub(super) fn held(pieces: &Pieces, has_segments: bool) -> Bytes {
     pieces.homeless + if has_segments { pieces.reserved } else { pieces.live }
 }
 

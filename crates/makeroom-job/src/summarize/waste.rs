@@ -39,11 +39,10 @@ const PAGES: usize = 256;
 /// Address bits within a page.
 const PAGE_BITS: u32 = 21;
 
-/// A segment that was found: its addresses, and its position among the parts.
+/// A segment that was found: where it starts, and its position among the parts.
 #[derive(Clone, Copy, Default)]
 struct Found {
     start: u64,
-    size: u64,
     part: usize,
 }
 
@@ -52,8 +51,9 @@ struct Found {
 pub(super) struct WasteOverTime {
     /// By address, as positions in `parts`. A recording can have as many segments as events.
     by_address: BTreeMap<u64, usize>,
+    /// A segment that was freed has no size.
     parts: Vec<Part>,
-    /// The segments of recent blocks, by page; empty after segments have changed.
+    /// The segments of recent blocks, by page.
     found: Vec<Found>,
     live: u64,
     held: u64,
@@ -132,18 +132,19 @@ impl WasteOverTime {
     /// The position of the segment that contains an address.
     fn part_of(&mut self, address: u64) -> Option<usize> {
         let page = (address >> PAGE_BITS) as usize % PAGES;
-        if let Some(found) =
-            self.found.get(page).filter(|found| address.wrapping_sub(found.start) < found.size)
+        let contains = |start: u64, part: usize| address.wrapping_sub(start) < self.parts[part].size;
+        if let Some(&Found { start, part }) = self.found.get(page)
+            && contains(start, part)
         {
-            return Some(found.part);
+            return Some(part);
         }
         let (&start, &part) = self.by_address.range(..=address).next_back()?;
-        let size = self.parts[part].size;
-        if address - start >= size {
+        if !contains(start, part) {
             return None;
         }
+        // There is a part, so the default refers to one.
         self.found.resize(PAGES, Found::default());
-        self.found[page] = Found { start, size, part };
+        self.found[page] = Found { start, part };
         Some(part)
     }
 
@@ -154,14 +155,13 @@ impl WasteOverTime {
         if below.is_none_or(|(start, &part)| start + self.parts[part].size <= address) {
             self.by_address.insert(address, self.parts.len());
             self.parts.push(Part { size, live: 0 });
-            self.found.clear();
         }
     }
 
     fn remove(&mut self, address: u64) {
         if let Some(part) = self.by_address.remove(&address) {
             self.fragmented = self.fragmented.saturating_sub(self.parts[part].fragmented());
-            self.found.clear();
+            self.parts[part].size = 0;
         }
     }
 }

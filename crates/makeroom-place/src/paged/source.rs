@@ -6,35 +6,25 @@ use super::policy::Paged;
 use super::slots::PageId;
 use crate::pool::{Piece, Timeout};
 
-/// How far memory may exceed the peak of live memory before pages move.
-struct Allowance {
-    /// For peaks from here on.
-    from: u64,
-    /// The peak is divided by this.
-    at_first: u64,
-    /// A program that keeps moving memory pays for it in time, so the allowance grows with what has moved: up to the peak
-    /// divided by this, and slowly from there on.
-    grown: u64,
-}
-
-/// Larger jobs have pages that are smaller for them, so they need less.
-const ALLOWANCES: [Allowance; 3] = [
-    Allowance { from: 8 << 30, at_first: 200, grown: 400 },
-    Allowance { from: 2 << 30, at_first: 66, grown: 100 },
-    Allowance { from: 0, at_first: 66, grown: 10 },
-];
-/// The fractions of what has moved by which the allowance grows.
+/// Memory may exceed the peak of live memory by this fraction before pages move.
+const ALLOWANCE: u64 = 1 << 8;
+/// A program that keeps moving memory pays for it in time, so the allowance grows by this fraction of what has moved, up to
+/// a share of the peak.
 const GROWTH: u64 = 1 << 5;
+/// Beyond that share, it grows by this fraction: in the long run, time matters more than memory.
 const SLOW_GROWTH: u64 = 1 << 9;
+/// That share, as a divisor of the peak, for peaks from a size on: larger jobs have pages that are smaller for them, so they
+/// need less.
+const SHARES: [(u64, u64); 3] = [(8 << 30, 400), (2 << 30, 100), (0, 10)];
 
 impl Paged {
     /// Memory that may be held before pages move.
     fn goal(&self) -> u64 {
         let peak = self.stats.peak_live;
-        let Some(allowance) = ALLOWANCES.iter().find(|allowance| peak >= allowance.from) else { return peak };
-        let grown = (self.moved_bytes / GROWTH).min(peak / allowance.grown);
+        let share = SHARES.iter().find(|(from, _)| peak >= *from).map_or(peak, |(_, share)| peak / share);
+        let grown = (self.moved_bytes / GROWTH).min(share);
         let slowly_grown = (self.moved_bytes - GROWTH * grown) / SLOW_GROWTH;
-        peak + peak / allowance.at_first + grown + slowly_grown
+        peak + peak / ALLOWANCE + grown + slowly_grown
     }
 
     /// Gives memory to a page. Returns whether it has some now.

@@ -38,9 +38,8 @@ pub(crate) const fn spread(value: u64) -> ([u8; 8], usize) {
     ((spread | continued).to_le_bytes(), length)
 }
 
-/// The number that eight bytes begin with, and the length of its encoding. `None` if that is longer or not canonical.
-///
-/// There is no loop over the bytes, for the same reason.
+/// The number that eight bytes begin with, and the length of its encoding. `None` if that is longer or not canonical. Like
+/// [`spread`], it has no branch that depends on the length.
 #[inline]
 pub(crate) const fn gather(bytes: [u8; 8]) -> Option<(u64, usize)> {
     let word = u64::from_le_bytes(bytes);

@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 const ATTEMPTS: u32 = 16;
 
 /// Creates a draft file next to `path`. The caller writes the content and renames it to `path`.
-pub(crate) fn beside(path: &Path, mode: u32) -> io::Result<(PathBuf, File)> {
+pub(crate) fn draft(path: &Path, mode: u32) -> io::Result<(PathBuf, File)> {
     let mut problem = io::Error::from(io::ErrorKind::AlreadyExists);
     for _ in 0..ATTEMPTS {
         let draft = path.with_file_name(format!(".makeroom-{}.part", random()));
@@ -52,8 +52,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("makeroom-new-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         let path = folder.join("result");
-        let (one, file) = beside(&path, 0o600).unwrap();
-        let (two, _) = beside(&path, 0o600).unwrap();
+        let (one, file) = draft(&path, 0o600).unwrap();
+        let (two, _) = draft(&path, 0o600).unwrap();
         assert_ne!(one, two);
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         symlink(&one, folder.join("link")).unwrap();

@@ -55,7 +55,7 @@ pub(super) fn write<T>(
     if found.is_some_and(|found| !found.is_file() || is_descriptor(path)) {
         return filled(File::options().append(true).open(path).map_err(failed)?);
     }
-    let (draft, begun) = new_file::beside(path, kind.mode()).map_err(failed)?;
+    let (draft, begun) = new_file::draft(path, kind.mode()).map_err(failed)?;
     let written = filled(begun).and_then(|told| {
         // Check again: the program that `run` started may have created the file.
         kind.check(path)?;

@@ -97,7 +97,7 @@ impl Library {
         let content = self.content()?;
         // Readable for all: `makeroom env` places it for jobs that may run as another user. Elsewhere, the directory is
         // private. Write and rename, so that no process sees a partial file.
-        let (draft, mut file) = new_file::beside(path, 0o755)?;
+        let (draft, mut file) = new_file::draft(path, 0o755)?;
         let written = file.write_all(&content).and_then(|()| fs::rename(&draft, path));
         if written.is_err() {
             // A leftover file is in the user's private temporary directory.

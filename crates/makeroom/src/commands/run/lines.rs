@@ -28,7 +28,7 @@ pub(crate) fn keep(path: &Path) -> io::Result<()> {
     let mut content = Vec::new();
     file.take(LARGEST).read_to_end(&mut content)?;
     let Ok(Some(recording)) = add_lines(&content) else { return Ok(()) };
-    let (draft, mut file) = new_file::beside(path, PRIVATE)?;
+    let (draft, mut file) = new_file::draft(path, PRIVATE)?;
     let mode = fs::Permissions::from_mode(metadata.permissions().mode() & 0o777);
     let written = file
         .write_all(&recording)
