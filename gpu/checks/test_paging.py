@@ -17,7 +17,7 @@ from support.runs import at, execute, last_line, load
 WORKLOADS = ["gpt", "unet", "vit", "compiled", "mempool", "graphs", "history", "share"]
 QUICK = ["gpt", "unet", "mempool", "graphs"]
 # What the steps of the programs are multiplied by: a run of two seconds shows mostly how memory grows at first.
-TIMES = {"gpt": 8, "unet": 2, "vit": 3, "compiled": 40, "mempool": 6, "graphs": 6, "history": 6, "share": 4}
+TIMES = {"gpt": 14, "unet": 5, "vit": 7, "compiled": 40, "mempool": 12, "graphs": 12, "history": 12, "share": 4}
 TIMED = {"gpt": 18, "unet": 24}
 EXPANDABLE = "expandable_segments:True"
 MIB, GIB = 1 << 20, 1 << 30

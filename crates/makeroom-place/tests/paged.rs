@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-use makeroom_place::paged::{Mark, PageBacking, Paged, Settings, Waiting};
+use makeroom_place::paged::{Mark, PageBacking, Paged, Settings, Standing, Waiting};
 use makeroom_place::pool::{Handle, Piece, Refused, Timeout};
 use proptest::prelude::*;
 
@@ -321,6 +321,14 @@ impl Program {
         assert!(stats.peak_physical >= stats.physical && stats.peak_live >= stats.live);
         let mapped = self.is_mapped.iter().filter(|&&is_mapped| is_mapped).count() as u64;
         assert_eq!(stats.mapped, mapped * self.slot);
+        for index in (0..SLOTS).filter(|&index| self.is_mapped[index as usize]) {
+            let address = BASE + index * self.slot;
+            let inside = self.device.mapped.range(address..address + self.slot);
+            let is_whole = inside.map(|(_, piece)| piece.size).sum::<u64>() == self.slot;
+            let standing = self.pages.standing(address, self.slot);
+            assert_eq!(standing != Standing::Missing, is_whole, "{standing:?}");
+            assert_eq!(standing == Standing::Kept, is_whole && self.pages.tracks(address) == Some(false));
+        }
         for (&address, written) in &self.written {
             for cell in self.cells(address, self.blocks[&address]) {
                 assert!(self.device.contents[&cell].contains(written), "a block lost its contents");

@@ -46,6 +46,7 @@ mod inner;
 pub mod layers;
 mod pages;
 mod pool;
+mod prefetch;
 mod recent_use;
 mod site;
 mod slice;
@@ -62,6 +63,8 @@ pub use error::{OutOfMemory, PieceCause, PieceError, PoolError, Result, WrongAdd
 pub use host::{InFlight, PinnedBuffer, PinnedPool};
 pub use pages::{Pages, PagesOptions, PagesStats, Taken, is_token};
 pub use pool::{Options, Pool};
+#[doc(hidden)]
+pub use prefetch::prefetch;
 pub use site::Site;
 pub use slice::{DeviceSlice, DeviceSliceMut};
 pub use stream::PoolStream;

@@ -9,7 +9,8 @@ use super::whole::Whole;
 use crate::pool::Handle;
 
 impl Paged {
-    /// The allocator mapped a slot. It gets no memory yet, unless its range is exempt. Returns whether the slot is valid.
+    /// The allocator mapped a slot. It gets no memory yet, unless its range is exempt or the slot has 2 MiB. Returns whether the
+    /// slot is valid.
     pub fn map(&mut self, backing: &mut impl Waiting, address: u64, size: u64) -> bool {
         let Some(needs_memory) = self.map_slot(address, size) else { return false };
         if needs_memory {

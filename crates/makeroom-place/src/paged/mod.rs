@@ -1,7 +1,7 @@
 //! Physical pages under addresses that another allocator chose, without memory of its own and without unsafe code.
 //!
 //! PyTorch's expandable segments reserve a range of addresses, map it slot by slot, and place blocks in the slots. Here a
-//! slot is only virtual: it is divided into pages, and a page has physical memory only while a block overlaps it. Free
+//! slot is only virtual: it is divided into pages, and a page needs physical memory only while a block overlaps it. Free
 //! space inside the segments then costs addresses, not memory.
 //!
 //! ```text
@@ -11,6 +11,8 @@
 //! whole.rs     slots that become one handle               report.rs   statistics
 //! backing.rs   what the policy needs from a device
 //! ```
+//!
+//! Slots of 2 MiB, in which PyTorch places its small blocks, get memory when they are mapped, and keep it.
 //!
 //! A page without a block is idle. It keeps its memory, so that a block that returns to the same address costs nothing. A page
 //! that needs memory gets it from these sources, in order:
@@ -42,4 +44,5 @@ pub use backing::{Mark, PageBacking, Waiting};
 pub use pause::{Attempt, Pause};
 pub use policy::{Paged, Settings};
 pub use report::{Stats, Unbacked};
+pub use slots::Standing;
 pub use whole::Whole;

@@ -6,8 +6,8 @@ use super::backing::PageBacking;
 use super::idle::Idle;
 use super::pause::{Attempt, Pause};
 use super::report::Stats;
-use super::slots::{PageId, Pages, Ranges};
-use crate::pool::{PAGE, Timeout};
+use super::slots::{PageId, Pages, Ranges, Standing};
+use crate::pool::{Handle, PAGE, Timeout};
 
 /// Pages are about this fraction of the live memory, so that partly used pages cost little of it.
 const PAGES_PER_LIVE: u64 = 1 << 7;
@@ -28,8 +28,8 @@ pub struct Settings {
 #[repr(C)]
 pub struct Paged {
     pub(super) ranges: Ranges,
-    pub(super) pages: Pages,
     pub(super) stats: Stats,
+    pub(super) pages: Pages,
     /// Memory of large blocks stays where it is: a device may know it by its physical addresses.
     keeps_large: bool,
     pub(super) idle: Idle,
@@ -37,7 +37,7 @@ pub struct Paged {
     /// Bytes of the handles that moved.
     pub(super) moved_bytes: u64,
     /// Pages of the current step that have no memory yet.
-    missing: Vec<PageId>,
+    unbacked: Vec<PageId>,
 }
 
 impl Paged {
@@ -47,6 +47,7 @@ impl Paged {
     }
 
     /// The figures.
+    #[inline]
     pub fn stats(&self) -> Stats {
         self.stats
     }
@@ -146,8 +147,55 @@ impl Paged {
         Ok(())
     }
 
-    /// A block was placed. Returns whether some of its pages need memory; `None` if it is not in a range.
+    /// Whether a block needs memory, and whether the policy needs to know it.
+    #[inline]
+    pub fn standing(&self, address: u64, size: u64) -> Standing {
+        self.ranges.standing(&self.pages, address, size)
+    }
+
+    /// Whether an address is in a range, and whether the policy needs to know the blocks there.
+    #[inline]
+    pub fn tracks(&self, address: u64) -> Option<bool> {
+        self.ranges.find(address).map(|position| !self.ranges.get(position).is_exempt)
+    }
+
+    /// A block was placed in a range: counts it.
+    #[inline]
+    pub fn count_placed(&mut self, size: u64) {
+        self.stats.live += size;
+        self.stats.peak_live = self.stats.peak_live.max(self.stats.live);
+    }
+
+    /// A block in a range was freed: counts it.
+    #[inline]
+    pub fn count_freed(&mut self, size: u64) {
+        self.stats.live = self.stats.live.saturating_sub(size);
+    }
+
+    /// Gives memory to a page.
+    pub(super) fn set_memory(&mut self, id: PageId, handle: Handle, is_on_host: bool) {
+        self.pages.set_memory(id, handle, is_on_host);
+        self.ranges.count_missing(self.pages.get(id).address, -1);
+    }
+
+    /// Takes a page's memory away.
+    pub(super) fn take_memory(&mut self, id: PageId) -> Option<Handle> {
+        let handle = self.pages.take_memory(id)?;
+        self.ranges.count_missing(self.pages.get(id).address, 1);
+        Some(handle)
+    }
+
+    /// A block was placed: [`Self::count_placed`] and [`Self::add_block`]. Returns whether some of its pages need memory;
+    /// `None` if it is not in a range.
     pub fn place_block(&mut self, address: u64, size: u64) -> Option<bool> {
+        let needs_memory = self.add_block(address, size)?;
+        self.count_placed(size);
+        Some(needs_memory)
+    }
+
+    /// A block was placed: its pages have one more, but it is not counted. Returns whether some of its pages need memory;
+    /// `None` if it is not in a range.
+    pub fn add_block(&mut self, address: u64, size: u64) -> Option<bool> {
         let mut needs_memory = false;
         let is_kept = self.keeps_large && size > LARGE;
         let is_in_range = self.ranges.each_page(&mut self.pages, address, size, |pages, id| {
@@ -156,11 +204,7 @@ impl Paged {
             state.is_pinned |= is_kept;
             needs_memory |= !state.has_memory();
         });
-        is_in_range.then(|| {
-            self.stats.live += size;
-            self.stats.peak_live = self.stats.peak_live.max(self.stats.live);
-            needs_memory
-        })
+        is_in_range.then_some(needs_memory)
     }
 
     /// A step: pages without memory in a range of addresses get it. Returns the bytes of those that cannot have any.
@@ -171,7 +215,7 @@ impl Paged {
         address: u64,
         size: u64,
     ) -> Result<u64, Pause> {
-        let mut missing = std::mem::take(&mut self.missing);
+        let mut missing = std::mem::take(&mut self.unbacked);
         missing.clear();
         self.ranges.each_page(&mut self.pages, address, size, |pages, id| {
             if !pages.state(id).has_memory() {
@@ -182,12 +226,19 @@ impl Paged {
             let is_backed = self.back(backing, attempt, id)?;
             Ok(unbacked + if is_backed { 0 } else { self.pages.get(id).size })
         });
-        self.missing = missing;
+        self.unbacked = missing;
         unbacked
     }
 
-    /// A block was freed: pages without a block become idle. Nothing happens if it is not in a range.
+    /// A block was freed: [`Self::remove_block`] and [`Self::count_freed`]. Nothing happens if it is not in a range.
     pub fn give(&mut self, backing: &mut impl PageBacking, address: u64, size: u64) {
+        if self.remove_block(backing, address, size) {
+            self.count_freed(size);
+        }
+    }
+
+    /// A block was freed: pages without a block become idle. It stays counted. Returns whether it is in a range.
+    pub fn remove_block(&mut self, backing: &mut impl PageBacking, address: u64, size: u64) -> bool {
         let mut mark = None;
         let is_in_range = self.ranges.each_page(&mut self.pages, address, size, |pages, id| {
             let state = pages.state_mut(id);
@@ -197,12 +248,10 @@ impl Paged {
                 state.freed = *mark.get_or_insert_with(|| backing.mark());
             }
         });
-        if is_in_range {
-            self.stats.live = self.stats.live.saturating_sub(size);
-        }
         if mark.is_some() {
             self.idle.became_idle();
         }
+        is_in_range
     }
 
     /// All pages of a range keep their memory from now on, because a CUDA graph may use any of it. Returns the addresses

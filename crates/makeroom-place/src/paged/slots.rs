@@ -116,6 +116,19 @@ impl Pages {
     }
 }
 
+/// Whether a block's pages have memory, and whether they keep it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is not in a range.
+    Outside,
+    /// Some of its pages have no memory.
+    Missing,
+    /// All of its pages have memory.
+    Backed,
+    /// All of its pages have memory and keep it, also without the block.
+    Kept,
+}
+
 /// A mapped slot.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
@@ -123,6 +136,8 @@ struct Slot {
     first: PageId,
     /// How many pages it has.
     count: u32,
+    /// How many of them have no memory.
+    missing: u32,
     /// The allocator gave it up, but some of its memory could not be released.
     is_returned: bool,
 }
@@ -133,7 +148,7 @@ impl Slot {
     }
 }
 
-const UNMAPPED: Slot = Slot { first: NO_PAGE, count: 0, is_returned: false };
+const UNMAPPED: Slot = Slot { first: NO_PAGE, count: 0, missing: 0, is_returned: false };
 
 /// A reserved range of addresses.
 #[derive(Clone, Debug)]
@@ -143,6 +158,8 @@ pub(super) struct Range {
     /// The size of its slots; 0 until one is mapped.
     slot: u64,
     slots: Vec<Slot>,
+    /// Pages without memory in all of its slots.
+    missing: u32,
     /// All of its pages keep their memory.
     pub(super) is_exempt: bool,
 }
@@ -154,6 +171,31 @@ impl Range {
 
     fn index(&self, address: u64) -> usize {
         ((address - self.address) / self.slot) as usize
+    }
+
+    /// Calls `visit` with each mapped slot that a block overlaps, and the first and last of its pages that the block
+    /// overlaps.
+    #[inline]
+    fn each_part(&self, address: u64, size: u64, mut visit: impl FnMut(&Slot, PageId, PageId)) {
+        if self.slot == 0 {
+            return;
+        }
+        let end = address.saturating_add(size.max(1)).min(self.address + self.size);
+        let first = self.index(address);
+        let mut start = self.address + first as u64 * self.slot;
+        for slot in self.slots.iter().skip(first) {
+            if start >= end {
+                break;
+            }
+            if slot.is_mapped() && slot.count == 1 {
+                visit(slot, slot.first, slot.first);
+            } else if slot.is_mapped() {
+                let page = self.slot / u64::from(slot.count);
+                let (from, to) = (address.max(start) - start, end.min(start + self.slot) - 1 - start);
+                visit(slot, slot.first + (from / page) as u32, slot.first + (to / page) as u32);
+            }
+            start += self.slot;
+        }
     }
 }
 
@@ -167,13 +209,17 @@ impl Ranges {
     /// Adds a range that overlaps no other.
     pub(super) fn add(&mut self, address: u64, size: u64) {
         let at = self.list.partition_point(|range| range.address < address);
-        let range = Range { address, size, slot: 0, slots: Vec::new(), is_exempt: false };
+        let range = Range { address, size, slot: 0, slots: Vec::new(), missing: 0, is_exempt: false };
         self.list.insert(at, range);
     }
 
     pub(super) fn find(&self, address: u64) -> Option<usize> {
         let at = self.list.partition_point(|range| range.address <= address).checked_sub(1)?;
         self.list[at].contains(address).then_some(at)
+    }
+
+    pub(super) fn get(&self, position: usize) -> &Range {
+        &self.list[position]
     }
 
     pub(super) fn get_mut(&mut self, position: usize) -> &mut Range {
@@ -208,6 +254,9 @@ impl Ranges {
             return None;
         }
         range.slot = size;
+        // Small blocks are half of all blocks and hold little memory, and their slots cannot be divided. So these slots get
+        // memory when they are mapped, as they would without paging, and their blocks cost almost no time.
+        range.is_exempt |= size <= PAGE;
         let index = range.index(address);
         if range.slots.len() <= index {
             range.slots.resize(index + 1, UNMAPPED);
@@ -219,7 +268,8 @@ impl Ranges {
         }
         let count = u32::try_from(size / page).ok()?;
         let first = pages.add(address, page, count);
-        *slot = Slot { first, count, is_returned: false };
+        *slot = Slot { first, count, missing: count, is_returned: false };
+        range.missing += count;
         Some(position)
     }
 
@@ -232,7 +282,8 @@ impl Ranges {
         let slot = range.slots.get_mut(index)?;
         pages.remove(slot.first, slot.count);
         let first = pages.add(start, size, 1);
-        *slot = Slot { first, count: 1, is_returned: false };
+        range.missing = range.missing - slot.missing + 1;
+        *slot = Slot { first, count: 1, missing: 1, is_returned: false };
         Some(first)
     }
 
@@ -272,7 +323,37 @@ impl Ranges {
         let slot = &mut range.slots[index];
         if (slot.first..slot.first + slot.count).all(|id| !pages.state(id).has_memory()) {
             pages.remove(slot.first, slot.count);
+            range.missing -= slot.missing;
             *slot = UNMAPPED;
+        }
+    }
+
+    /// A page of the slot that contains an address got memory (−1) or lost it (+1).
+    pub(super) fn count_missing(&mut self, address: u64, change: i32) {
+        let Some(position) = self.find(address) else { return };
+        let range = &mut self.list[position];
+        let index = range.index(address);
+        let missing = &mut range.slots[index].missing;
+        *missing = missing.saturating_add_signed(change);
+        range.missing = range.missing.saturating_add_signed(change);
+    }
+
+    /// Whether a block needs memory, and whether it matters to the policy. Most ranges and slots have all of their memory,
+    /// and then their pages are not looked at.
+    #[inline]
+    pub(super) fn standing(&self, pages: &Pages, address: u64, size: u64) -> Standing {
+        let Some(position) = self.find(address) else { return Standing::Outside };
+        let range = &self.list[position];
+        let mut is_backed = true;
+        if range.missing > 0 {
+            range.each_part(address, size, |slot, first, last| {
+                is_backed &= slot.missing == 0 || (first..=last).all(|id| pages.state(id).has_memory());
+            });
+        }
+        match (is_backed, range.is_exempt) {
+            (false, _) => Standing::Missing,
+            (true, false) => Standing::Backed,
+            (true, true) => Standing::Kept,
         }
     }
 
@@ -285,25 +366,9 @@ impl Ranges {
         mut visit: impl FnMut(&mut Pages, PageId),
     ) -> bool {
         let Some(position) = self.find(address) else { return false };
-        let range = &self.list[position];
-        if range.slot == 0 {
-            return true;
-        }
-        let end = address.saturating_add(size.max(1)).min(range.address + range.size);
-        let mut at = address;
-        while at < end {
-            let index = range.index(at);
-            let slot_address = range.address + index as u64 * range.slot;
-            let slot_end = slot_address + range.slot;
-            if let Some(slot) = range.slots.get(index).filter(|slot| slot.is_mapped()) {
-                let page = range.slot / u64::from(slot.count);
-                let (from, to) = (at - slot_address, end.min(slot_end) - 1 - slot_address);
-                for number in from / page..=to / page {
-                    visit(pages, slot.first + number as u32);
-                }
-            }
-            at = slot_end;
-        }
+        self.list[position].each_part(address, size, |_, first, last| {
+            (first..=last).for_each(|id| visit(pages, id));
+        });
         true
     }
 

@@ -6,25 +6,47 @@ use super::policy::Paged;
 use super::slots::PageId;
 use crate::pool::{Piece, Timeout};
 
-/// Memory may exceed the peak of live memory by this fraction before pages move.
-const ALLOWANCE: u64 = 1 << 8;
-/// A program that keeps moving memory pays for it in time, so the allowance grows by this fraction of what has moved, up to
-/// a share of the peak.
-const GROWTH: u64 = 1 << 5;
-/// Beyond that share, it grows by this fraction: in the long run, time matters more than memory.
+/// How far the memory held may exceed peak live memory, by the size of that peak. A small job moves many pages to save
+/// little, so its allowance grows fast; it shrinks when the peak passes 2 GB.
+const ALLOWANCES: [Allowance; 3] = [
+    Allowance { from: 8_000_000_000, least: 32 << 20, growth: 16, most_growth: 250 },
+    Allowance { from: 2_000_000_000, least: 32 << 20, growth: 16, most_growth: 150 },
+    Allowance { from: 0, least: 0, growth: 8, most_growth: 11 },
+];
+/// The part of the peak that every allowance has.
+const SHARE: u64 = 1 << 8;
+/// Beyond its most growth, an allowance grows by this fraction of what has moved: in the long run, time matters more than
+/// memory.
 const SLOW_GROWTH: u64 = 1 << 9;
-/// That share, as a divisor of the peak, for peaks from a size on: larger jobs have pages that are smaller for them, so they
-/// need less.
-const SHARES: [(u64, u64); 3] = [(8 << 30, 400), (2 << 30, 100), (0, 10)];
+
+/// `peak / SHARE`, at least `least`, plus growth in a program that keeps moving memory, because moves cost time.
+struct Allowance {
+    from: u64,
+    least: u64,
+    /// It grows by `moved / growth`, up to `peak / most_growth`.
+    growth: u64,
+    most_growth: u64,
+}
+
+impl Allowance {
+    fn of(peak: u64) -> &'static Self {
+        let [.., smallest] = &ALLOWANCES;
+        ALLOWANCES.iter().find(|allowance| peak >= allowance.from).unwrap_or(smallest)
+    }
+
+    /// The allowance for a peak, in bytes, after `moved` bytes have moved.
+    fn bytes(&self, peak: u64, moved: u64) -> u64 {
+        let grown = (moved / self.growth).min(peak / self.most_growth);
+        let slowly_grown = (moved - self.growth * grown) / SLOW_GROWTH;
+        (peak / SHARE).max(self.least) + grown + slowly_grown
+    }
+}
 
 impl Paged {
     /// Memory that may be held before pages move.
     fn goal(&self) -> u64 {
         let peak = self.stats.peak_live;
-        let share = SHARES.iter().find(|(from, _)| peak >= *from).map_or(peak, |(_, share)| peak / share);
-        let grown = (self.moved_bytes / GROWTH).min(share);
-        let slowly_grown = (self.moved_bytes - GROWTH * grown) / SLOW_GROWTH;
-        peak + peak / ALLOWANCE + grown + slowly_grown
+        peak + Allowance::of(peak).bytes(peak, self.moved_bytes)
     }
 
     /// Gives memory to a page. Returns whether it has some now.
@@ -112,7 +134,7 @@ impl Paged {
             self.forget(backing, piece, is_on_host);
             return false;
         }
-        self.pages.set_memory(id, piece.handle, is_on_host);
+        self.set_memory(id, piece.handle, is_on_host);
         // A page that no block is on has nothing to wait for but what is submitted now.
         self.pages.state_mut(id).freed = backing.mark();
         self.idle.became_idle();
@@ -124,7 +146,7 @@ impl Paged {
         let page = self.pages.get(id);
         let piece = Piece { handle: self.pages.handle(id)?, size: page.size };
         backing.unmap(page.address, piece).ok()?;
-        self.pages.take_memory(id);
+        self.take_memory(id);
         Some((piece, self.pages.state(id).is_on_host()))
     }
 

@@ -109,12 +109,12 @@ impl Paged {
         for id in first..first + count {
             let (size, state) = (self.pages.get(id).size, *self.pages.state(id));
             blocks = blocks.saturating_add(state.blocks);
-            if let Some(handle) = self.pages.take_memory(id) {
+            if let Some(handle) = self.take_memory(id) {
                 self.forget(backing, Piece { handle, size }, state.is_on_host());
             }
         }
         let id = self.ranges.merge(&mut self.pages, address)?;
-        self.pages.set_memory(id, whole.handle, false);
+        self.set_memory(id, whole.handle, false);
         let state = self.pages.state_mut(id);
         // A block on two pages counts twice, which keeps nothing that the pin does not keep.
         (state.is_pinned, state.blocks) = (true, blocks);

@@ -20,8 +20,6 @@ const INTERVAL: Duration = Duration::from_millis(10);
 const QUIET_INTERVAL: Duration = Duration::from_millis(50);
 /// How long "a while" is.
 const QUIET: Duration = Duration::from_secs(1);
-/// Reading the clock costs as much as most reports, so only one of this many marks does.
-const MARKS_PER_LOOK: u64 = 8;
 /// Events in flight. A GPU that stopped must not use up memory; later marks are covered by a later event.
 const MOST_EVENTS: usize = 64;
 
@@ -74,9 +72,6 @@ impl Marks {
     /// A mark after all work submitted so far.
     pub(super) fn mark(&mut self) -> Mark {
         self.last = Mark(self.last.0 + 1);
-        if self.last.0.is_multiple_of(MARKS_PER_LOOK) {
-            self.record_if_due();
-        }
         self.last
     }
 
@@ -133,7 +128,8 @@ impl Marks {
         is_capturing
     }
 
-    fn record_if_due(&mut self) {
+    /// Records an event if marks have been without one for long enough.
+    pub(super) fn record_if_due(&mut self) {
         if self.covered >= self.last || self.waiting.len() >= MOST_EVENTS {
             return;
         }

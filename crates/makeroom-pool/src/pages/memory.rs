@@ -76,6 +76,8 @@ pub(super) struct PageMemory {
     /// Addresses at which whole handles are mapped while contents are copied into them.
     copies: Vec<(Handle, AddressRange)>,
     spent: Duration,
+    /// No memory is unmapped anymore.
+    is_over: bool,
 }
 
 impl PageMemory {
@@ -90,6 +92,7 @@ impl PageMemory {
             copies: Vec::new(),
             marks,
             spent: Duration::ZERO,
+            is_over: false,
             parts,
         }
     }
@@ -119,6 +122,13 @@ impl PageMemory {
         self.marks.time_out(pause);
     }
 
+    /// Marks were made: makes sure that the GPU passes them some time.
+    pub(super) fn look(&mut self) {
+        let begun = Instant::now();
+        self.marks.record_if_due();
+        self.spent += begun.elapsed();
+    }
+
     /// Adds the time of a wait.
     pub(super) fn waited(&mut self, time: Duration) {
         self.spent += time;
@@ -129,8 +139,9 @@ impl PageMemory {
         self.parts.watcher.as_ref().is_some_and(|watcher| watcher.may_be_registered())
     }
 
-    /// The context ends: nothing moves from now on.
+    /// The context ends, or the tables may be wrong: nothing moves from now on.
     pub(super) fn end_time(&mut self) {
+        self.is_over = true;
         self.marks.end();
     }
 
@@ -348,6 +359,9 @@ impl PageBacking for PageMemory {
     }
 
     fn unmap(&mut self, address: u64, piece: Piece) -> Result<(), Refused> {
+        if self.is_over {
+            return Err(Refused);
+        }
         self.timed(|this| {
             let (range, offset) = this.range(address)?;
             range.addresses.unmap(offset, Bytes::new(piece.size))

@@ -6,19 +6,23 @@
 //! ```text
 //! mod.rs      the calls of PyTorch's segments, by device      memory.rs   the policy's requests as driver calls
 //! tokens.rs   the handles that PyTorch gets                   marks.rs    the progress of the whole device
-//! settle.rs   waits, without the lock
+//! settle.rs   waits, without the lock                         reports.rs  blocks come and go
+//! queue.rs    reports that are applied together
 //! ```
 //!
-//! PyTorch gets a token from `cuMemCreate`, and maps it; that changes only the policy's tables and cannot fail. Growth is
-//! refused in [`Pages::create`] alone, because PyTorch handles that: it releases its cache, retries, and raises its own
-//! error. One lock per device guards everything. It is a leaf: no other lock is taken under it, and it is released during
-//! waits for the GPU (`settle.rs`), which are bounded.
+//! PyTorch gets a token from `cuMemCreate`, and maps it, which cannot fail: it changes the policy's tables, and slots of 2 MiB
+//! get memory if there is some. Growth is refused in [`Pages::create`] alone, because PyTorch handles that: it releases its
+//! cache, retries, and raises its own error. One lock per device guards everything. Under it, only the lock of captures is
+//! taken, and it is released during waits for the GPU (`settle.rs`), which are bounded.
 
 mod marks;
 mod memory;
+mod queue;
+mod reports;
 mod settle;
 mod tokens;
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -33,6 +37,9 @@ use crate::backing::Watcher;
 use crate::error::Result;
 use crate::fork::Lock;
 use memory::{HostMemory, PageMemory, Parts};
+use queue::Queue;
+pub use reports::Taken;
+use reports::clock_cost;
 use tokens::Tokens;
 pub use tokens::is_token;
 
@@ -42,9 +49,6 @@ const RESERVE: u64 = 16 << 20;
 const CONTEXT_EVENT: &str = "cuCtxRecordEvent";
 /// Host memory beyond the quota, for blocks whose device memory another process took.
 const EMERGENCY: u64 = 1 << 30;
-
-/// One of this many reports is measured.
-const MEASURED: u32 = 64;
 
 /// Options for [`Pages::new`].
 #[derive(Clone, Debug)]
@@ -70,7 +74,7 @@ impl Default for PagesOptions {
 pub struct PagesStats {
     /// Those of the policy.
     pub pages: Stats,
-    /// Time in driver calls, in waits, and in calls that made neither, as estimated from every 64th of them.
+    /// Time in driver calls, in waits, and in reports that made neither: every 64th is measured.
     pub spent: Duration,
     /// The part of it in calls that made no driver calls and did not wait.
     pub in_reports: Duration,
@@ -78,23 +82,13 @@ pub struct PagesStats {
     pub reports: u64,
 }
 
-/// The result of backing a block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use = "a block without memory is an illegal access when it is used"]
-pub struct Taken {
-    /// Bytes in pages without memory.
-    pub unbacked: u64,
-    /// Bytes in host memory, of all blocks.
-    pub on_host: u64,
-    /// Those beyond the quota, because another process took the device's.
-    pub debt: u64,
-}
-
 /// The pages of one device. Between two reports a program replaces the contents of the processor's caches, so what a report
 /// uses is next to each other.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Pages {
+    /// Reports so far.
+    reports: AtomicU64,
     inner: Lock<Inner>,
     host_quota: u64,
     driver: &'static Driver,
@@ -105,30 +99,21 @@ pub struct Pages {
 #[derive(Debug)]
 #[repr(C)]
 struct Inner {
-    reports: u64,
+    /// Reports that the policy does not know yet.
+    queue: Queue,
     policy: Paged,
     memory: PageMemory,
     /// Time of the reports that needed neither driver calls nor waits.
     quick: Duration,
+    /// Reports are being applied; after a panic, they were.
+    is_applying: bool,
+    /// When reports were last applied.
+    applied_at: Instant,
     /// What reading the clock adds to a measured time.
     clock: Duration,
     tokens: Tokens,
     /// The properties of the memory, once the driver has accepted them.
     properties: Option<AllocationProperties>,
-}
-
-impl Inner {
-    /// Begins to handle a report. Reading the clock costs as much as most reports, so only some are measured.
-    fn begin_report(&mut self) -> Option<Instant> {
-        self.reports += 1;
-        self.reports.is_multiple_of(u64::from(MEASURED)).then(Instant::now)
-    }
-
-    fn end_report(&mut self, begun: Option<Instant>) {
-        if let Some(begun) = begun {
-            self.quick += begun.elapsed().saturating_sub(self.clock) * MEASURED;
-        }
-    }
 }
 
 impl Pages {
@@ -158,16 +143,27 @@ impl Pages {
             memory: PageMemory::new(parts),
             tokens: Tokens::new(number),
             properties: None,
-            reports: 0,
+            queue: Queue::new(),
+            is_applying: false,
+            applied_at: Instant::now(),
             quick: Duration::ZERO,
             clock: clock_cost(),
         };
-        Ok(Self { driver, device, host_quota, longest_wait, inner: Lock::new(inner) })
+        Ok(Self {
+            reports: AtomicU64::new(0),
+            driver,
+            device,
+            host_quota,
+            longest_wait,
+            inner: Lock::new(inner),
+        })
     }
 
-    /// Fails in a forked child: then the driver gets the call.
+    /// Locks the pages and applies queued reports. Fails in a forked child: then the driver gets the call.
     fn lock(&self) -> Option<MutexGuard<'_, Inner>> {
-        self.inner.lock().ok()
+        let mut inner = self.inner.lock().ok()?;
+        inner.apply_reports();
+        Some(inner)
     }
 
     /// `cuMemCreate`: a token, or the error that the program gets. `None` if the driver should serve the call.
@@ -208,14 +204,14 @@ impl Pages {
         PhysicalMemory::create_with(self.driver, properties, Bytes::new(bytes)).map(drop)
     }
 
-    /// `cuMemMap` of a token in a range that PyTorch reserved.
+    /// `cuMemMap` of a token in a range that PyTorch reserved. A slot that needs its memory now may get the host's.
     pub fn map(
         &self,
         token: u64,
         address: u64,
         bytes: u64,
         range: (u64, u64),
-    ) -> Option<std::result::Result<(), Code>> {
+    ) -> Option<std::result::Result<Taken, Code>> {
         let mut inner = self.lock()?;
         let Inner { policy, memory, tokens, .. } = &mut *inner;
         let is_valid = tokens.get(token).is_some_and(|slot| slot.bytes == bytes && slot.address.is_none());
@@ -230,10 +226,12 @@ impl Pages {
             return Some(Err(Code::INVALID_VALUE));
         };
         tokens.map(token, address);
-        if needs_memory {
-            self.back(inner, address, bytes)?;
+        if !needs_memory {
+            return Some(Ok(Taken::default()));
         }
-        Some(Ok(()))
+        self.back(inner, address, bytes)?;
+        // What is missing now is requested again with the first block, so it is not missing yet.
+        self.taken(0).map(Ok)
     }
 
     /// `cuMemSetAccess`. `None` if nothing at the address is paged.
@@ -298,40 +296,14 @@ impl Pages {
         is_free.unwrap_or(true)
     }
 
-    /// A block was placed. `None` if it is not in a range of PyTorch's segments.
-    pub fn take(&self, address: u64, bytes: u64) -> Option<Taken> {
-        let mut inner = self.lock()?;
-        let begun = inner.begin_report();
-        if !inner.policy.place_block(address, bytes)? {
-            inner.end_report(begun);
-            return Some(self.taken(&inner, 0));
-        }
+    /// Pages without memory in a range of addresses get it. Returns the bytes of those that cannot have any.
+    fn back(&self, mut inner: MutexGuard<'_, Inner>, address: u64, bytes: u64) -> Option<u64> {
         if inner.memory.may_be_registered() {
             inner.policy.keep_large();
         }
-        let unbacked = self.back(inner, address, bytes)?;
-        Some(self.taken(&*self.lock()?, unbacked))
-    }
-
-    fn taken(&self, inner: &Inner, unbacked: u64) -> Taken {
-        let on_host = inner.policy.stats().on_host;
-        Taken { unbacked, on_host, debt: on_host.saturating_sub(self.host_quota) }
-    }
-
-    /// Pages without memory in a range of addresses get it. Returns the bytes of those that cannot have any.
-    fn back(&self, inner: MutexGuard<'_, Inner>, address: u64, bytes: u64) -> Option<u64> {
         self.settle(inner, |inner, attempt| {
             inner.policy.back_pages(&mut inner.memory, attempt, address, bytes)
         })
-    }
-
-    /// A block was freed.
-    pub fn give(&self, address: u64, bytes: u64) {
-        let Some(mut inner) = self.lock() else { return };
-        let begun = inner.begin_report();
-        let Inner { policy, memory, .. } = &mut *inner;
-        policy.give(memory, address, bytes);
-        inner.end_report(begun);
     }
 
     /// All memory of the range that contains an address stays where it is: a captured graph may use any of it.
@@ -402,25 +374,11 @@ impl Pages {
 
     /// The figures.
     pub fn stats(&self) -> PagesStats {
-        self.lock().map(|inner| figures(&inner)).unwrap_or_default()
+        self.inner.lock().map(|inner| self.figures(&inner)).unwrap_or_default()
     }
 
     /// The figures, unless another thread has the pages: for a caller that must not wait.
     pub fn stats_now(&self) -> Option<PagesStats> {
-        self.inner.try_lock().ok().flatten().map(|inner| figures(&inner))
+        self.inner.try_lock().ok().flatten().map(|inner| self.figures(&inner))
     }
-}
-
-fn figures(inner: &Inner) -> PagesStats {
-    PagesStats {
-        pages: inner.policy.stats(),
-        spent: inner.memory.spent() + inner.quick,
-        in_reports: inner.quick,
-        reports: inner.reports,
-    }
-}
-
-/// The least time between two readings of the clock.
-fn clock_cost() -> Duration {
-    (0..16).map(|_| Instant::now().elapsed()).min().unwrap_or_default()
 }

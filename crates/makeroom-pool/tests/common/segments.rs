@@ -145,7 +145,8 @@ impl<'gpu> Torch<'gpu> {
         }
         for (index, token) in created {
             let (address, range) = (self.address(index as u64), (self.start(), self.range.bytes().get()));
-            self.pages.map(token, address, self.slot, range).unwrap().unwrap();
+            let taken = self.pages.map(token, address, self.slot, range).unwrap().unwrap();
+            assert_eq!(taken.unbacked, 0);
             self.tokens[index] = Some(token);
             let own = [(Location::device(0), Access::ReadWrite)];
             self.pages.set_access(address, self.slot, &own).unwrap().unwrap();

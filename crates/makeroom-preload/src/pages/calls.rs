@@ -6,7 +6,7 @@
 use std::ffi::c_void;
 
 use makeroom_cuda::{Access, AllocationProperties, Code, Location};
-use makeroom_pool::{Pages, is_token};
+use makeroom_pool::{Pages, Taken, is_token};
 
 use super::{devices, registered, reservations};
 use crate::driver::capture;
@@ -117,7 +117,18 @@ pub(crate) fn map(address: DevicePointer, bytes: usize, offset: usize, handle: u
     let invalid = Some(code(Err(Code::INVALID_VALUE)));
     let Some(range) = reservations::assign(address, device).filter(|_| offset == 0) else { return invalid };
     let mapped = devices::known(device)?.map(handle, address, bytes as u64, (range.start, range.bytes))?;
-    Some(code(mapped))
+    Some(code(mapped.map(warn)))
+}
+
+/// Reports memory that is missing or the host's, once.
+fn warn(taken: Taken) {
+    if taken.unbacked > 0 {
+        warn_once(Notice::PagesMissing);
+    } else if taken.debt > 0 {
+        warn_once(Notice::PagesOnHost);
+    } else if taken.on_host > 0 {
+        warn_once(Notice::PagesSpilled);
+    }
 }
 
 /// Serves `cuMemSetAccess`.
@@ -180,14 +191,7 @@ pub(crate) fn report(address: u64, size: i64, device: u8) {
             // A graph may use any of the range in every replay, also where blocks were freed.
             pages.exempt(address);
         }
-        let taken = pages.take(address, size.unsigned_abs())?;
-        if taken.unbacked > 0 {
-            warn_once(Notice::PagesMissing);
-        } else if taken.debt > 0 {
-            warn_once(Notice::PagesOnHost);
-        } else if taken.on_host > 0 {
-            warn_once(Notice::PagesSpilled);
-        }
+        warn(pages.take(address, size.unsigned_abs())?);
         None
     });
 }
