@@ -35,7 +35,7 @@ fn assert_closed(explanation: &Value, contexts: u64) {
     let ledger = &explanation["ledger"];
     assert_eq!((&ledger["total_bytes"], &ledger["unaccounted_bytes"]), (&(2048 * MIB).into(), &0.into()));
     let lines = ledger["lines"].as_array().unwrap();
-    let line = lines.iter().find(|line| line["what"] == "contexts").unwrap();
+    let line = lines.iter().find(|line| line["what"] == "context and code").unwrap();
     assert_eq!(line["bytes"], contexts * MIB);
 }
 

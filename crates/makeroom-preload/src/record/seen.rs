@@ -7,6 +7,8 @@
 
 use std::cell::Cell;
 
+pub(crate) use makeroom_pool::prefetch;
+
 /// Cached frames per thread: several per stack position, because the thread calls different functions in turn.
 const PLACES: usize = 512;
 /// Frames of the last walk that are prefetched; outer ones are not.
@@ -101,21 +103,4 @@ impl Frames {
     pub(crate) fn end(&self, count: usize) {
         self.count.set(count);
     }
-}
-
-/// Prefetches a cache line. Any address is allowed.
-#[inline]
-pub(crate) fn prefetch(address: usize) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint; the processor ignores addresses that it cannot read.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address as *const i8);
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above.
-    unsafe {
-        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = address;
 }

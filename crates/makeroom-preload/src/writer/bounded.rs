@@ -20,6 +20,8 @@ use crate::clock;
 
 /// How late events of other threads may arrive.
 const LAG_NS: u64 = 200_000_000;
+/// Events are applied to the live set this often: each time, all that have not been applied are sorted.
+const SETTLE_NS: u64 = LAG_NS;
 /// Parts of the bound: older events, newer events, their copy, and the starts of both files.
 const PARTS: u64 = 4;
 
@@ -34,6 +36,8 @@ pub(crate) struct Bounded {
     /// Length of the file up to its first complete event.
     start: u64,
     checkpoint: Option<Checkpoint>,
+    /// The time up to which events are applied.
+    settled_ns: u64,
 }
 
 /// The state of the recording at a position in the file.
@@ -49,7 +53,7 @@ impl Bounded {
     /// A recording of at most `bytes`, whose file has only its header.
     pub(crate) fn new(header: Header, bytes: u64, length: u64) -> Self {
         let part = (bytes / PARTS).max(1);
-        Self { header, part, set: LiveSet::default(), start: length, checkpoint: None }
+        Self { header, part, set: LiveSet::default(), start: length, checkpoint: None, settled_ns: 0 }
     }
 
     /// Takes a checkpoint or replaces the file, when it is time. `write_start` appends the records that every file
@@ -61,11 +65,15 @@ impl Bounded {
         write_start: impl FnOnce(&mut Vec<u8>),
     ) {
         let now_ns = clock::monotonic_ns().saturating_sub(LAG_NS);
-        self.set.settle(now_ns);
         let length = output.length();
         let since = self.checkpoint.as_ref().map_or(self.start, |checkpoint| checkpoint.offset);
         // A large start needs a large rest, or the file would be replaced all the time.
-        if length.saturating_sub(since) < self.part.max(self.start) {
+        let is_time = length.saturating_sub(since) >= self.part.max(self.start);
+        if is_time || now_ns >= self.settled_ns.saturating_add(SETTLE_NS) {
+            self.set.settle(now_ns);
+            self.settled_ns = now_ns;
+        }
+        if !is_time {
             return;
         }
         if let Some(checkpoint) = self.checkpoint.take() {

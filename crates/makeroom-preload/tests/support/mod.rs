@@ -219,6 +219,8 @@ pub(crate) fn scratch() -> PathBuf {
     let make = || {
         let directory =
             PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("preload-{}", std::process::id()));
+        // An earlier process with the same number may have left its own.
+        let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).unwrap();
         directory
     };

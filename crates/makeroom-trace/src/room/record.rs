@@ -77,7 +77,7 @@ pub enum Record {
         /// Its value when the recording began.
         value: Vec<u8>,
     },
-    /// The process's place in a job: the number of a [`JobField`](makeroom_core::identity::JobField) and its value.
+    /// The process's place in a job: the number of a `makeroom_core::identity::JobField` and its value.
     Job(Vec<(u64, Vec<u8>)>),
     /// Older events were left out.
     Compacted(Compacted),
@@ -85,7 +85,7 @@ pub enum Record {
     Pages {
         /// The device.
         device: u64,
-        /// The number of a [`PageFigure`](makeroom_core::PageFigure) and its value.
+        /// The number of a `makeroom_core::PageFigure` and its value.
         figures: Vec<(u64, u64)>,
     },
     /// A record of a later version, unchanged.
