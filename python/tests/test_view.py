@@ -84,6 +84,6 @@ def test_the_frame_runs_in_a_browser(traces: Path, tmp_path: Path):
         while len(frame.evaluate("location.hash")) <= 2 and time.monotonic() < until:
             page.wait_for_timeout(50)
         assert len(frame.evaluate("location.hash")) > 2
-        assert "Fragmentation · certain" in frame.evaluate("document.body.innerText") and page.url == page_file.as_uri()
+        assert "fragmentation · certain" in frame.evaluate("document.body.innerText") and page.url == page_file.as_uri()
         browser.close()
     assert problems == []

@@ -151,6 +151,22 @@ pub(crate) fn wait_for_streams() -> Fix {
     .command("cudaDeviceSynchronize();")
 }
 
+/// Free memory that another stream used as soon as it is freed.
+pub(crate) fn avoid_record_stream() -> Fix {
+    Fix::new(
+        "instead of calling record_stream, which delays the free, make the tensor's own stream wait for the stream that uses it, then free the tensor",
+    )
+    .command("torch.cuda.current_stream().wait_stream(side_stream)")
+}
+
+/// Compare allocator settings for a recording.
+pub(crate) fn tune() -> Fix {
+    Fix::new(
+        "replay this recording under other allocator settings to find those that reserve the least memory",
+    )
+    .command("makeroom tune …")
+}
+
 /// Who asked for memory is known only with stacks.
 pub(crate) fn record_with_stacks() -> Fix {
     Fix::new("record again with stacks, which this recording lacks, to see which lines allocate")

@@ -3,7 +3,7 @@
 use makeroom_core::{Bytes, DeviceIndex, Framework};
 use makeroom_kind::{Kind, Rule};
 
-use crate::{Cause, Certainty, Ledger, RunSummary};
+use crate::{Cause, Certainty, Ledger, RunSummary, Usage};
 
 /// A whole answer.
 #[derive(Clone, Debug)]
@@ -24,6 +24,10 @@ pub struct Explanation {
     pub other_sites: Bytes,
     /// Live memory from step to step.
     pub growth: Option<Growth>,
+    /// The memory of the run as a whole; `None` without a history.
+    pub usage: Option<Usage>,
+    /// The limit that the recording does not contain: at least the first figure, less than the second.
+    pub hidden_limit: Option<(Bytes, Bytes)>,
     /// What a recorded process left behind or missed, in addition to the failed allocation.
     pub run: Option<RunSummary>,
     /// What the same run needs under other settings; only for recordings that failed.

@@ -16,6 +16,7 @@ mod advice;
 mod batch;
 mod cause;
 mod explanation;
+mod health;
 mod ledger;
 mod library;
 mod native;
@@ -30,6 +31,7 @@ pub use cause::{Cause, Certainty};
 pub use explanation::{
     Alternative, Explanation, Finding, Fix, Growth, InputKind, InputSummary, Request, Site, Verdict, rate,
 };
+pub use health::{Health, HealthState, Settled, Trend, Usage};
 pub use ledger::{Ledger, LedgerLine};
 pub use recording::{explain_running, explain_text_with, explain_trace};
 pub use run::{

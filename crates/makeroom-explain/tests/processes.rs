@@ -112,7 +112,7 @@ fn a_refusal_that_the_device_did_not_make_is_the_limits_of_the_run() {
     let ledger = explanation.ledger.unwrap();
     assert_eq!((ledger.total(), ledger.unaccounted()), (Some(Bytes::gib(16)), 0));
     let listed = |what: &str| ledger.lines().iter().find(|line| line.what() == what).map(LedgerLine::bytes);
-    assert_eq!(listed("contexts"), Some(Bytes::gib(1)));
+    assert_eq!(listed("context and code"), Some(Bytes::gib(1)));
     assert_eq!(listed("other counted memory"), Some(Bytes::gib(1) + Bytes::new(1)));
 }
 

@@ -1,7 +1,7 @@
 //! An explanation as JSON. Field names are a contract; fields are only ever added.
 
 use makeroom_core::Bytes;
-use makeroom_explain::{Explanation, Finding, Fix, Growth, Ledger, LedgerLine, Site};
+use makeroom_explain::{Explanation, Finding, Fix, Growth, Health, Ledger, LedgerLine, Site};
 use serde_json::{Value, json};
 
 use crate::run_json::run;
@@ -29,6 +29,12 @@ pub fn explanation_json(explanation: &Explanation) -> Value {
         "sites": explanation.sites.iter().map(site).collect::<Vec<_>>(),
         "other_sites_bytes": explanation.other_sites.get(),
         "growth": explanation.growth.as_ref().map(growth),
+        "growth_summary": explanation.growth_sentence(),
+        "health": health(&explanation.health()),
+        "hidden_limit": explanation.hidden_limit.map(|(least, most)| json!({
+            "least_bytes": least.get(),
+            "most_bytes": most.get(),
+        })),
         "run": explanation.run.as_ref().map(run),
         "alternatives": explanation.alternatives.iter().map(|alternative| json!({
             "settings": alternative.settings,
@@ -92,6 +98,10 @@ pub(crate) fn site(place: &Site) -> Value {
         "blocks": place.blocks,
         "calls": place.callees.iter().map(site).collect::<Vec<_>>(),
     })
+}
+
+fn health(health: &Health) -> Value {
+    json!({ "state": health.state.name(), "because": health.because })
 }
 
 fn growth(growth: &Growth) -> Value {

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 use makeroom_core::Bytes;
-use makeroom_explain::{Cause, Certainty, Explanation, Finding, Fix, Growth, InputKind, Ledger, LedgerLine};
+use makeroom_explain::{
+    Cause, Certainty, Explanation, Finding, Fix, Growth, HealthState, InputKind, Ledger, LedgerLine,
+};
 
 use crate::bars::bar;
 use crate::kinds::{kind_name, rule_words};
@@ -17,8 +19,15 @@ pub(crate) const MARGIN: &str = "  ";
 /// Maximum length of a bar.
 const BAR_COLUMNS: usize = 28;
 /// What is shown when nothing limits the height.
-const WHOLE: Detail =
-    Detail { sites: 12, fixes: usize::MAX, hypothesis_fixes: 3, leaks: 4, alternatives: true, next: true };
+const WHOLE: Detail = Detail {
+    sites: 12,
+    fixes: usize::MAX,
+    hypothesis_fixes: 3,
+    leaks: 4,
+    trend: true,
+    alternatives: true,
+    next: true,
+};
 /// Lines of the tree and fixes that are shown where not everything fits on the screen, most first.
 const SHORTER: [(usize, usize); 9] = [(8, 5), (6, 4), (5, 4), (5, 3), (4, 3), (3, 3), (3, 2), (2, 2), (1, 1)];
 /// Kinds of growing memory that are shown.
@@ -40,6 +49,8 @@ struct Detail {
     hypothesis_fixes: usize,
     /// Lines of the tree of growing sites.
     leaks: usize,
+    /// Whether memory that does not grow is mentioned.
+    trend: bool,
     /// Whether other settings are compared.
     alternatives: bool,
     /// Whether the text ends with what to do to know more.
@@ -52,12 +63,14 @@ pub fn explanation_text(explanation: &Explanation, columns: usize, rows: Option<
     let whole = detailed(explanation, columns, &WHOLE);
     let Some(rows) = rows.filter(|&rows| whole.lines().count() >= rows) else { return whole };
     let rest = format!("{MARGIN}{DIM}(more with --verbose){DIM:#}\n");
+    // After a failure, the lines that hold the memory matter more.
+    let trend = explanation.verdict.cause == Cause::None;
     let mut shortened = String::new();
     for (sites, fixes) in SHORTER {
         let hypothesis_fixes = fixes.min(WHOLE.hypothesis_fixes);
         let leaks = sites.min(WHOLE.leaks);
         for (alternatives, next) in [(true, true), (true, false), (false, false)] {
-            let detail = Detail { sites, fixes, hypothesis_fixes, leaks, alternatives, next };
+            let detail = Detail { sites, fixes, hypothesis_fixes, leaks, trend, alternatives, next };
             shortened = format!("{}{rest}", detailed(explanation, columns, &detail));
             // The last row is the prompt's.
             if shortened.lines().count() < rows {
@@ -83,7 +96,7 @@ fn detailed(explanation: &Explanation, columns: usize, detail: &Detail) -> Strin
     if let Some(ledger) = &explanation.ledger {
         account(&mut out, ledger, columns);
     }
-    sites(&mut out, explanation, columns, detail.sites);
+    sites(&mut out, explanation, columns, detail);
     if let Some(growth) = explanation.growth.as_ref().filter(|growth| growth.is_in_steps) {
         steps(&mut out, growth, columns, detail.leaks);
     }
@@ -106,9 +119,15 @@ fn verdict(out: &mut String, explanation: &Explanation, columns: usize) {
         _ => AnsiColor::Red,
     };
     let style = colour.on_default().bold();
-    let certainty = verdict.told_certainty().map_or(String::new(), |certainty| format!(" ({certainty})"));
+    // A run without a failure has a word for its health where others have the certainty.
+    let remark = match (verdict.cause, explanation.health().state) {
+        (Cause::None, HealthState::Unknown) => None,
+        (Cause::None, state) => Some(state.name()),
+        _ => verdict.told_certainty().map(Certainty::name),
+    };
+    let remark = remark.map_or(String::new(), |remark| format!(" ({remark})"));
     let title = title(explanation);
-    let _ = writeln!(out, "\n{MARGIN}{style}{title}{style:#}{certainty}");
+    let _ = writeln!(out, "\n{MARGIN}{style}{title}{style:#}{remark}");
     paragraph(out, &verdict.summary, columns, Style::new());
     if let Some(site) = explanation.request.as_ref().and_then(|request| request.site.as_ref()) {
         let _ = writeln!(out, "{MARGIN}requested at {TITLE}{}{TITLE:#}", clip(site, columns - 16));
@@ -182,14 +201,19 @@ fn push_rows(rows: &mut Vec<LedgerRow>, line: &LedgerLine, depth: usize) {
     }
 }
 
-fn sites(out: &mut String, explanation: &Explanation, columns: usize, lines: usize) {
+fn sites(out: &mut String, explanation: &Explanation, columns: usize, detail: &Detail) {
     if explanation.sites.is_empty() {
         return;
     }
     let _ = writeln!(out, "\n{MARGIN}{TITLE}Live memory, by line of code{TITLE:#}");
-    tree(out, &explanation.sites, columns, lines);
+    tree(out, &explanation.sites, columns, detail.sites);
     if !explanation.other_sites.is_zero() {
         let _ = writeln!(out, "{MARGIN}{:>12}  {DIM}elsewhere{DIM:#}", explanation.other_sites.to_string());
+    }
+    // Growth from step to step has a section of its own.
+    let has_section = explanation.growth.as_ref().is_some_and(|growth| growth.is_in_steps);
+    if detail.trend && !has_section && explanation.is_growth_measured() {
+        paragraph(out, &explanation.growth_sentence().unwrap_or_default(), columns, DIM);
     }
 }
 
@@ -233,7 +257,9 @@ fn advice(out: &mut String, explanation: &Explanation, columns: usize, detail: &
     let is_open = first.is_some_and(|finding| finding.cause == Cause::Undetermined);
     // Without a failure, the other findings are about memory in general: which sites hold it, and what grew.
     let is_none = first.is_some_and(|finding| finding.cause == Cause::None);
-    let fixes = first.map_or(&[][..], |finding| finding.fixes.as_slice());
+    let mut with_fixes = explanation.causes.iter().take(if is_none { usize::MAX } else { 1 });
+    let fixes = with_fixes.find(|finding| !finding.fixes.is_empty());
+    let fixes = fixes.map_or(&[][..], |finding| finding.fixes.as_slice());
     if !fixes.is_empty() {
         let heading = if is_none { "What to do" } else { "Fixes, most effective first" };
         let _ = writeln!(out, "\n{MARGIN}{TITLE}{heading}{TITLE:#}");

@@ -6,7 +6,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use makeroom_core::Trace;
+use makeroom_core::{Bytes, Trace};
 use makeroom_sim::{AllocatorSpec, Settings, Workload, parse, require_pytorch};
 use serde_json::{Value, json};
 
@@ -21,8 +21,10 @@ const MOST_STEPS: usize = 4096;
 /// Its progress.
 #[derive(Debug, Default)]
 pub(crate) struct Alternative {
-    /// What the allocator could have had, if known.
+    /// What the allocator could have had, if known, or at least had.
     room: Option<u64>,
+    /// Whether it may have had more.
+    is_least: bool,
     progress: Mutex<Progress>,
 }
 
@@ -39,11 +41,19 @@ enum Progress {
 
 impl Alternative {
     /// What can be tried for a device.
-    pub(crate) fn new(trace: &Trace, capacity: &Capacity, position: usize, is_pinned: bool) -> Self {
+    pub(crate) fn new(
+        trace: &Trace,
+        capacity: &Capacity,
+        hidden_limit: Option<(Bytes, Bytes)>,
+        position: usize,
+        is_pinned: bool,
+    ) -> Self {
         let is_on = Settings::recorded(&trace.settings).expandable_segments;
         let can_try = !is_pinned && !is_on && require_pytorch(trace, "replay").is_ok();
         let progress = if can_try { Progress::Idle } else { Progress::None };
-        Self { room: capacity.room(position), progress: Mutex::new(progress) }
+        let known = capacity.room(position);
+        let room = known.or(hidden_limit.map(|(least, _)| least.get()));
+        Self { room, is_least: known.is_none(), progress: Mutex::new(progress) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Progress> {
@@ -87,7 +97,8 @@ impl Alternative {
             "command": format!("export PYTORCH_CUDA_ALLOC_CONF={SETTING}"),
             "peak_reserved": outcome.peak_reserved,
             "peak_as_recorded": as_recorded.peak_reserved,
-            "fits": fits,
+            // A run that does not fit in the least that a limit can be may fit in the limit.
+            "fits": fits.filter(|&fits| fits || !self.is_least),
             "exact": workload.program.older <= 1 && workload.program.lost == 0,
             "event": line.events,
             "reserved": line.reserved,

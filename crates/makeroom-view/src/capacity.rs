@@ -18,7 +18,7 @@ use crate::timeline::Timeline;
 
 /// Names of the account's lines: memory that is left, the contexts that a limit counts, and other processes.
 const FREE: &str = "free";
-const CONTEXTS: &str = "contexts";
+const CONTEXTS: &str = "context and code";
 const OTHERS: &str = "other processes";
 
 /// The capacity of a device.

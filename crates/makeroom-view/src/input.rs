@@ -115,7 +115,10 @@ impl Recording {
             .map(|timeline| Capacity::new(&explanation, &trace, timeline, total_of(&trace, timeline)))
             .collect();
         let alternatives = devices.iter().zip(&capacities).map(|(timeline, capacity)| {
-            Alternative::new(&trace, capacity, timeline.interest(), timeline.is_pinned(&trace))
+            let is_explained = explanation.ledger.as_ref().and_then(makeroom_explain::Ledger::device)
+                == Some(timeline.device(&trace).device);
+            let hidden_limit = explanation.hidden_limit.filter(|_| is_explained);
+            Alternative::new(&trace, capacity, hidden_limit, timeline.interest(), timeline.is_pinned(&trace))
         });
         let alternatives = alternatives.collect();
         let trie = OnceLock::new();

@@ -228,7 +228,7 @@ fn the_base_under_a_limit_is_what_the_limit_counts() {
         let inputs: Value = serde_json::from_slice(&open(&root.join(name)).overview().unwrap()).unwrap();
         let input = &inputs["inputs"][0];
         let lines = input["why"]["ledger"]["lines"].as_array().unwrap();
-        let contexts = lines.iter().find(|line| line["what"] == "contexts").unwrap();
+        let contexts = lines.iter().find(|line| line["what"] == "context and code").unwrap();
         let capacity = &input["devices"][0]["capacity"];
         assert_eq!(capacity["is_limit"], true, "{name}");
         let base = capacity["base"].as_array().unwrap();

@@ -105,7 +105,7 @@ fn judge_remarks(explanation: &mut Explanation, summary: &RunSummary) {
             explanation.verdict.summary.push_str(&remark.summary);
         }
         if let Some(nothing) = explanation.causes.iter_mut().find(|finding| finding.cause == Cause::None) {
-            nothing.fixes.extend(remarks.iter().flat_map(|remark| remark.fixes.clone()));
+            nothing.fixes.splice(0..0, remarks.iter().flat_map(|remark| remark.fixes.clone()));
         }
     }
     let is_known = |remark: &Finding| explanation.causes.iter().any(|known| known.cause == remark.cause);

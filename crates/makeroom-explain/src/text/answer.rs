@@ -451,6 +451,8 @@ fn empty(framework: Framework, cause: Cause, certainty: Certainty, summary: Stri
         sites: Vec::new(),
         other_sites: Bytes::ZERO,
         growth: None,
+        usage: None,
+        hidden_limit: None,
         run: None,
         alternatives: Vec::new(),
         wont_help: Vec::new(),

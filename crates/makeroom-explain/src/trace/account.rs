@@ -29,7 +29,7 @@ impl Account<'_> {
     pub(crate) fn ledger(&self) -> Ledger {
         let (device, pieces) = (self.device, self.pieces);
         let mut lines = self.asked_for();
-        let held = held(pieces, self.has_segments);
+        let held = pieces.held(self.has_segments);
         match self.room {
             Room::Unknown => self.as_measured(lines),
             Room::Limit(limit) => {
@@ -38,7 +38,7 @@ impl Account<'_> {
                     None => (format!("GPU {device} limit"), limit),
                 };
                 if whole > limit {
-                    lines.push(LedgerLine::new("contexts", whole - limit));
+                    lines.push(LedgerLine::new("context and code", whole - limit));
                 }
                 let beyond = self.refusal.map_or(Bytes::ZERO, Refusal::counted_beyond);
                 if !beyond.is_zero() {
@@ -135,10 +135,6 @@ fn of_driver(overhead: &Overhead) -> Vec<LedgerLine> {
         }
     }
     lines
-}
-
-pub(super) fn held(pieces: &Pieces, has_segments: bool) -> Bytes {
-    pieces.homeless + if has_segments { pieces.reserved } else { pieces.live }
 }
 
 fn live(pieces: &Pieces, whole: Bytes, what: &str) -> LedgerLine {

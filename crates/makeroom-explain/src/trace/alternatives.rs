@@ -16,6 +16,7 @@ pub(crate) fn alternatives(
     device: &DeviceTrace,
     start: &Start,
     limit: Option<Bytes>,
+    hidden_limit: Option<(Bytes, Bytes)>,
 ) -> Vec<Alternative> {
     if trace.kind != TraceKind::TorchSnapshot || device.segments.is_empty() && start.segments.is_empty() {
         return Vec::new();
@@ -36,6 +37,10 @@ pub(crate) fn alternatives(
         let fits = limited.as_ref().map(|outcome| outcome.refusal.is_none());
         let outcome =
             limited.filter(|outcome| outcome.refusal.is_none()).unwrap_or_else(|| spec.run(&program, None));
+        // A peak up to the lower bound of the hidden limit fits; whether a higher one fits is unknown.
+        let fits_hidden =
+            hidden_limit.and_then(|(least, _)| (outcome.peak_reserved <= least.get()).then_some(true));
+        let fits = fits.or(fits_hidden);
         alternatives.push(Alternative {
             settings: Some(EXPANDABLE),
             needs: Bytes::new(outcome.peak_reserved),

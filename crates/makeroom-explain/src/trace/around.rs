@@ -122,8 +122,10 @@ impl Refusal<'_> {
         let what = if self.process_overhead.is_some() { "recording" } else { "snapshot" };
         let summary = match self.room {
             Room::Unknown => format!(
-                "{request} failed while the driver had {untaken} free: {} applied a limit{} that the {what} does not contain.",
+                "{request} failed while the driver had {untaken} free: {} applied a limit{}{} that the {what} does not contain.",
                 self.holder,
+                self.hidden_limit()
+                    .map_or(String::new(), |(least, most)| format!(" between {least} and {most}")),
                 if self.holder == Holder::PyTorch {
                     " (set_per_process_memory_fraction or an allocator setting)"
                 } else {
@@ -138,7 +140,22 @@ impl Refusal<'_> {
                 "{request} failed with {untaken} left of the given {size}: the run had a smaller limit."
             ),
         };
-        Some(self.finding(Cause::ArtificialLimit, Certainty::Likely, untaken, summary))
+        let mut finding = self.finding(Cause::ArtificialLimit, Certainty::Likely, untaken, summary);
+        finding.evidence.extend(self.hidden_limit().map(|(least, most)| {
+            format!(
+                "the limit is at least {least}, which was reserved before the failure, and less than {most}, which the failed request would have required in total"
+            )
+        }));
+        Some(finding)
+    }
+
+    /// The bounds of a limit of PyTorch that the recording does not contain: the allocator had reserved the first figure before, and
+    /// failed to reserve the second although the driver had the memory. `None` if the limit must have changed.
+    pub(super) fn hidden_limit(&self) -> Option<(Bytes, Bytes)> {
+        let is_torch = self.holder == Holder::PyTorch && !self.is_of_other;
+        let is_hidden = self.room == Room::Unknown && self.has_segments && is_torch;
+        let bounds = (self.most_reserved, self.pieces.reserved + self.driver_request());
+        (is_hidden && self.untaken()? >= self.driver_request() && bounds.0 < bounds.1).then_some(bounds)
     }
 
     /// The limit of makeroom's own pool refused, and the device had room.

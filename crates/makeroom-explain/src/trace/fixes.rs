@@ -6,7 +6,8 @@ use makeroom_sim::Settings;
 use super::source::holder;
 use super::verdict::Refusal;
 use crate::advice::{self, Maker};
-use crate::{Alternative, Cause, Finding, Fix};
+use crate::health::Waste;
+use crate::{Alternative, Cause, Finding, Fix, Growth};
 
 /// What was allocated in the step that failed, and what was there before it.
 #[derive(Clone, Copy, Debug)]
@@ -64,8 +65,13 @@ pub(crate) fn attach(
                 vec![advice::fewer_contexts().frees(refusal.further_contexts())]
             }
             Cause::ArtificialLimit => vec![
-                Fix::new("pass the limit that was set, to see what filled it")
-                    .command("makeroom why --memory SIZE …"),
+                Fix::new("pass the limit that was set, to see what filled it").command(
+                    refusal
+                        .hidden_limit()
+                        .map_or("makeroom why --memory SIZE …".to_owned(), |(least, _)| {
+                            format!("makeroom why --memory {}MiB …", least.get().div_ceil(1 << 20))
+                        }),
+                ),
                 Fix::new("raise the limit, or remove the call that sets it")
                     .command("torch.cuda.set_per_process_memory_fraction(1.0)")
                     .frees(finding.bytes.unwrap_or(Bytes::ZERO)),
@@ -76,10 +82,16 @@ pub(crate) fn attach(
                 )
                 .frees(refusal.pieces.private_reserved),
             ],
-            Cause::Leak => leak(trace, refusal),
+            Cause::Leak => leak(trace, refusal.growth),
             _ => Vec::new(),
         };
         finding.fixes.sort_compact_by_key(|fix| std::cmp::Reverse(fix.frees));
+        // A limit may be there on purpose: a setting that fits in it comes first.
+        if finding.cause == Cause::ArtificialLimit && refusal.hidden_limit().is_some() {
+            let fitting = expandable_that_fits(alternatives);
+            let fitting = fitting.or_else(|| expandable_that_may_fit(alternatives, refusal.hidden_limit()));
+            finding.fixes.splice(0..0, fitting);
+        }
     }
 }
 
@@ -237,6 +249,18 @@ fn expandable_that_fits(alternatives: &[Alternative]) -> Option<Fix> {
     Some(fix.frees(recorded.needs - fitting.needs))
 }
 
+/// Expandable segments, if the replay with them peaks below the upper bound of the hidden limit.
+fn expandable_that_may_fit(alternatives: &[Alternative], limit: Option<(Bytes, Bytes)>) -> Option<Fix> {
+    let (_, most) = limit?;
+    let tried = alternatives.iter().find(|alternative| alternative.settings.is_some())?;
+    let mut fix = advice::expandable_segments();
+    fix.action = format!(
+        "{}: the recorded run, including the failed request, then peaks at {}, which fits unless the limit is lower",
+        fix.action, tried.needs
+    );
+    (tried.needs < most).then_some(fix)
+}
+
 fn pieces(refusal: &Refusal<'_>) -> Fix {
     let request = refusal.event.size.get();
     match refusal.room.limit().filter(|limit| !limit.is_zero()) {
@@ -248,9 +272,10 @@ fn pieces(refusal: &Refusal<'_>) -> Fix {
     }
 }
 
-fn leak(trace: &Trace, refusal: &Refusal<'_>) -> Vec<Fix> {
+/// What to do about memory that grows: the line that allocates it first.
+pub(crate) fn leak(trace: &Trace, growth: Option<&Growth>) -> Vec<Fix> {
     let mut fixes = Vec::new();
-    if let Some(growth) = refusal.growth {
+    if let Some(growth) = growth {
         if !growth.is_in_steps {
             return fixes;
         }
@@ -260,7 +285,7 @@ fn leak(trace: &Trace, refusal: &Refusal<'_>) -> Vec<Fix> {
             TraceKind::TorchSnapshot if !has_stacks => fixes.push(advice::record_snapshot()),
             _ => {}
         }
-        fixes.extend(growth.leaking.first().filter(|_| has_stacks).map(|site| {
+        fixes.extend(growth.main_line().or(growth.leaking.first()).filter(|_| has_stacks).map(|site| {
             let caller =
                 site.caller.as_ref().map_or(String::new(), |caller| format!(" (called from {caller})"));
             let when = if growth.parts.is_some() { "" } else { " after every step" };
@@ -273,8 +298,18 @@ fn leak(trace: &Trace, refusal: &Refusal<'_>) -> Vec<Fix> {
 }
 
 /// What helps against leaks of this kind of program.
-pub(crate) fn leak_in_general(trace: &Trace) -> Vec<Fix> {
+fn leak_in_general(trace: &Trace) -> Vec<Fix> {
     if holder(trace) == Holder::PyTorch { advice::leak() } else { vec![advice::leak_without_tensors()] }
+}
+
+/// What to do about wasted memory in a run that did not fail.
+pub(crate) fn waste(trace: &Trace, waste: Option<Waste>) -> Vec<Fix> {
+    match (waste, holder(trace)) {
+        (Some(Waste::Waiting(bytes, _)), Holder::PyTorch) => vec![advice::avoid_record_stream().frees(bytes)],
+        (Some(Waste::Waiting(bytes, _)), _) => vec![advice::wait_for_streams().frees(bytes)],
+        (Some(Waste::Unused(..)), Holder::PyTorch) => vec![advice::tune()],
+        (Some(Waste::Unused(..)) | None, _) => Vec::new(),
+    }
 }
 
 /// The size of the device or the limit completes the breakdown.

@@ -23,6 +23,8 @@ pub(crate) struct History {
     pub(crate) peak_live: Bytes,
     /// The most that was ever reserved; `None` when the recording has no segments.
     pub(crate) peak_reserved: Option<Bytes>,
+    /// The most that was reserved before the first failed allocation, or at all.
+    pub(crate) most_reserved: Bytes,
     /// Positions of the refused allocations.
     pub(crate) failures: Vec<usize>,
     /// The quietest moment of each step.
@@ -76,6 +78,7 @@ impl History {
         let mut reserved = self.start.reserved();
         let mut peak = reserved;
         let mut has_segments = !device.segments.is_empty();
+        let mut before_failure = None;
         for event in device.events.iter() {
             match event.action {
                 Action::SegmentAlloc | Action::SegmentMap => {
@@ -84,9 +87,11 @@ impl History {
                     peak = peak.max(reserved);
                 }
                 Action::SegmentFree | Action::SegmentUnmap => reserved = reserved - event.size,
+                Action::OutOfMemory => before_failure = before_failure.or(Some(peak)),
                 _ => {}
             }
         }
+        self.most_reserved = before_failure.unwrap_or(peak);
         self.peak_reserved = has_segments.then_some(peak);
     }
 }

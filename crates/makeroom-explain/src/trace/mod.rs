@@ -7,9 +7,9 @@
 //! lifetimes.rs birth and end of every allocation: who is live when
 //! pieces.rs    reserved memory cut into live, rounding and unused pieces
 //! sites.rs     live memory by place in the program
-//! steps.rs     steps, and what grows from one to the next;  rounds.rs  those of a loop that marks none
+//! steps.rs     steps, and what grows from one to the next;  rounds.rs  those of a loop that marks none;  trend.rs  if not
 //! taken.rs     what a process took from the driver;  overhead.rs  what the device holds beside it
-//! source.rs    what the source of a recording is called
+//! source.rs    what the source of a recording is called;  notes.rs  what to know about it
 //! beside.rs    what a whole process adds to the account
 //! verdict.rs   the cause;  around.rs  causes outside of the allocator that was asked
 //! fixes.rs     what to do;  account.rs  the ledger
@@ -31,6 +31,7 @@ mod growing;
 mod history;
 mod keeper;
 mod lifetimes;
+mod notes;
 mod outside;
 mod overhead;
 mod pieces;
@@ -43,6 +44,7 @@ mod source;
 mod state;
 mod steps;
 mod taken;
+mod trend;
 mod verdict;
 
 pub use across::{Across, AcrossGroup, across};
@@ -76,7 +78,7 @@ use self::pieces::Pieces;
 use self::source::{framework, holder, input_kind};
 use self::steps::Steps;
 use self::verdict::Refusal;
-use crate::{Cause, Certainty, Explanation, Finding, InputSummary, Request, Verdict};
+use crate::{Cause, Certainty, Explanation, Finding, InputSummary, Request, Usage, Verdict};
 
 /// What to explain of a recording.
 #[derive(Clone, Copy, Debug, Default)]
@@ -153,12 +155,15 @@ impl<'trace> Subject<'trace> {
             sites,
             other_sites,
             growth,
+            usage: None,
+            hidden_limit: None,
             run: None,
             alternatives: Vec::new(),
             wont_help: Vec::new(),
             next: Vec::new(),
             notes: self.notes(),
         };
+        explanation.usage = self.usage(&pieces);
         let is_said = room != Room::Unknown;
         let room = match (room, self.pool_limit()) {
             (Room::Unknown, Some(limit)) => Room::Limit(limit),
@@ -196,6 +201,7 @@ impl<'trace> Subject<'trace> {
             pool_limit: self.pool_limit().filter(|&limit| room == Room::Limit(limit)),
             process_overhead: self.process_overhead(&event, overhead.as_ref(), &libraries),
             growth: explanation.growth.as_ref(),
+            most_reserved: self.history.most_reserved,
             has_segments: self.has_segments(),
             settings: &self.settings,
             is_of_other: self.is_refused_to_other(index),
@@ -204,8 +210,10 @@ impl<'trace> Subject<'trace> {
         let room = refusal.room;
         let mut causes = refusal.findings();
         let split = self.split(index, state);
+        let hidden_limit = refusal.hidden_limit().filter(|_| causes[0].cause == Cause::ArtificialLimit);
+        let start = &self.history.start;
         let alternatives =
-            alternatives::alternatives(self.trace, self.device, &self.history.start, room.limit());
+            alternatives::alternatives(self.trace, self.device, start, room.limit(), hidden_limit);
         fixes::attach(&mut causes, self.trace, &refusal, split, &alternatives);
         let first = &causes[0];
         explanation.verdict =
@@ -223,6 +231,7 @@ impl<'trace> Subject<'trace> {
             explanation.notes.push(format!("{later} more allocations failed later; this explains the first"));
         }
         explanation.alternatives = alternatives;
+        explanation.hidden_limit = hidden_limit;
         explanation.causes = causes;
         room != Room::Unknown || overhead.is_some()
     }
@@ -269,17 +278,14 @@ impl<'trace> Subject<'trace> {
             ..Finding::new(Cause::None, Certainty::Certain, summary).bytes(live)
         });
         if let Some(growth) = explanation.growth.as_ref().filter(|growth| growth.is_in_steps) {
-            let summary = format!(
-                "{} grew from {} to {} {}.",
-                growth.moment(),
-                growth.first,
-                growth.last,
-                growth.pace()
-            );
             explanation.causes.push(Finding {
-                fixes: fixes::leak_in_general(self.trace),
-                ..Finding::new(Cause::Leak, Certainty::Possible, summary).bytes(growth.last - growth.first)
+                fixes: fixes::leak(self.trace, Some(growth)),
+                ..Finding::new(Cause::Leak, Certainty::Possible, growth.sentence())
+                    .bytes(growth.last - growth.first)
             });
+        } else {
+            let waste = explanation.usage.as_ref().and_then(Usage::waste);
+            explanation.causes[0].fixes = fixes::waste(self.trace, waste);
         }
         let (account, libraries) = (self.account(room, pieces, None), self.libraries(state));
         let account = Account { limit_of_run, libraries: &libraries, overhead, ..account };
@@ -353,29 +359,6 @@ impl<'trace> Subject<'trace> {
     fn input(&self) -> InputSummary {
         InputSummary { kind: input_kind(self.trace), framework: framework(self.trace) }
     }
-
-    fn notes(&self) -> Vec<String> {
-        let mut notes = self.trace.notes.clone();
-        let older: Bytes = self.history.start.live();
-        if older >= Bytes::mib(1) && !self.device.events.is_empty() {
-            notes.push(format!(
-                "the recording started late: {older} was already live, and has no stack unless it is live at the end"
-            ));
-        }
-        if self.device.overflowed == Some(true) {
-            notes.push("the recorder's ring buffer overflowed: the oldest events are lost".to_owned());
-        }
-        if let Some(host) = &self.trace.host {
-            let peak = History::new(host, &[]).peak_live;
-            notes.push(format!("PyTorch also had up to {peak} of pinned host memory"));
-        }
-        match self.history.start.unmatched_frees {
-            0 => {}
-            1 => notes.push("1 free has no matching allocation in this recording".to_owned()),
-            count => notes.push(format!("{count} frees have no matching allocation in this recording")),
-        }
-        notes
-    }
 }
 
 fn empty(trace: &Trace) -> Explanation {
@@ -393,6 +376,8 @@ fn empty(trace: &Trace) -> Explanation {
         sites: Vec::new(),
         other_sites: Bytes::ZERO,
         growth: None,
+        usage: None,
+        hidden_limit: None,
         run: None,
         alternatives: Vec::new(),
         wont_help: Vec::new(),

@@ -45,6 +45,11 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
+    /// What the allocator held: its segments, or what is live where the recording has no segments.
+    pub(super) fn held(&self, has_segments: bool) -> Bytes {
+        self.homeless + if has_segments { self.reserved } else { self.live }
+    }
+
     /// Cuts up the state after the event `moment`; `None` is before the first.
     pub(crate) fn new(
         device: &DeviceTrace,

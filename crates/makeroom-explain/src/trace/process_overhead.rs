@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use makeroom_core::{Bytes, Event, Library, SortCompact as _};
 
-use super::account::held;
 use super::overhead::{Measured, Overhead};
 use super::pieces::Pieces;
 use super::state::State;
@@ -87,7 +86,7 @@ impl Subject<'_> {
     ) -> (Room, Option<Bytes>) {
         let limit = self.trace.process.as_ref().and_then(|process| process.limit);
         let contexts = overhead.map_or(Bytes::ZERO, |(overhead, _)| overhead.contexts);
-        let held = held(pieces, self.has_segments());
+        let held = pieces.held(self.has_segments());
         match limit.filter(|&limit| room == Room::Unknown && held + contexts <= limit) {
             Some(limit) => (Room::Limit(limit - contexts), Some(limit)),
             None => (room, None),

@@ -20,7 +20,7 @@ const LEAST_EVENTS: usize = 8;
 /// loads one takes piece by piece and keeps just so.
 const ENOUGH_STEPS: usize = 100;
 /// Fewer steps than this say nothing about growth.
-const LEAST_STEPS: usize = 6;
+pub(super) const LEAST_STEPS: usize = 6;
 /// Growth below this share of the floor is noise.
 const LEAST_GROWTH: f64 = 0.05;
 /// In runs of at least this many steps, a smaller share is more than noise if it hardly ever falls.
@@ -172,16 +172,23 @@ pub(super) struct Rise {
 
 /// The floors between which live memory grows, if it keeps growing.
 pub(super) fn rise(history: &History) -> Option<Rise> {
-    // What a program does after it was refused memory is another story.
-    let end = history.failures.first().copied().unwrap_or(usize::MAX);
-    let floors = &history.floors[..history.floors.partition_point(|floor| floor.index < end)];
-    // Optimizers and caches fill up during the first steps; that is not a leak.
-    let settled = floors.get(floors.len() / 4..)?;
+    let settled = settled(floors_before_failure(history));
     if settled.len() < LEAST_STEPS || !keeps_growing(settled) {
         return None;
     }
     let (first, last) = (settled[0], settled[settled.len() - 1]);
     Some(Rise { first, middle: settled[settled.len() / 2], last, steps: settled.len() - 1 })
+}
+
+/// The floors of the steps before the first failed allocation: what a program does after that is another story.
+pub(super) fn floors_before_failure(history: &History) -> &[Floor] {
+    let end = history.failures.first().copied().unwrap_or(usize::MAX);
+    &history.floors[..history.floors.partition_point(|floor| floor.index < end)]
+}
+
+/// The floors that are compared. Optimizers and caches fill up during the first steps; that is not a leak.
+fn settled(floors: &[Floor]) -> &[Floor] {
+    &floors[floors.len() / 4..]
 }
 
 /// What grows from step to step, if anything does.
@@ -263,7 +270,7 @@ fn gives_back(device: &DeviceTrace, events: std::ops::Range<usize>) -> bool {
 }
 
 /// Whether the floor rises, hardly ever falls, and still rises at the end.
-fn keeps_growing(floors: &[Floor]) -> bool {
+pub(super) fn keeps_growing(floors: &[Floor]) -> bool {
     let count = floors.len();
     let (first, last) = (floors[0].live, floors[count - 1].live);
     let gain = last - first;

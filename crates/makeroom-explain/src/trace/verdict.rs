@@ -20,6 +20,8 @@ pub(crate) struct Refusal<'trace> {
     /// What a whole process recorded beside its own requests; `None` where only an allocator was.
     pub(crate) process_overhead: Option<ProcessOverhead>,
     pub(crate) growth: Option<&'trace Growth>,
+    /// The most that the allocator had reserved before.
+    pub(crate) most_reserved: Bytes,
     /// Whether the recording says what was reserved.
     pub(crate) has_segments: bool,
     /// The settings of the recorded allocator.
@@ -102,8 +104,7 @@ impl Refusal<'_> {
 
     /// What the allocator held: its segments, or what is live where the recording has no segments.
     pub(super) fn held(&self) -> Bytes {
-        let within = if self.has_segments { self.pieces.reserved } else { self.pieces.live };
-        within + self.pieces.homeless
+        self.pieces.held(self.has_segments)
     }
 
     pub(super) fn live(&self) -> Bytes {

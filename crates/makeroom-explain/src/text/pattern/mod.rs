@@ -205,6 +205,8 @@ impl Gate {
 #[derive(Debug, PartialEq, Eq)]
 enum Words {
     One(Vec<u8>),
+    /// A letter outside ASCII, in any case, so that it has no bytes of its own.
+    OutsideAscii,
     /// Every one of these.
     All(Vec<Self>),
     /// At least one of these.
@@ -220,7 +222,10 @@ impl Words {
     /// The words of a part of a pattern.
     fn required(ast: &Ast) -> Option<Self> {
         match ast {
-            Ast::Literal(literal) => letter(literal).map(Self::One),
+            Ast::Literal(literal) => letter(literal).map(Self::One).or_else(|| {
+                let is_outside = !literal.c.is_ascii() && !FOLDED.contains(&literal.c);
+                is_outside.then_some(Self::OutsideAscii)
+            }),
             Ast::Group(group) => Self::required(&group.ast),
             Ast::Repetition(repetition) => {
                 let least = match &repetition.op.kind {
@@ -255,7 +260,8 @@ impl Words {
                 // Single letters are in nearly every text.
                 all.retain(|words| !matches!(words, Self::One(word) if word.len() < 2));
                 // The cheapest first: one word that is missing decides.
-                all.sort_by_key(|words| !matches!(words, Self::One(_)));
+                all.sort_by_key(|words| !matches!(words, Self::One(_) | Self::OutsideAscii));
+                all.dedup();
                 if all.is_empty() { None } else { Some(Self::All(all)) }
             }
             _ => None,
@@ -268,6 +274,10 @@ impl Words {
             Self::One(word) => {
                 *searched += text.len();
                 contains(text, word)
+            }
+            Self::OutsideAscii => {
+                *searched += text.len();
+                !text.is_ascii()
             }
             Self::All(all) => all.iter().all(|words| words.are_in(text, searched)),
             Self::Any(any) => any.iter().any(|words| words.are_in(text, searched)),
@@ -305,14 +315,15 @@ mod tests {
             (r"(?:killed)+ by", "killed by", "killed"),
             (r"(?:killed){2,3} by", "killed by", "kill by"),
             (r"[Oo]ut \d+ of", "ut of", "out 3 from"),
-            (r"\d+ Größe der", " Gr e der", " Gr"),
+            (r"\d+ Größe der", " Gr Ö e der", " Gr e der"),
+            ("(?i)speicher|памят", "ПАМЯТ", "memory"),
             (r"a|bcd", "a", "bc"),
         ] {
             let words = Words::of(source).unwrap();
             assert!(words.are_in(possible.as_bytes(), &mut 0), "{source}: {possible}");
             assert!(!words.are_in(impossible.as_bytes(), &mut 0), "{source}: {impossible}");
         }
-        for source in [r"(?:killed)*|x{0,3}", r"killed|", r"\d+", r"(unbalanced", "ö"] {
+        for source in [r"(?:killed)*|x{0,3}", r"killed|", r"\d+", r"(unbalanced", "ſ"] {
             assert_eq!(Words::of(source), None, "{source}");
         }
     }
