@@ -121,7 +121,14 @@ async function checkHolders(page: Page, sites: Site[], total: number): Promise<v
 
 /** What is written into the chart and into the headline has the figures of the account. */
 async function checkLabels(page: Page, device: Device, said: Why, moment: Moment): Promise<void> {
-  if (said.growth === null) await expect(page.getByTestId("growth")).toHaveCount(0);
+  // Growth is in the headline if it decides, else in the card.
+  const grew = said.growth_summary === said.health.because ? null : said.growth_summary;
+  if (grew === null) await expect(page.getByTestId("growth")).toHaveCount(0);
+  else await expect(page.getByTestId("growth")).toHaveText(rounded(grew));
+  if (said.health.state !== "unknown")
+    await expect(page.locator(".pill")).toHaveText(new RegExp(`^${said.health.state}\\b`, "i"));
+  if (said.health.because !== null)
+    await expect(page.getByTestId("verdict")).toContainText(rounded(said.health.because));
   const [, most] = /peak reserved memory was ([\d.]+ [KMGT]?i?B)/.exec(said.verdict.summary) ?? [];
   if (most !== undefined) expect(size(device.peak_reserved.reserved), "peak reserved").toBe(rounded(most));
   if (device.history === "none") return;

@@ -54,7 +54,7 @@ test("the address brings back what was shown", async ({ page, context }) => {
   await withInput("served", [TRACE], page, async (url) => {
     await openPage(page, url);
     // The key for sites has no effect before the sites are loaded.
-    await expect(page.locator(".legend [aria-pressed]").first()).toBeVisible();
+    await expect(page.locator(".legend .layer .number").first()).toHaveText(/\d/);
     for (const key of ["+", "+", "b", "p", "d", "s", "s", "7"]) await page.keyboard.press(key);
     await expect(page.locator(".legend [aria-pressed=true]")).toHaveCount(1);
     await page.locator("#search").fill("train");

@@ -201,7 +201,8 @@ export function onBase(device: Device, event: number): string {
   const base = baseAt(device, event);
   if (base === 0) return "";
   const others = othersAt(device, event);
-  const what = others === 0 ? "context" : others === base ? "other processes" : "context and other processes";
+  const what =
+    others === 0 ? "context and code" : others === base ? "other processes" : "context, code and other processes";
   return ` + ${size(base)} ${what}`;
 }
 

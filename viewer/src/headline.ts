@@ -1,8 +1,7 @@
-// The first sentence of the page: what failed, or, for a run without a failure, whether it wastes memory. Pure functions
-// of the verdict, the device and the replay of the recommended setting.
+// The first sentence of the page: what failed, or, for a run without a failure, whether it is healthy, as `why` says. Pure
+// functions of the verdict, the device and the replay of the recommended setting.
 import { size } from "./format";
-import { shortPlace } from "./text";
-import type { Alternative, Device, Why, WhySite } from "./types";
+import type { Alternative, Device, Health, Why, WhySite } from "./types";
 
 /** What the headline is about, which determines its color. */
 export type Tone = "failure" | "waste" | "healthy" | "unknown";
@@ -17,13 +16,30 @@ export interface Headline {
 const WORTH_SHARE = 0.05;
 const WORTH_BYTES = 32 << 20;
 
-/** `LIVE DATA FILLS THE MEMORY` → `Live data fills the memory`. */
+const TONES: Record<Health, Tone> = {
+  failed: "failure",
+  growing: "waste",
+  leaking: "waste",
+  wasteful: "waste",
+  healthy: "healthy",
+  unknown: "unknown",
+};
+
+/** `LIVE DATA FILLS THE GPU` → `live data fills the GPU`. */
+function lowerCase(title: string): string {
+  return title.toLowerCase().replace(/\b(gpu|cuda|nccl|rmm|nvml|xla|ram|mps)\b/g, (name) => name.toUpperCase());
+}
+
+/** `LIVE DATA FILLS THE GPU` → `Live data fills the GPU`. */
 export function sentenceCase(title: string): string {
-  const lower = title.toLowerCase().replace(/\b(gpu|cuda|nccl|rmm|nvml|xla|ram|mps)\b/g, (name) => name.toUpperCase());
+  const lower = lowerCase(title);
   return lower.charAt(0).toUpperCase() + lower.slice(1);
 }
 
-/** The result of the replay, if the setting is worth turning on: it saves enough, or it is a fix and the run then fits. */
+/**
+ * The result of the replay, if the setting is worth turning on: it saves enough, or it is a fix and the run then fits or, if
+ * the limit is not known exactly, may fit.
+ */
 export function worthwhile(
   why: Why,
   device: Device | undefined,
@@ -32,56 +48,34 @@ export function worthwhile(
   const result = alternative?.result;
   if (device === undefined || result === undefined) return null;
   const isFix = why.causes.some(({ fixes }) => fixes.some(({ command }) => command?.includes(result.setting) === true));
-  if (result.fits === true && device.failures_total > 0 && isFix) return result;
+  const mayFit = result.fits ?? (why.hidden_limit !== null && result.peak_reserved < why.hidden_limit.most_bytes);
+  if (mayFit && device.failures_total > 0 && isFix) return result;
+  // Of the runs without a failure, only a wasteful one needs a setting.
+  if (why.health.state !== "wasteful" && why.health.state !== "failed") return null;
   const recorded = recordedPeak(device, result);
   const saved = recorded - result.peak_reserved;
   return saved >= WORTH_BYTES && saved >= recorded * WORTH_SHARE ? result : null;
 }
 
 export function headline(why: Why, device: Device | undefined, alternative: Alternative | null): Headline {
-  const { verdict } = why;
+  const { verdict, health } = why;
+  const tone = TONES[health.state];
   if (verdict.cause !== "none") {
-    const tone = verdict.cause === "undetermined" ? "unknown" : "failure";
     const certainty = verdict.certainty === verdict.cause ? "" : ` · ${verdict.certainty}`;
-    return { tone, label: `${sentenceCase(verdict.title)}${certainty}`, sentence: verdict.summary };
+    const label =
+      health.state === "failed"
+        ? `Failed · ${lowerCase(verdict.title)}${certainty}`
+        : `${sentenceCase(verdict.title)}${certainty}`;
+    return { tone, label, sentence: verdict.summary };
   }
-  const nothing = "Nothing failed";
-  const leak = why.causes.find(({ cause }) => cause === "leak");
-  if (leak?.summary !== undefined) return { tone: "waste", label: nothing, sentence: leak.summary };
-  if (device === undefined || device.kind === "pinned" || device.events === 0)
-    return { tone: "healthy", label: nothing, sentence: verdict.summary };
-  if (!device.has_segments) return { tone: "healthy", label: nothing, sentence: verdict.summary };
-  const reserved = device.peak_reserved.reserved;
-  const better = worthwhile(why, device, alternative);
-  if (better) {
-    const saved = Math.max(0, reserved - better.peak_reserved);
-    const sentence = `One setting saves ${size(saved)} of the ${size(reserved)} reserved.`;
-    return { tone: "waste", label: nothing, sentence };
-  }
-  const waiting = waitingBytes(why);
-  const { unused } = device.peak;
-  if (waiting >= WORTH_BYTES && waiting >= unused && waiting >= device.peak.reserved * 0.2) {
-    const sentence = `${size(waiting)} of ${size(device.peak.reserved)} reserved at the peak is freed and waits for a stream.`;
-    return { tone: "waste", label: nothing, sentence };
-  }
-  const share = device.peak.reserved > 0 ? unused / device.peak.reserved : 0;
-  if (share >= 0.2 && unused >= WORTH_BYTES) {
-    const sentence = `${size(unused)} of ${size(device.peak.reserved)} reserved at the peak is unused.`;
-    return { tone: "waste", label: nothing, sentence };
-  }
-  const live = `Live memory peaked at ${size(device.peak.live)}`;
-  const sentence = `${live}; ${size(reserved)} was reserved, little of it unused.`;
-  return { tone: "healthy", label: nothing, sentence };
+  const nothing = verdict.title.toLowerCase();
+  const label = health.state === "unknown" ? sentenceCase(nothing) : `${sentenceCase(health.state)} · ${nothing}`;
+  const sentence = health.because ?? verdict.summary;
+  const better = health.state === "wasteful" ? worthwhile(why, device, alternative) : null;
+  if (better === null || better === undefined || device === undefined) return { tone, label, sentence };
+  const saved = Math.max(0, device.peak_reserved.reserved - better.peak_reserved);
+  return { tone, label, sentence: `${sentence} One setting saves ${size(saved)}.` };
 }
-
-/** Freed memory that waits for a stream, in the account of the verdict. */
-function waitingBytes(why: Why): number {
-  const all = (why.ledger?.lines ?? []).flatMap((line) => [line, ...line.lines]);
-  return all.filter(({ what }) => what === WAITING).reduce((sum, { bytes }) => sum + bytes, 0);
-}
-
-/** The line of the account with freed memory that waits for a stream. */
-const WAITING = "freed, waiting for a stream";
 
 /** What the run reserved at most. A replay includes failed requests, which the run as recorded did not get. */
 export function recordedPeak(device: Device, result: NonNullable<Alternative["result"]>): number {
@@ -127,17 +121,6 @@ export function others(why: Why): { rows: Holder[]; total: number } {
     .map(({ what, bytes }) => ({ name: what, bytes }));
   rows.sort((one, other) => other.bytes - one.bytes);
   return { rows, total: rows.reduce((sum, row) => sum + row.bytes, 0) };
-}
-
-/** What grew, in one sentence; null if nothing was found to grow. */
-export function growthText(why: Why): string | null {
-  const { growth } = why;
-  if (growth === null) return null;
-  const where = growth.leaking[0];
-  const by = where === undefined ? "" : `, mostly ${shortPlace(where.through ?? where.site, 60)}`;
-  const { parts } = growth;
-  const pace = parts === null ? `over ${growth.steps} steps` : `over ${growth.steps} of ${parts} intervals`;
-  return `Live memory grew from ${size(growth.first_bytes)} to ${size(growth.last_bytes)} ${pace}${by}`;
 }
 
 /** The moment of the verdict. */

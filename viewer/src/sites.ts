@@ -36,10 +36,14 @@ export function named(sites: Site[], beside: NamedSite[] | null): NamedSite[] {
     const same = known.get(site.name);
     if (same !== undefined) taken.add(same.color);
   }
+  // Numbers in the order of the memory at the moment of the verdict, as the card lists it.
   let next = beside?.length ?? 0;
+  const labels = new Map<Site, number>();
+  for (const site of [...sites].sort((one, other) => other.live_at_start - one.live_at_start))
+    labels.set(site, known.get(site.name)?.label ?? (next += 1));
   return sites.map((site) => {
     const same = known.get(site.name);
-    const label = same?.label ?? (next += 1);
+    const label = labels.get(site) ?? 0;
     const layer = site.color;
     if (site.unknown) return { ...site, label, layer, color: UNKNOWN };
     if (site.color >= OTHER) return { ...site, label, layer, color: site.color };

@@ -69,6 +69,17 @@ export function commandParts(text: string): { command: string; remark: string | 
   return at < 0 ? { command: text, remark: null } : { command: text.slice(0, at), remark: text.slice(at).trim() };
 }
 
+/** A command of makeroom about this recording, with its name if that needs no quoting. */
+export function commandFor(command: string, file: string): string {
+  if (!/^[\w][\w.+-]*$/.test(file)) return command;
+  return command.replace(/^(makeroom (?:why|tune|replay)\b.*) …$/, (_, known: string) => `${known} ${file}`);
+}
+
+/** Where a command may break, besides its spaces: after the characters that end a word of it. */
+export function commandPieces(command: string): string[] {
+  return command.split(/(?<=[=,:;/(|&.](?=\w))/);
+}
+
 /** Whether a place is a line, a function or an address; a thread is none. */
 export function isThread(place: string): boolean {
   return place.startsWith("thread ");

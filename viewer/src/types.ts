@@ -49,10 +49,18 @@ export interface Why {
   sites: WhySite[];
   other_sites_bytes: number;
   growth: Growth | null;
+  /** Whether live memory grew, in one sentence. */
+  growth_summary: string | null;
+  /** One word for the run, and the sentence that decides it unless the verdict does. */
+  health: { state: Health; because: string | null };
+  /** The bounds of a limit that the recording does not contain. */
+  hidden_limit: { least_bytes: number; most_bytes: number } | null;
   will_not_help: string[];
   next: Fix[];
   notes: string[];
 }
+
+export type Health = "failed" | "growing" | "leaking" | "wasteful" | "healthy" | "unknown";
 
 /** Memory that grows from step to step. */
 export interface Growth {

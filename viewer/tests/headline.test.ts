@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { growthText, headline, holders, others, sentenceCase, uselessText, worthwhile } from "../src/headline";
-import type { Alternative, Device, Why, WhySite } from "../src/types";
+import { headline, holders, others, sentenceCase, uselessText, worthwhile } from "../src/headline";
+import type { Alternative, Device, Health, Why, WhySite } from "../src/types";
 
 const GIB = 2 ** 30;
 const device = {
@@ -11,8 +11,18 @@ const device = {
   peak: { event: 50, live: 14.3 * GIB, reserved: 23.9 * GIB, unused: 9.6 * GIB },
   peak_reserved: { event: 60, reserved: 23.9 * GIB },
 } as Device;
-const why = (cause: string, summary = "No allocation failed.") =>
-  ({ verdict: { cause, title: "A TITLE", certainty: "certain", summary }, causes: [] }) as unknown as Why;
+const why = (cause: string, state: Health = "failed", because: string | null = null) =>
+  ({
+    verdict: {
+      cause,
+      title: cause === "none" ? "NOTHING FAILED" : "A TITLE",
+      certainty: "certain",
+      summary: "It is so.",
+    },
+    causes: [],
+    health: { state, because },
+    hidden_limit: null,
+  }) as unknown as Why;
 const better = (peak: number, recorded: number, fits: boolean | null = null): Alternative => ({
   state: "done",
   result: {
@@ -29,32 +39,30 @@ const better = (peak: number, recorded: number, fits: boolean | null = null): Al
 
 describe("the headline", () => {
   it("is the verdict where something failed", () => {
-    expect(headline(why("leak", "It grew."), device, null)).toEqual({
+    expect(headline(why("leak"), device, null)).toEqual({
       tone: "failure",
-      label: "A title · certain",
-      sentence: "It grew.",
+      label: "Failed · a title · certain",
+      sentence: "It is so.",
     });
+    expect(headline(why("undetermined", "unknown"), device, null).label).toBe("A title · certain");
   });
-  it("says what a setting would save in a run without a failure", () => {
-    const { tone, sentence } = headline(why("none"), device, better(15.6 * GIB, 23.9 * GIB));
-    expect(tone).toBe("waste");
-    expect(sentence).toBe("One setting saves 8.30 GiB of the 23.9 GiB reserved.");
+  it("has the word of why and its figure where nothing failed", () => {
+    const said = (state: Health) => {
+      const { tone, label, sentence } = headline(why("none", state, "The figure."), device, null);
+      return [tone, label, sentence];
+    };
+    expect(said("growing")).toEqual(["waste", "Growing · nothing failed", "The figure."]);
+    expect(said("leaking")).toEqual(["waste", "Leaking · nothing failed", "The figure."]);
+    expect(said("wasteful")).toEqual(["waste", "Wasteful · nothing failed", "The figure."]);
+    expect(said("healthy")).toEqual(["healthy", "Healthy · nothing failed", "The figure."]);
+    const { tone, label, sentence } = headline(why("none", "unknown"), device, null);
+    expect([tone, label, sentence]).toEqual(["unknown", "Nothing failed", "It is so."]);
   });
-  it("names unused memory that no setting saves, and health where there is none", () => {
-    const unused = headline(why("none"), device, better(23.8 * GIB, 23.9 * GIB));
-    expect(unused.sentence).toBe("9.60 GiB of 23.9 GiB reserved at the peak is unused.");
-    const tight = { ...device, peak: { event: 1, live: 23 * GIB, reserved: 23.9 * GIB, unused: 0.9 * GIB } };
-    expect(headline(why("none"), tight, null).tone).toBe("healthy");
-  });
-  it("names freed memory that waits for a stream if it is more than the unused", () => {
-    const part = { what: "freed, waiting for a stream", bytes: 10 * GIB, note: null, lines: [] };
-    const lines = [{ what: "live tensors", bytes: 14.3 * GIB, note: null, lines: [part] }];
-    const waits = { ...why("none"), ledger: { lines } } as unknown as Why;
-    const { tone, sentence } = headline(waits, device, null);
-    expect([tone, sentence]).toEqual([
-      "waste",
-      "10 GiB of 23.9 GiB reserved at the peak is freed and waits for a stream.",
-    ]);
+  it("says what a setting would save in a wasteful run, and only there", () => {
+    const saving = better(15.6 * GIB, 23.9 * GIB);
+    const { sentence } = headline(why("none", "wasteful", "Much is cache."), device, saving);
+    expect(sentence).toBe("Much is cache. One setting saves 8.30 GiB.");
+    expect(headline(why("none", "growing", "It grew."), device, saving).sentence).toBe("It grew.");
   });
   it("says whether a setting that is not recommended saves or costs memory", () => {
     const said = (peak: number) => {
@@ -72,11 +80,19 @@ describe("the headline", () => {
     const advised = { ...why("fragmentation"), causes: [{ fixes: [fix] }] } as unknown as Why;
     expect(worthwhile(why("none"), device, better(100 * 2 ** 20, 110 * 2 ** 20))).toBeNull();
     expect(worthwhile(advised, failed, better(5, 5, true))).not.toBeNull();
+    // A limit that is not known exactly may suffice.
+    const limited = { ...advised, hidden_limit: { least_bytes: 4, most_bytes: 6 } };
+    expect(worthwhile(limited, failed, better(5, 5))).not.toBeNull();
+    expect(worthwhile(limited, failed, better(6, 6))).toBeNull();
+    expect(worthwhile(advised, failed, better(5, 5))).toBeNull();
     // A request of another library fits into PyTorch's memory in a replay only.
     expect(worthwhile(why("cache_held_by_framework"), failed, better(5, 5, true))).toBeNull();
     const small = { ...failed, peak_reserved: { event: 1, reserved: 1.33 * GIB } };
     expect(worthwhile(why("cache_held_by_framework"), small, better(1.35 * GIB, 1.95 * GIB, true))).toBeNull();
     expect(worthwhile(why("none"), device, null)).toBeNull();
+    const saving = better(20 * GIB, 23.9 * GIB);
+    expect(worthwhile(why("none", "wasteful"), device, saving)).not.toBeNull();
+    expect(worthwhile(why("none", "healthy"), device, saving)).toBeNull();
   });
   it("writes titles as sentences", () => {
     expect(sentenceCase("LIVE DATA FILLS THE GPU")).toBe("Live data fills the GPU");
@@ -100,23 +116,6 @@ describe("who holds the memory", () => {
       { name: "other lines", bytes: 3 },
     ]);
     expect(found.rows.reduce((sum, row) => sum + row.bytes, 0)).toBe(found.total);
-  });
-  it("says what grew", () => {
-    const growth = {
-      steps: 17,
-      parts: null,
-      first_bytes: GIB,
-      last_bytes: 3 * GIB,
-      per_step_bytes: 1,
-      leaking: [site("a.py:3 f", 1)],
-      measured_by: "the steps of the program",
-    };
-    expect(growthText({ growth } as unknown as Why)).toBe(
-      "Live memory grew from 1 GiB to 3 GiB over 17 steps, mostly a.py:3 f",
-    );
-    const cut = { ...growth, parts: 24, measured_by: "cutting the recording" };
-    expect(growthText({ growth: cut } as unknown as Why)).toContain("over 17 of 24 intervals");
-    expect(growthText({ growth: null } as Why)).toBeNull();
   });
   it("holders are other processes if this one holds nothing", () => {
     const line = (what: string, bytes: number) => ({ what, bytes, note: null, lines: [] });

@@ -4,12 +4,15 @@ import { hash, named } from "../src/sites";
 import type { Site } from "../src/types";
 
 const site = (id: number, name: string, color = id, unknown = false) =>
-  ({ id, name, color, frame: null, unknown }) as Site;
+  ({ id, name, color, frame: null, unknown, live_at_start: 0 }) as Site;
 
-it("numbers sites in their order", () => {
-  expect(named([site(0, "a"), site(1, "b")], null).map(({ label, layer }) => [label, layer])).toEqual([
-    [1, 0],
-    [2, 1],
+it("numbers sites by their memory at the moment of the verdict", () => {
+  const held = [10, 0, 30, 10].map((bytes, id) => ({ ...site(id, `place ${id}`), live_at_start: bytes }));
+  expect(named(held, null).map(({ label, layer }) => [label, layer])).toEqual([
+    [2, 0],
+    [4, 1],
+    [1, 2],
+    [3, 3],
   ]);
 });
 

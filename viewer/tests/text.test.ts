@@ -1,5 +1,15 @@
 import { describe, expect, it } from "vitest";
-import { commandParts, fit, placeForms, shorten, shortPlace, stem, visible } from "../src/text";
+import {
+  commandFor,
+  commandParts,
+  commandPieces,
+  fit,
+  placeForms,
+  shorten,
+  shortPlace,
+  stem,
+  visible,
+} from "../src/text";
 
 describe("names out of recordings", () => {
   it("show control and direction characters", () => {
@@ -47,4 +57,20 @@ describe("places", () => {
     expect(stem("a.b.room")).toBe("a.b");
     expect(stem(".room")).toBe(".room");
   });
+});
+
+it("breaks commands after signs, not inside words", () => {
+  const broken = (command: string) => commandPieces(command).join("|");
+  expect(broken("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")).toBe(
+    "export PYTORCH_CUDA_ALLOC_CONF=|expandable_segments:|True",
+  );
+  expect(broken("torch.cuda.empty_cache(); …")).toBe("torch.|cuda.|empty_cache(); …");
+  expect(broken("")).toBe("");
+});
+
+it("names the recording in commands about it, unless its name needs quoting", () => {
+  expect(commandFor("makeroom tune …", "run.pickle.gz")).toBe("makeroom tune run.pickle.gz");
+  expect(commandFor("makeroom why --memory 5905MiB …", "$&.pickle")).toBe("makeroom why --memory 5905MiB …");
+  expect(commandFor("makeroom tune …", "-o")).toBe("makeroom tune …");
+  expect(commandFor("makeroom run -- …", "run.pickle")).toBe("makeroom run -- …");
 });

@@ -135,20 +135,23 @@ export function Account({ pane }: { pane: Pane }) {
                   <span class={`swatch ${pattern}`} style={{ background }} />
                 </td>
                 <th scope="row">
-                  {!isSub && (part.parts.length > 0 || part.place) ? (
-                    <button
-                      type="button"
-                      class="plain"
-                      onClick={() => {
-                        open(index);
-                      }}
-                    >
-                      {shorten(part.name, 120)}
-                      {part.parts.length > 0 ? " ›" : null}
-                    </button>
-                  ) : (
-                    shorten(part.name, 120)
-                  )}
+                  <span class="what">
+                    {!isSub && (part.parts.length > 0 || part.place) ? (
+                      <button
+                        type="button"
+                        class="plain"
+                        onClick={() => {
+                          open(index);
+                        }}
+                      >
+                        {shorten(part.name, 120)}
+                        {part.parts.length > 0 ? " ›" : null}
+                      </button>
+                    ) : (
+                      shorten(part.name, 120)
+                    )}
+                  </span>
+                  {part.note !== null && <span class="narrow-only quiet">{shorten(rounded(part.note), 60)}</span>}
                 </th>
                 <td class="figure" data-testid="account-bytes">
                   {size(part.bytes)}

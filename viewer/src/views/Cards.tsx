@@ -1,9 +1,10 @@
 // Three cards: what to do, live memory, and where the memory is.
+import { Fragment } from "preact";
 import { rounded, size } from "../format";
 import { uselessText, worthwhile } from "../headline";
 import { settingName } from "../annotate";
 import type { Pane } from "../model";
-import { commandParts, shorten } from "../text";
+import { commandFor, commandParts, commandPieces, shorten } from "../text";
 import type { Fix } from "../types";
 import { Account } from "./Account";
 import { HoldersCard } from "./Holders";
@@ -24,34 +25,38 @@ function FixCard({ pane }: { pane: Pane }) {
   const better = worthwhile(why, pane.device, pane.alternative.value);
   // A run that did not fail may have a leak, which is listed after the verdict.
   const given = (why.causes.find(({ fixes }) => fixes.length > 0)?.fixes ?? []).filter((fix) => fix.do !== "");
-  const fixes: Fix[] = given;
+  const fixes: Fix[] = [...given];
   if (why.verdict.cause === "none" && better && !given.some(({ command }) => command?.includes(better.setting)))
     fixes.unshift({ do: `turn on ${settingName(better.setting)}`, command: better.command, frees_bytes: null });
   const [first, ...others] = fixes;
   const result = pane.alternative.value?.result;
+  const isUseless = !better && (first === undefined || why.health.state === "wasteful");
   const waits = pane.alternative.value?.state === "running";
-  const more = others.length + why.will_not_help.length + why.next.length;
+  // A healthy run needs nothing; what else can be learned about it comes second.
+  const isDone = first === undefined && why.health.state === "healthy";
+  const next = first === undefined && !isDone ? why.next.slice(1) : why.next;
+  const more = others.length + why.will_not_help.length + next.length;
   return (
     <section class="card fix" aria-label="what to do">
       <h3>
-        {first !== undefined
+        {first !== undefined && !isQuestion(first)
           ? others.length > 0
             ? "Most effective fix"
             : "Fix"
-          : why.next.length > 0
+          : first !== undefined || (why.next.length > 0 && !isDone)
             ? "Next"
             : "Fix"}
       </h3>
-      {first === undefined && why.next.length === 0 && (
+      {first === undefined && (isDone || why.next.length === 0) && (
         <p>{waits ? "Replaying the run under other settings …" : "Nothing to fix."}</p>
       )}
-      {first === undefined && why.next[0] !== undefined && <FixRow pane={pane} fix={why.next[0]} />}
-      {first === undefined && !better && result !== undefined && pane.device !== undefined && (
+      {first === undefined && !isDone && why.next[0] !== undefined && <FixRow pane={pane} fix={why.next[0]} />}
+      {first !== undefined && <FixRow pane={pane} fix={first} />}
+      {isUseless && result !== undefined && pane.device !== undefined && (
         <p class="quiet" data-testid="no-better">
           {uselessText(settingName(result.setting), pane.device, result)}
         </p>
       )}
-      {first !== undefined && <FixRow pane={pane} fix={first} />}
       {better && first !== undefined && first.command?.includes(better.setting) === true && (
         <p class="better" data-testid="better">
           {/* The fix may say it already. */}
@@ -68,7 +73,7 @@ function FixCard({ pane }: { pane: Pane }) {
           )}
         </p>
       )}
-      {more > (first === undefined ? 1 : 0) && (
+      {more > 0 && (
         <details>
           <summary data-testid="more-fixes">{moreTitle(others.length, why.will_not_help.length)}</summary>
           <ol class="fixes">
@@ -83,7 +88,7 @@ function FixCard({ pane }: { pane: Pane }) {
               Won't help: <Prose model={pane.model} text={rounded(line)} most={300} />
             </p>
           ))}
-          {why.next.slice(first === undefined ? 1 : 0).map((fix, index) => (
+          {next.map((fix, index) => (
             <FixRow key={index} pane={pane} fix={fix} />
           ))}
         </details>
@@ -99,23 +104,37 @@ function moreTitle(fixes: number, useless: number): string {
   return parts.length === 0 ? "next steps" : parts.join(", ");
 }
 
+/** Whether a step finds the fix rather than being one. */
+function isQuestion({ command }: Fix): boolean {
+  return command?.startsWith("makeroom tune") === true;
+}
+
 function FixRow({ pane, fix }: { pane: Pane; fix: Fix }) {
   return (
     <div class="fixrow">
       <Prose model={pane.model} text={rounded(fix.do)} most={400} />
       {fix.frees_bytes !== null && <span class="quiet"> (frees up to {size(fix.frees_bytes)})</span>}
-      {fix.command !== null && <Command text={fix.command} />}
+      {fix.command !== null && <Command text={fix.command} file={pane.input.name} />}
     </div>
   );
 }
 
 /** A command with a button that copies it, and the remark on it as text. */
-function Command({ text }: { text: string }) {
-  const { command, remark } = commandParts(text);
+function Command({ text, file }: { text: string; file: string }) {
+  const { command: general, remark } = commandParts(text);
+  const command = commandFor(general, file);
   return (
     <>
       <div class="command">
-        <code>{command.slice(0, 2000)}</code> <Copy text={command} />
+        <code>
+          {commandPieces(command.slice(0, 2000)).map((piece, index) => (
+            <Fragment key={index}>
+              {piece}
+              <wbr />
+            </Fragment>
+          ))}
+        </code>{" "}
+        <Copy text={command} />
       </div>
       {remark !== null && (
         <p class="quiet" data-testid="remark">

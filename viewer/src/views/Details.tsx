@@ -62,7 +62,7 @@ function MomentTable({ moment, device, name }: { moment: Moment; device: Device;
     rows.push(["reserved", moment.reserved, "reserved"]);
   }
   const others = othersAt(device, moment.event);
-  if (base > others) rows.push(["context and driver", base - others, "base"]);
+  if (base > others) rows.push(["context and code", base - others, "base"]);
   if (others > 0) rows.push(["other processes", others, "others"]);
   if (free !== null && free >= 0) rows.push([capacity.is_limit ? "left below the limit" : "free", free, "free"]);
   return (

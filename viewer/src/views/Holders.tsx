@@ -1,17 +1,20 @@
 // The card that lists live memory at the moment of the verdict: by innermost frame, line, kind, module, stage, thread or
 // stream. If this process holds none, it lists what the account has instead.
 import { useWindow } from "../draw";
-import { share, size } from "../format";
-import { growthText, holders, momentName, others, type Holder } from "../headline";
+import { rounded, share, size } from "../format";
+import { holders, momentName, others, type Holder } from "../headline";
 import { useAnswer, type Pane } from "../model";
 import { othersColor, siteColor, type Colors } from "../palette";
 import type { NamedSite } from "../sites";
 import { HOLDER_GROUPS, type Who } from "../state";
 import { shortPlace } from "../text";
 import type { Groups } from "../types";
+import { Prose } from "./Name";
 
-/** Rows of the card. */
+/** Rows of the card, and of that of a low window. */
 const SHOWN = 5;
+const SHOWN_LOW = 4;
+const LOW = 800;
 
 /** Windows that are narrower have room for shorter names. */
 const NARROW = 1300;
@@ -43,7 +46,9 @@ interface Held {
 }
 
 export function HoldersCard({ pane }: { pane: Pane }) {
-  const isNarrow = useWindow()[0] < NARROW;
+  const [width, height] = useWindow();
+  const isNarrow = width < NARROW;
+  const shown = height < LOW ? SHOWN_LOW : SHOWN;
   const most = isNarrow ? 28 : 44;
   const { why } = pane.input;
   const { model, device } = pane;
@@ -53,8 +58,7 @@ export function HoldersCard({ pane }: { pane: Pane }) {
   const path = device === undefined || who === "frame" || isByLine ? null : pane.path(`groups/${who}/${device.start}`);
   const { answer } = useAnswer<Groups>(model, path);
   const { rows, total, hint, isForeign } = held(pane, path === null ? null : (answer?.value ?? null), isByLine);
-  const rest = rows.length === 0 ? 0 : total - rows.slice(0, SHOWN).reduce((sum, row) => sum + row.bytes, 0);
-  const growth = growthText(why);
+  const rest = rows.length === 0 ? 0 : total - rows.slice(0, shown).reduce((sum, row) => sum + row.bytes, 0);
   const canFind = !isForeign && (who === "frame" || who === "line");
   const find = (name: string) => {
     // A line of the flame graph is found by its end: paths are shortened differently.
@@ -89,7 +93,7 @@ export function HoldersCard({ pane }: { pane: Pane }) {
       {isForeign && <p data-testid="foreign">This process held no memory {moment}.</p>}
       <table>
         <tbody>
-          {rows.slice(0, SHOWN).map((row) => (
+          {rows.slice(0, shown).map((row) => (
             <tr key={row.name} data-testid="holder" data-bytes={row.bytes} title={row.because}>
               <td class="figure">{size(row.bytes)}</td>
               <td class="meter" aria-hidden="true">
@@ -151,8 +155,12 @@ export function HoldersCard({ pane }: { pane: Pane }) {
             {". "}
           </>
         )}
-        {growth !== null && <span data-testid="growth">{growth}.</span>}
       </p>
+      {why.growth_summary !== null && why.growth_summary !== why.health.because && (
+        <p class="growth" data-testid="growth">
+          <Prose model={model} text={rounded(why.growth_summary)} most={400} />
+        </p>
+      )}
     </section>
   );
 }

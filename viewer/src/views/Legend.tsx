@@ -3,6 +3,7 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { settingName } from "../annotate";
 import { baseParts } from "../capacity";
+import { useWindow } from "../draw";
 import { size } from "../format";
 import { useAnswer, type Pane } from "../model";
 import { inkOn, OTHER, othersColor, siteColor } from "../palette";
@@ -60,13 +61,16 @@ function bySite(pane: Pane, { layers }: Tile, values: number[]): Map<number, num
   return sites;
 }
 
-/** Layers in the legend. */
+/** Layers in the legend, and in that of a low window. */
 const SHOWN = 8;
+const SHOWN_LOW = 4;
+const LOW = 800;
 
 export function Legend({ pane, columns, better }: { pane: Pane; columns: Columns | null; better: Shown["better"] }) {
   const { values, exact } = useLayersAt(pane, pane.cursor);
   const { colors } = pane.model;
   const { device } = pane;
+  const shown = useWindow()[1] < LOW ? SHOWN_LOW : SHOWN;
   // Of all columns of all layers: not again for every frame of a zoom.
   const most = useMemo(
     () =>
@@ -77,10 +81,13 @@ export function Legend({ pane, columns, better }: { pane: Pane; columns: Columns
       }),
     [columns],
   );
+  const numberOf = (site: number | null) => pane.site(site)?.label ?? Number.MAX_SAFE_INTEGER;
   const rows = (columns?.names ?? [])
     .map((name, index) => ({ ...name, index }))
-    .filter(({ index }) => (most[index] ?? 0) > 0 || (values[index] ?? 0) > 0);
-  const chosen = rows.filter(({ site }, index) => index < SHOWN || (site !== null && site === pane.still.value.site));
+    .filter(({ index }) => (most[index] ?? 0) > 0 || (values[index] ?? 0) > 0)
+    // In the order of the numbers, which is that of the card.
+    .sort((one, other) => numberOf(one.site) - numberOf(other.site));
+  const chosen = rows.filter(({ site }, index) => index < shown || (site !== null && site === pane.still.value.site));
   const active = pane.still.value.active;
   const outside = device === undefined ? { own: false, others: false } : baseParts(device);
   return (
@@ -92,7 +99,7 @@ export function Legend({ pane, columns, better }: { pane: Pane; columns: Columns
       )}
       {outside.own && (
         <li class="kind">
-          <span class="swatch" style={{ background: colors.base }} /> context and driver
+          <span class="swatch" style={{ background: colors.base }} /> context and code
         </li>
       )}
       {outside.others && (

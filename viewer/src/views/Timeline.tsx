@@ -218,7 +218,7 @@ export function Timeline({ pane }: { pane: Pane }) {
       lines.push(
         `${site === null ? "" : `${pane.site(site)?.label ?? ""} `}${shorten(name, 90)}: ${size(columns.layers[layer]?.[index] ?? 0)}`,
       );
-    } else if (valueAt(event.offsetY) <= (own[index] ?? 0)) lines.push(`context and driver: ${size(own[index] ?? 0)}`);
+    } else if (valueAt(event.offsetY) <= (own[index] ?? 0)) lines.push(`context and code: ${size(own[index] ?? 0)}`);
     else if (valueAt(event.offsetY) <= (base[index] ?? 0))
       lines.push(`other processes: ${size((base[index] ?? 0) - (own[index] ?? 0))}`);
     setHover({ x: at, y: event.offsetY, text: lines.join("\n") });

@@ -8,7 +8,7 @@ import type { Pane } from "../model";
 const BELOW = 84;
 
 /** The chart is at least this high, even if the panel then covers what is below it. */
-const LEAST_HEIGHT = 150;
+const LEAST_HEIGHT = 128;
 const MOST_HEIGHT = 420;
 
 /** The padding above the legend and the height of its rows, as in chart.css. */
