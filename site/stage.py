@@ -2,23 +2,27 @@
 
     site/stage.py FOLDER
 
-Links that leave docs/ lead to copies in the site: .md files become pages, others files to download.
+Links that leave docs/ lead to copies in the site: .md files become pages, others files to download. Links of those pages to
+further files lead to the repository.
 """
 import os
 import pathlib
 import re
 import shutil
 import sys
+import tomllib
 
 ROOT = pathlib.Path(__file__).parent.parent.resolve()
-# Pages outside of docs/, and where they are in the site.
-PAGES = {"spec/room.md": "room.md"}
+REPOSITORY = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["repository"]
+# Pages with another place in the site. The list of all pages is not the landing page, which a README.md would be.
+PAGES = {"spec/room.md": "room.md", "docs/README.md": "pages.md"}
 # On the page of an error message, above the example: most readers come from a search engine, with a message and nothing installed.
 OWN_LOG = """!!! tip "Explain your own log"
     [Paste it in the browser](../try.md); nothing is uploaded. Or [install makeroom](../index.md#install) and run `makeroom why FILE`.
 
 """
-LINK = re.compile(r"(\]\()(\.\./[^)#\s]*)((?:#[^)\s]*)?\))")
+# A link to a file: neither an address nor an anchor of the same page.
+LINK = re.compile(r"(\]\()(?![a-z]+:)([^)#\s]+)((?:#[^)\s]*)?\))")
 
 
 def place(target):
@@ -31,6 +35,10 @@ def place(target):
     return f"files/{name}"
 
 
+def is_page(target):
+    return target.is_relative_to(ROOT / "docs") or target.relative_to(ROOT).as_posix() in PAGES
+
+
 def stage(source, destination, folder):
     """Copies a page; returns the files outside of docs/ that it links to."""
     linked = set()
@@ -39,7 +47,10 @@ def stage(source, destination, folder):
         target = (source.parent / match[2]).resolve()
         if not target.exists():
             sys.exit(f"error: {source}: {match[2]} does not exist")
-        linked.add(target)
+        if not is_page(target):
+            if not is_page(source):
+                return f"{match[1]}{REPOSITORY}/blob/main/{target.relative_to(ROOT).as_posix()}{match[3]}"
+            linked.add(target)
         back = os.path.relpath(folder / place(target), destination.parent)
         if target.is_dir():
             # A folder is listed on a page of its own.
@@ -52,13 +63,16 @@ def stage(source, destination, folder):
         introduction, section, rest = text.partition("## ")
         text = introduction + OWN_LOG + section + rest
     destination.write_text(text)
-    return {target for target in linked if not target.is_relative_to(ROOT / "docs")}
+    return linked
 
 
 def copy(target, folder):
     """Copies a file that pages link to; a folder becomes a page that lists its files."""
     destination = folder / place(target)
     destination.parent.mkdir(parents=True, exist_ok=True)
+    if target.suffix == ".md":
+        stage(target, destination, folder)
+        return
     if not target.is_dir():
         shutil.copy(target, destination)
         return
@@ -74,16 +88,14 @@ def main():
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     linked = set()
-    for source in sorted((ROOT / "docs").rglob("*")):
-        destination = folder / source.relative_to(ROOT / "docs")
+    for source in [*sorted((ROOT / "docs").rglob("*")), ROOT / "spec/room.md"]:
+        destination = folder / place(source)
         if source.suffix == ".md":
             linked |= stage(source, destination, folder)
         elif source.suffix in (".png", ".svg"):
             destination.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, destination)
-    for name, page in PAGES.items():
-        linked |= stage(ROOT / name, folder / page, folder)
-    for target in linked - {ROOT / name for name in PAGES}:
+    for target in linked:
         copy(target, folder)
     for name in ("index.md", "try.md", "site.css", "logo.svg"):
         shutil.copy(ROOT / "site" / name, folder / name)

@@ -4,7 +4,6 @@
 //! does not compile the command again.
 
 use std::path::Path;
-use std::process::Command;
 use std::{env, fs};
 
 fn main() {
@@ -27,23 +26,33 @@ fn packaged() -> Option<String> {
     shortened(&commit)
 }
 
-/// The commit of a clone.
+/// The commit of a clone, from its files: a machine that builds the command may not have git, and git does not read a clone
+/// that belongs to another user.
 fn checked_out() -> Option<String> {
-    let git = |arguments: &[&str]| {
-        let output =
-            Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
-        Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
-    };
-    // A clone may be inside of another repository; then its commit is not ours.
-    let root = git(&["rev-parse", "--show-toplevel"])?;
-    if !Path::new(&root).join("crates/makeroom/build.rs").exists() {
-        return None;
+    // Not the repository of a folder further up: a clone without its `.git` may be inside of another repository.
+    let root = Path::new(&env::var_os("CARGO_MANIFEST_DIR")?).join("../..");
+    let mut folder = root.join(".git");
+    if folder.is_file() {
+        // A worktree, or a submodule.
+        folder = root.join(fs::read_to_string(&folder).ok()?.strip_prefix("gitdir: ")?.trim_end());
     }
-    let folder = git(&["rev-parse", "--absolute-git-dir"])?;
-    for file in ["HEAD", "logs/HEAD"] {
-        println!("cargo::rerun-if-changed={folder}/{file}");
+    let head = fs::read_to_string(folder.join("HEAD")).ok()?;
+    // Files that do not exist would run this script in every build.
+    for file in ["HEAD", "logs/HEAD"].map(|name| folder.join(name)).iter().filter(|file| file.exists()) {
+        println!("cargo::rerun-if-changed={}", file.display());
     }
-    shortened(&git(&["rev-parse", "HEAD"])?)
+    let Some(branch) = head.strip_prefix("ref: ") else { return shortened(&head) };
+    // A worktree shares its branches with the clone that it belongs to.
+    let shared = fs::read_to_string(folder.join("commondir"))
+        .map_or_else(|_| folder.clone(), |common| folder.join(common.trim_end()));
+    if let Ok(commit) = fs::read_to_string(shared.join(branch.trim_end())) {
+        return shortened(&commit);
+    }
+    let packed = fs::read_to_string(shared.join("packed-refs")).ok()?;
+    let line = packed
+        .lines()
+        .find(|line| line.split_once(' ').is_some_and(|(_, name)| name == branch.trim_end()))?;
+    shortened(line)
 }
 
 fn shortened(commit: &str) -> Option<String> {

@@ -40,7 +40,7 @@ def test_a_function_is_documented(name: str):
     first = text.split("\n")[0]
     assert first.endswith((".", "…")), "the first line is one sentence"
     assert signature.return_annotation == "None" or "Returns:" in text or first.startswith("Return"), "the result"
-    assert re.search(r"^Example:\n    >>> ", text, re.MULTILINE), "an example"
+    assert re.search(r"^Examples:\n    >>> ", text, re.MULTILINE), "an example"
 
 
 def test_every_property_and_class_is_documented():

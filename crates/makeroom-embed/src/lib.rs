@@ -12,8 +12,9 @@
 //!
 //! Cargo has no stable way to name that file: artifact dependencies need a nightly compiler, a build script runs before
 //! the library is built, and the layout of the target directory is not documented. The compiler's command line names its
-//! neighbor, though: `--extern makeroom_preload=DIRECTORY/libmakeroom_preload-HASH.rlib`, and rustc writes all crate types to
-//! the same directory. The macros read the arguments of the process that expands them.
+//! neighbor, though: `--extern makeroom_preload=DIRECTORY/libmakeroom_preload.rlib`, or `…/libmakeroom_preload-HASH.rlib` if
+//! the library comes from a registry. rustc writes all crate types of a library in one run, to the same directory and with the
+//! same name except for the extension. The macros read the arguments of the process that expands them.
 //!
 //! Commands that only check (`cargo check`, `cargo clippy`, `cargo doc`, editors) build no library. There the macros
 //! expand to an empty slice and an empty path.
@@ -128,7 +129,7 @@ fn find(line: &CommandLine, name: &str) -> Result<Option<PathBuf>, String> {
     if file.extension().is_some_and(|extension| extension == "rmeta") {
         return Err(format!("{name} may not be built yet: only a binary crate can embed it"));
     }
-    let path = file.parent().unwrap_or(Path::new("")).join(format!("lib{name}.so"));
+    let path = file.with_extension("so");
     // Cargo may pass a path relative to where the compiler runs; tests run elsewhere.
     let path = std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     if !path.exists() {
@@ -165,14 +166,18 @@ mod tests {
     }
 
     #[test]
-    fn the_library_lies_next_to_the_rlib() {
+    fn the_library_has_the_name_of_the_rlib() {
         let directory = std::env::temp_dir().join(format!("embed-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
-        let rlib = format!("one={}/libone-1.rlib", directory.display());
-        let builds = line(&["--emit=dep-info,link", "--extern", &rlib]);
-        assert!(find(&builds, "one").unwrap_err().contains("cargo did not build"));
-        std::fs::write(directory.join("libone.so"), "content").unwrap();
-        assert_eq!(find(&builds, "one"), Ok(Some(directory.join("libone.so"))));
+        // From a registry, names contain a hash.
+        for stem in ["libone", "libone-1"] {
+            let rlib = format!("one={}/{stem}.rlib", directory.display());
+            let builds = line(&["--emit=dep-info,link", "--extern", &rlib]);
+            assert!(find(&builds, "one").unwrap_err().contains("cargo did not build"));
+            let library = directory.join(format!("{stem}.so"));
+            std::fs::write(&library, "content").unwrap();
+            assert_eq!(find(&builds, "one"), Ok(Some(library)));
+        }
         std::fs::remove_dir_all(&directory).unwrap();
     }
 

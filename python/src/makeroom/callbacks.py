@@ -117,7 +117,7 @@ def _hugging_face() -> type:
     class HuggingFace(Training, base):  # type: ignore[misc]
         """Callback for `transformers.Trainer`; `Training` lists the arguments.
 
-        Example:
+        Examples:
             >>> transformers.Trainer(..., callbacks=[makeroom.callbacks.HuggingFace(limit="20GiB")])
         """
 
@@ -151,7 +151,7 @@ def _lightning() -> type:
     class Lightning(Training, base):  # type: ignore[misc]
         """Callback for `lightning.Trainer`; `Training` lists the arguments.
 
-        Example:
+        Examples:
             >>> lightning.Trainer(..., callbacks=[makeroom.callbacks.Lightning(limit="20GiB")])
         """
 

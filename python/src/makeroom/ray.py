@@ -37,7 +37,7 @@ def index(source: Path, index: Path) -> Indexed:
     Raises:
         OSError: An object could not be read, or its file could not be written. All others are indexed.
 
-    Example:
+    Examples:
         >>> makeroom.ray.index("s3://bucket/recordings", "s3://bucket/index").written
     """
     from importlib import import_module

@@ -38,7 +38,7 @@ def index(spark: Any, source: Path, index: Path) -> Indexed:
     Raises:
         OSError: An object could not be read, or its file could not be written. All others are indexed.
 
-    Example:
+    Examples:
         >>> makeroom.spark.index(spark, "s3://bucket/recordings", "s3://bucket/index").written
     """
     place = absolute(index)

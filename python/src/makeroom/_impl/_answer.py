@@ -58,7 +58,7 @@ class Answer:
     def to_dict(self) -> dict[str, Any]:
         """Return everything that the command prints with `--json`.
 
-        Example:
+        Examples:
             >>> json.dump(explanation.to_dict(), file)
         """
         content: dict[str, Any] = json.loads(self._content)
@@ -72,7 +72,7 @@ class Answer:
                 100 and 110.
             styled: Include ANSI colors.
 
-        Example:
+        Examples:
             >>> print(explanation.text(columns=80))
         """
         return self._answer.text(columns or _show.columns(), styled)

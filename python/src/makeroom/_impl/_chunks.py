@@ -97,7 +97,7 @@ def chunks(
         UsageError: An argument is invalid, or a result does not have as many rows as its piece.
         MemoryError: A single row does not fit on the GPU.
 
-    Example:
+    Examples:
         >>> result = makeroom.chunks(array, lambda piece: piece @ weights)
         >>> total = makeroom.chunks(array, lambda piece: piece.sum(), reduce=lambda a, b: a + b)
     """

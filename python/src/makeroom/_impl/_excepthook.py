@@ -52,7 +52,7 @@ def install_excepthook(directory: str | os.PathLike[str] | None = None) -> None:
         directory: Where each rank that runs out of memory writes its traceback and, with PyTorch, a memory snapshot:
             `rank3.log` and `rank3.pickle`. `%j` is replaced by the job ID, `%a` by the attempt, `%h` by the host.
 
-    Example:
+    Examples:
         >>> import makeroom
         >>> makeroom.install_excepthook()
     """
@@ -70,7 +70,7 @@ def install_excepthook(directory: str | os.PathLike[str] | None = None) -> None:
 def uninstall_excepthook() -> None:
     """Restore the hooks that `install_excepthook` replaced. Hooks that other code has replaced since then are kept.
 
-    Example:
+    Examples:
         >>> makeroom.uninstall_excepthook()
     """
     if not _previous:

@@ -133,7 +133,7 @@ def explain(
         InputError: The file cannot be read as a log or a recording.
         UsageError: An argument is invalid, or `source` is omitted and there was no uncaught exception.
 
-    Example:
+    Examples:
         >>> try:
         ...     train()
         ... except torch.OutOfMemoryError as error:

@@ -94,7 +94,7 @@ def job(*paths: Path) -> Job:
         OSError: A path cannot be opened.
         InputError: No file is a recording, a snapshot or a log.
 
-    Example:
+    Examples:
         >>> answer = makeroom.job("recordings/")
         >>> answer.cause, [culprit.rank for culprit in answer.culprits]
     """

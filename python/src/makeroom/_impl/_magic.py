@@ -106,7 +106,7 @@ def load_ipython_extension(shell: Any) -> None:
     Args:
         shell: IPython's shell.
 
-    Example:
+    Examples:
         >>> %load_ext makeroom
     """
     shell.register_magic_function(makeroom, "cell", "makeroom")
@@ -118,7 +118,7 @@ def unload_ipython_extension(shell: Any) -> None:
     Args:
         shell: IPython's shell.
 
-    Example:
+    Examples:
         >>> %unload_ext makeroom
     """
     shell.magics_manager.magics["cell"].pop("makeroom", None)

@@ -33,7 +33,7 @@ class Pool:
 
     `use_pool` creates one for frameworks. `allocate` and `free` are for code that manages memory itself.
 
-    Example:
+    Examples:
         >>> pool = makeroom.use_pool()
         >>> pool.stats().peak_reserved
     """
@@ -67,7 +67,7 @@ class Pool:
         Raises:
             OutOfMemoryError: The memory is not available; the exception has the figures.
 
-        Example:
+        Examples:
             >>> address = pool.allocate(1 << 20)
             >>> pool.free(address)
         """
@@ -88,7 +88,7 @@ class Pool:
         Raises:
             PoolError: The address is not in use.
 
-        Example:
+        Examples:
             >>> pool.free(address)
         """
         if not address:
@@ -114,7 +114,7 @@ class Pool:
         Raises:
             PoolError: The address is not in use.
 
-        Example:
+        Examples:
             >>> pool.record_stream(address, other.cuda_stream)
         """
         home = self._homes.get(address)
@@ -128,7 +128,7 @@ class Pool:
         Args:
             device: Index of the GPU.
 
-        Example:
+        Examples:
             >>> pool.make_current()
         """
         self.library.call("pool_make_current", self._number(device))
@@ -139,7 +139,7 @@ class Pool:
         Args:
             device: Index of the GPU [default: the first that is in use].
 
-        Example:
+        Examples:
             >>> pool.stats().live, pool.stats().peak_reserved
         """
         device = self._default_device() if device is None else device
@@ -158,7 +158,7 @@ class Pool:
         Args:
             device: Index of the GPU [default: the first that is in use].
 
-        Example:
+        Examples:
             >>> pool.reset_peaks()
         """
         device = self._default_device() if device is None else device
@@ -178,7 +178,7 @@ class Pool:
         Returns:
             The number of bytes released.
 
-        Example:
+        Examples:
             >>> pool.trim(keep="1GiB")
         """
         total = 0
@@ -191,7 +191,7 @@ class Pool:
     def destroy(self) -> None:
         """Wait for the GPU and release all memory, including memory in use. PyTorch's pools are kept.
 
-        Example:
+        Examples:
             >>> pool.destroy()
         """
         numbers, self._numbers = self._numbers, {}
@@ -208,7 +208,7 @@ class Pool:
         Args:
             path: The file to write.
 
-        Example:
+        Examples:
             >>> pool.snapshot("pool.pickle")
             >>> makeroom.open("pool.pickle").view()
         """
@@ -317,7 +317,7 @@ def use_pool(
     Raises:
         PoolError: No framework is imported, or one cannot use the pool.
 
-    Example:
+    Examples:
         >>> import torch, makeroom
         >>> pool = makeroom.use_pool()           # before the first tensor on a GPU
     """

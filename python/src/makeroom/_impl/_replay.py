@@ -186,7 +186,7 @@ def replay(
         InputError: The file is not a recording.
         UsageError: An argument is invalid.
 
-    Example:
+    Examples:
         >>> replay = makeroom.replay("run.pickle", "pytorch", "makeroom", memory="24GiB")
         >>> replay["makeroom"].peak_reserved_bytes
     """
@@ -220,7 +220,7 @@ def tune(
         InputError: The file is not a recording.
         UsageError: An argument is invalid, or the recording does not contain PyTorch's allocations.
 
-    Example:
+    Examples:
         >>> makeroom.tune("run.pickle", memory="24GiB").best.command
         'export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True'
     """

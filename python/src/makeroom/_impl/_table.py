@@ -34,7 +34,7 @@ class Table:
     `table["size"]` is a column as a list, `table[0]` a row as a dictionary, `table[:10]` and `table[["site", "size"]]` are
     tables, and iterating yields rows. Tables can be pickled and compared.
 
-    Example:
+    Examples:
         >>> table = makeroom.open("run.room").allocations
         >>> table.columns, len(table), sum(table["size"])
     """
@@ -69,7 +69,7 @@ class Table:
         Args:
             rows: Number of rows.
 
-        Example:
+        Examples:
             >>> trace.allocations.head(3)["size"]
         """
         return self[:rows]
@@ -126,7 +126,7 @@ class Table:
     def to_polars(self) -> polars.DataFrame:
         """Return a polars DataFrame.
 
-        Example:
+        Examples:
             >>> trace.allocations.to_polars().group_by("site").agg(polars.col("size").sum())
         """
         frame: polars.DataFrame = _module("polars").DataFrame(self)
@@ -135,7 +135,7 @@ class Table:
     def to_pyarrow(self) -> pyarrow.Table:
         """Return a pyarrow Table, which DuckDB reads too.
 
-        Example:
+        Examples:
             >>> allocations = trace.allocations.to_pyarrow()
             >>> duckdb.sql("select site, sum(size) from allocations group by site")
         """
@@ -148,7 +148,7 @@ class Table:
         Integer columns with missing values, such as `freed_event`, get pandas' type `UInt64`. pandas copies them into its own
         types; `to_pyarrow().to_pandas(types_mapper=pandas.ArrowDtype)` copies nothing.
 
-        Example:
+        Examples:
             >>> trace.allocations.to_pandas().groupby("site", observed=True)["size"].sum()
         """
         nullable = _module("pandas").UInt64Dtype()
@@ -163,7 +163,7 @@ class Table:
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return all rows as dictionaries.
 
-        Example:
+        Examples:
             >>> trace.segments.to_dicts()[0]["size"]
         """
         return list(self)

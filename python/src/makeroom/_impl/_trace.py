@@ -28,7 +28,7 @@ class Trace:
     `trace[0]` is an event as a dictionary, `trace[:10]` a table of events, and iterating yields events. A pickled trace
     contains the path of its file, which is read again.
 
-    Example:
+    Examples:
         >>> trace = makeroom.open("run.room")
         >>> trace.allocations.to_polars()
         >>> trace.explain().cause, trace.replay("makeroom")[0].peak_reserved_bytes
@@ -90,7 +90,7 @@ class Trace:
         Raises:
             UsageError: There is no such event or device.
 
-        Example:
+        Examples:
             >>> trace.live().to_polars().group_by("site").agg(polars.col("size").sum())
         """
         return Table("live", self._recording.live(event, device))
@@ -101,7 +101,7 @@ class Trace:
         Args:
             rows: Number of events.
 
-        Example:
+        Examples:
             >>> trace.head(3)[["action", "size"]].to_dicts()
         """
         return self.events.head(rows)
@@ -119,7 +119,7 @@ class Trace:
         Returns:
             The explanation; `print` it for the text of `makeroom why`.
 
-        Example:
+        Examples:
             >>> trace.explain(memory="24GiB").cause
         """
         return Explanation(self._recording.why(parse_optional(memory), parse_optional(card), device))
@@ -137,7 +137,7 @@ class Trace:
         Raises:
             UsageError: There is no such group or device, or the recording is empty.
 
-        Example:
+        Examples:
             >>> trace.by("kind")["activations"].bytes
         """
         return Groups(self._recording.grouped(by, device))
@@ -164,7 +164,7 @@ class Trace:
         Returns:
             One run for each allocator; `print` it for the text of `makeroom replay`.
 
-        Example:
+        Examples:
             >>> trace.replay("pytorch", "makeroom")["makeroom"].peak_reserved_bytes
         """
         sizes = parse_optional(memory), parse_optional(card)
@@ -181,7 +181,7 @@ class Trace:
         Returns:
             One run for each setting; `print` it for the text of `makeroom tune`.
 
-        Example:
+        Examples:
             >>> trace.tune(memory="24GiB").best
         """
         return Tuning(self._recording.tune(parse_optional(memory), parse_optional(card), device))
@@ -197,7 +197,7 @@ class Trace:
             what_if: Include how much other allocators would have reserved. This replays the recording.
             height: Height in the notebook, in pixels.
 
-        Example:
+        Examples:
             >>> trace.view(memory="24GiB")
         """
         from ._view import view
@@ -271,7 +271,7 @@ def open(path: Path) -> Trace:
         OSError: The file cannot be opened.
         InputError: The file is not a recording.
 
-    Example:
+    Examples:
         >>> trace = makeroom.open("run.room")
         >>> trace.allocations.to_polars()
     """

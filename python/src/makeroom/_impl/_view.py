@@ -41,7 +41,7 @@ class View:
         Raises:
             OSError: The file cannot be written.
 
-        Example:
+        Examples:
             >>> makeroom.view("run.room").save("report.html")
         """
         with open(path, "w", encoding="utf-8") as file:
@@ -89,7 +89,7 @@ def view(
         InputError: A file is not a recording.
         UsageError: An argument is invalid.
 
-    Example:
+    Examples:
         >>> makeroom.view("before.pickle", "after.pickle")
     """
     if not sources:

@@ -98,7 +98,7 @@ class _Finished(Source):
 class Watch:
     """Context manager that measures a block. After the block it has the figures, and can be printed, pickled and compared.
 
-    Example:
+    Examples:
         >>> with makeroom.watch() as w:
         ...     train()
         >>> w.peak_bytes, w.left_bytes, w.devices[0].sites
@@ -165,7 +165,7 @@ class Watch:
         Raises:
             WatchError: It was called outside the `with` block.
 
-        Example:
+        Examples:
             >>> with makeroom.watch() as w:
             ...     for batch in batches:
             ...         train(batch)
@@ -219,7 +219,7 @@ class Watch:
     def to_dict(self) -> dict[str, Any]:
         """Return all figures, for a file or a log.
 
-        Example:
+        Examples:
             >>> json.dump(w.to_dict(), file)
         """
         named = [{**device._asdict(), "leak_per_step_bytes": device.leak_per_step_bytes} for device in self.devices]
@@ -264,7 +264,7 @@ def watch(*, lines: bool | None = None, source: SourceName | None = None, requir
     Raises:
         WatchError: The named source is not available, or with `required`, no source is.
 
-    Example:
+    Examples:
         >>> with makeroom.watch() as w:
         ...     for batch in batches:
         ...         train(batch)
