@@ -50,7 +50,8 @@ fn an_export_is_recognized_and_its_input_is_not() {
     ];
     let ends =
         |bytes: &[u8]| is_export(&bytes[..bytes.len().min(2048)], &bytes[bytes.len().saturating_sub(2048)..]);
-    for (path, trace) in recordings() {
+    // How long a recording is makes no difference to its ends.
+    for (path, trace) in recordings().into_iter().filter(|(_, trace)| trace.event_count() < 5_000) {
         for form in forms {
             let bytes = written(&trace, form);
             assert!(ends(&bytes), "{} {form:?}", path.display());

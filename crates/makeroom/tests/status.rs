@@ -108,19 +108,24 @@ fn the_line_is_seen_and_goes_and_the_output_stays_whole() {
 
 #[test]
 fn nothing_is_drawn_where_it_must_not_be() {
-    let stage = stage("unseen");
     let cases = [
         ("--no-status -- ./program", ("TERM", "xterm")),
         ("-- ./program", ("TERM", "dumb")),
         ("-- ./program", ("CI", "true")),
         ("-- ./program raw", ("TERM", "xterm")),
     ];
-    for (words, variable) in cases {
-        let words: Vec<&str> = words.split(' ').collect();
-        let (bytes, status) = on_terminal(&stage, &words, &[variable]);
-        assert_eq!(status, Some(7), "{}", text(&bytes));
-        let is_drawn = bytes.windows(SET_APART.len()).any(|window| window == SET_APART);
-        assert!(!is_drawn, "{words:?} {variable:?}: {}", text(&bytes));
-        assert!(text(&bytes).contains("line 99 is whole"));
-    }
+    // The programs mostly sleep: they run at the same time.
+    std::thread::scope(|scope| {
+        for (number, (words, variable)) in cases.into_iter().enumerate() {
+            scope.spawn(move || {
+                let stage = stage(&format!("unseen-{number}"));
+                let words: Vec<&str> = words.split(' ').collect();
+                let (bytes, status) = on_terminal(&stage, &words, &[variable]);
+                assert_eq!(status, Some(7), "{}", text(&bytes));
+                let is_drawn = bytes.windows(SET_APART.len()).any(|window| window == SET_APART);
+                assert!(!is_drawn, "{words:?} {variable:?}: {}", text(&bytes));
+                assert!(text(&bytes).contains("line 99 is whole"));
+            });
+        }
+    });
 }

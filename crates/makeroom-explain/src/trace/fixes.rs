@@ -1,6 +1,8 @@
 //! What to do about a finding in a recording, with figures from the recording itself.
 
-use makeroom_core::{Bytes, Frame, Holder, SortCompact as _, Trace, TraceKind};
+use std::collections::HashSet;
+
+use makeroom_core::{Bytes, Holder, SortCompact as _, Trace, TraceKind};
 use makeroom_sim::Settings;
 
 use super::source::holder;
@@ -192,12 +194,15 @@ fn may_have_a_model(trace: &Trace) -> bool {
         let text = stacks.name_text(name);
         parts.iter().any(|part| text.contains(part))
     };
-    let is_of_a_model = |&Frame { function, file, .. }: &Frame| {
-        contains(file, &["torch/nn/", "torch\\nn\\", "torch/autograd/", "torch\\autograd\\", "torch/optim/"])
-            || contains(function, &["torch::nn::", "torch::autograd::", "forward", "backward"])
-    };
     let frames = stacks.frames();
-    frames.is_empty() || frames.iter().any(is_of_a_model)
+    // Many frames share few names.
+    let files: HashSet<_> = frames.iter().map(|frame| frame.file).collect();
+    let functions: HashSet<_> = frames.iter().map(|frame| frame.function).collect();
+    let of_layers = ["torch/nn/", "torch\\nn\\", "torch/autograd/", "torch\\autograd\\", "torch/optim/"];
+    let of_calls = ["torch::nn::", "torch::autograd::", "forward", "backward"];
+    frames.is_empty()
+        || files.into_iter().any(|file| contains(file, &of_layers))
+        || functions.into_iter().any(|function| contains(function, &of_calls))
 }
 
 /// A fix that has to free at least the shortfall.
