@@ -330,7 +330,12 @@ impl Reader {
         let rank =
             |family: usize, facts: &Facts| (!is_last_resort(family), facts.weight(), usize::MAX - family);
         let mut best: Option<(usize, Facts)> = None;
+        families.sort_unstable();
         for family in families {
+            // The last resorts come last, rank below all others and have the most patterns.
+            if is_last_resort(family) && best.as_ref().is_some_and(|&(known, _)| !is_last_resort(known)) {
+                break;
+            }
             let Some(facts) = (FAMILIES[family].read)(&passage) else {
                 self.fruitless[family] += 1;
                 continue;
