@@ -133,7 +133,7 @@ fn time(mut run: impl FnMut()) -> Duration {
         run();
         cpu_time().saturating_sub(start)
     };
-    std::iter::repeat_with(once).take(2).min().unwrap_or_default()
+    std::iter::repeat_with(once).take(3).min().unwrap_or_default()
 }
 
 /// Asserts how the time grows from `count` to [`FACTOR`] times that.

@@ -63,7 +63,7 @@ fn log_text(parts: &[(u8, u16)]) -> String {
 
 /// Few cases, because each one is a log of megabytes; `PROPTEST_CASES` sets another number.
 fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(4)
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(6)
 }
 
 proptest! {
