@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::backing::Mark;
-use super::slots::{PageId, Pages};
+use super::table::{PageId, Pages};
 
 /// The idle pages of one size, in device memory or in host memory, as they were found.
 #[derive(Clone, Debug)]

@@ -6,10 +6,10 @@
 //!
 //! ```text
 //! policy.rs    slots and blocks come and go               source.rs   where a page gets its memory from
-//! slots.rs     ranges, slots and pages, by address        idle.rs     pages without a block, oldest first
+//! slots.rs     ranges and slots, by address               table.rs    all pages
+//! idle.rs      pages without a block, oldest first        whole.rs    slots that become one handle
 //! pause.rs     waits, which are not the policy's          blocking.rs operations that wait, for the simulator
-//! whole.rs     slots that become one handle               report.rs   statistics
-//! backing.rs   what the policy needs from a device
+//! backing.rs   what the policy needs from a device        report.rs   statistics
 //! ```
 //!
 //! Slots of 2 MiB, in which PyTorch places its small blocks, get memory when they are mapped, and keep it.
@@ -38,6 +38,7 @@ mod policy;
 mod report;
 mod slots;
 mod source;
+mod table;
 mod whole;
 
 pub use backing::{Mark, PageBacking, Waiting};

@@ -6,7 +6,8 @@ use super::backing::PageBacking;
 use super::idle::Idle;
 use super::pause::{Attempt, Pause};
 use super::report::Stats;
-use super::slots::{PageId, Pages, Ranges, Standing};
+use super::slots::{Ranges, Standing};
+use super::table::{PageId, Pages};
 use crate::pool::{Handle, PAGE, Timeout};
 
 /// Pages are about this fraction of the live memory, so that partly used pages cost little of it.
@@ -84,10 +85,10 @@ impl Paged {
     }
 
     /// Calls `visit` with the address and size of each page that overlaps a range of addresses and has memory.
-    pub fn each_backed(&mut self, address: u64, size: u64, mut visit: impl FnMut(u64, u64)) {
-        self.ranges.each_page(&mut self.pages, address, size, |pages, id| {
-            if pages.state(id).has_memory() {
-                let page = pages.get(id);
+    pub fn each_backed(&self, address: u64, size: u64, mut visit: impl FnMut(u64, u64)) {
+        self.ranges.each_part(address, size, |first, last| {
+            for id in (first..=last).filter(|&id| self.pages.state(id).has_memory()) {
+                let page = self.pages.get(id);
                 visit(page.address, page.size);
             }
         });
@@ -147,6 +148,11 @@ impl Paged {
         Ok(())
     }
 
+    /// The ranges in which all mapped memory is there and stays, so that the policy need not know their blocks.
+    pub fn kept_ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.ranges.kept()
+    }
+
     /// Whether a block needs memory, and whether the policy needs to know it.
     #[inline]
     pub fn standing(&self, address: u64, size: u64) -> Standing {
@@ -159,17 +165,9 @@ impl Paged {
         self.ranges.find(address).map(|position| !self.ranges.get(position).is_exempt)
     }
 
-    /// A block was placed in a range: counts it.
-    #[inline]
-    pub fn count_placed(&mut self, size: u64) {
-        self.stats.live += size;
-        self.stats.peak_live = self.stats.peak_live.max(self.stats.live);
-    }
-
-    /// A block in a range was freed: counts it.
-    #[inline]
-    pub fn count_freed(&mut self, size: u64) {
-        self.stats.live = self.stats.live.saturating_sub(size);
+    /// The bytes in blocks have a new peak, as the allocator counts them.
+    pub fn set_peak_live(&mut self, live: u64) {
+        self.stats.peak_live = self.stats.peak_live.max(live);
     }
 
     /// Gives memory to a page.
@@ -185,11 +183,12 @@ impl Paged {
         Some(handle)
     }
 
-    /// A block was placed: [`Self::count_placed`] and [`Self::add_block`]. Returns whether some of its pages need memory;
+    /// A block was placed: counts it, and [`Self::add_block`]. Returns whether some of its pages need memory;
     /// `None` if it is not in a range.
     pub fn place_block(&mut self, address: u64, size: u64) -> Option<bool> {
         let needs_memory = self.add_block(address, size)?;
-        self.count_placed(size);
+        self.stats.live += size;
+        self.set_peak_live(self.stats.live);
         Some(needs_memory)
     }
 
@@ -198,11 +197,12 @@ impl Paged {
     pub fn add_block(&mut self, address: u64, size: u64) -> Option<bool> {
         let mut needs_memory = false;
         let is_kept = self.keeps_large && size > LARGE;
-        let is_in_range = self.ranges.each_page(&mut self.pages, address, size, |pages, id| {
-            let state = pages.state_mut(id);
-            state.blocks += 1;
-            state.is_pinned |= is_kept;
-            needs_memory |= !state.has_memory();
+        let is_in_range = self.ranges.each_part(address, size, |first, last| {
+            for state in self.pages.states_mut(first, last) {
+                state.blocks += 1;
+                state.is_pinned |= is_kept;
+                needs_memory |= !state.has_memory();
+            }
         });
         is_in_range.then_some(needs_memory)
     }
@@ -217,10 +217,8 @@ impl Paged {
     ) -> Result<u64, Pause> {
         let mut missing = std::mem::take(&mut self.unbacked);
         missing.clear();
-        self.ranges.each_page(&mut self.pages, address, size, |pages, id| {
-            if !pages.state(id).has_memory() {
-                missing.push(id);
-            }
+        self.ranges.each_part(address, size, |first, last| {
+            missing.extend((first..=last).filter(|&id| !self.pages.state(id).has_memory()));
         });
         let unbacked = missing.iter().try_fold(0, |unbacked, &id| {
             let is_backed = self.back(backing, attempt, id)?;
@@ -230,27 +228,24 @@ impl Paged {
         unbacked
     }
 
-    /// A block was freed: [`Self::remove_block`] and [`Self::count_freed`]. Nothing happens if it is not in a range.
+    /// A block was freed: [`Self::remove_block`], and it is no longer counted. Nothing happens if it is not in a range.
     pub fn give(&mut self, backing: &mut impl PageBacking, address: u64, size: u64) {
         if self.remove_block(backing, address, size) {
-            self.count_freed(size);
+            self.stats.live = self.stats.live.saturating_sub(size);
         }
     }
 
     /// A block was freed: pages without a block become idle. It stays counted. Returns whether it is in a range.
     pub fn remove_block(&mut self, backing: &mut impl PageBacking, address: u64, size: u64) -> bool {
-        let mut mark = None;
-        let is_in_range = self.ranges.each_page(&mut self.pages, address, size, |pages, id| {
-            let state = pages.state_mut(id);
-            let was_idle = state.is_idle();
-            state.blocks = state.blocks.saturating_sub(1);
-            if state.is_idle() && !was_idle {
-                state.freed = *mark.get_or_insert_with(|| backing.mark());
+        let mark = backing.mark();
+        let is_in_range = self.ranges.each_part(address, size, |first, last| {
+            for state in self.pages.states_mut(first, last) {
+                state.blocks = state.blocks.saturating_sub(1);
+                // Of a page with other blocks it means nothing, and their frees replace it.
+                state.freed = mark;
             }
         });
-        if mark.is_some() {
-            self.idle.became_idle();
-        }
+        self.idle.became_idle();
         is_in_range
     }
 
@@ -281,8 +276,8 @@ impl Paged {
 
     /// The memory under addresses stays where it is from now on, as others know it by its handle.
     pub fn pin_pages(&mut self, address: u64, size: u64) {
-        self.ranges.each_page(&mut self.pages, address, size, |pages, id| {
-            pages.state_mut(id).is_pinned = true;
+        self.ranges.each_part(address, size, |first, last| {
+            self.pages.states_mut(first, last).iter_mut().for_each(|state| state.is_pinned = true);
         });
     }
 

@@ -1,120 +1,10 @@
-//! Ranges of addresses, their slots, and the pages of each slot.
+//! Ranges of addresses and their slots, by address.
 
-use super::backing::Mark;
-use crate::pool::{Handle, PAGE};
+use super::table::{PageId, Pages};
+use crate::pool::PAGE;
 
-/// The index of a page in the table.
-pub(super) type PageId = u32;
 /// No page.
-pub(super) const NO_PAGE: PageId = u32::MAX;
-
-/// A part of a slot that has its own physical memory, or none.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Page {
-    pub(super) address: u64,
-    pub(super) size: u64,
-    handle: Option<Handle>,
-}
-
-/// What the reports of blocks read and change of a page. Apart from the rest, so that a report touches few cache lines.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PageState {
-    /// When it became idle.
-    pub(super) freed: Mark,
-    /// Blocks that overlap it.
-    pub(super) blocks: u32,
-    has_memory: bool,
-    is_on_host: bool,
-    /// Its memory never moves.
-    pub(super) is_pinned: bool,
-}
-
-impl PageState {
-    /// Whether it has physical memory.
-    pub(super) fn has_memory(&self) -> bool {
-        self.has_memory
-    }
-
-    /// Whether its memory is the host's.
-    pub(super) fn is_on_host(&self) -> bool {
-        self.is_on_host
-    }
-
-    /// Whether its memory may move as soon as the GPU is done with it.
-    pub(super) fn is_idle(&self) -> bool {
-        self.blocks == 0 && self.has_memory && !self.is_pinned
-    }
-}
-
-/// All pages. Those of a slot are next to each other.
-#[derive(Clone, Debug, Default)]
-#[repr(C)]
-pub(super) struct Pages {
-    states: Vec<PageState>,
-    table: Vec<Page>,
-    /// Runs of unused entries, by length.
-    vacant: Vec<(u32, Vec<PageId>)>,
-}
-
-impl Pages {
-    pub(super) fn get(&self, id: PageId) -> &Page {
-        &self.table[id as usize]
-    }
-
-    pub(super) fn state(&self, id: PageId) -> &PageState {
-        &self.states[id as usize]
-    }
-
-    pub(super) fn state_mut(&mut self, id: PageId) -> &mut PageState {
-        &mut self.states[id as usize]
-    }
-
-    /// The handle of its memory.
-    pub(super) fn handle(&self, id: PageId) -> Option<Handle> {
-        self.table[id as usize].handle
-    }
-
-    /// Gives it memory, in the place of any that it had.
-    pub(super) fn set_memory(&mut self, id: PageId, handle: Handle, is_on_host: bool) {
-        self.table[id as usize].handle = Some(handle);
-        let state = self.state_mut(id);
-        (state.has_memory, state.is_on_host) = (true, is_on_host);
-    }
-
-    /// Takes its memory away.
-    pub(super) fn take_memory(&mut self, id: PageId) -> Option<Handle> {
-        self.state_mut(id).has_memory = false;
-        self.table[id as usize].handle.take()
-    }
-
-    /// The idle pages.
-    pub(super) fn idle(&self) -> impl Iterator<Item = PageId> {
-        (0..).zip(&self.states).filter(|(_, state)| state.is_idle()).map(|(id, _)| id)
-    }
-
-    fn add(&mut self, address: u64, size: u64, count: u32) -> PageId {
-        let vacant = self.vacant.iter_mut().find(|(length, _)| *length == count);
-        let first = vacant.and_then(|(_, runs)| runs.pop()).unwrap_or_else(|| {
-            let first = self.table.len() as PageId;
-            let length = self.table.len() + count as usize;
-            self.table.resize(length, Page { address: 0, size, handle: None });
-            self.states.resize(length, PageState::default());
-            first
-        });
-        for (id, number) in (first..).zip(0..u64::from(count)) {
-            self.table[id as usize] = Page { address: address + number * size, size, handle: None };
-            *self.state_mut(id) = PageState::default();
-        }
-        first
-    }
-
-    fn remove(&mut self, first: PageId, count: u32) {
-        match self.vacant.iter_mut().find(|(length, _)| *length == count) {
-            Some((_, runs)) => runs.push(first),
-            None => self.vacant.push((count, vec![first])),
-        }
-    }
-}
+const NO_PAGE: PageId = PageId::MAX;
 
 /// Whether a block's pages have memory, and whether they keep it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,14 +40,13 @@ impl Slot {
 
 const UNMAPPED: Slot = Slot { first: NO_PAGE, count: 0, missing: 0, is_returned: false };
 
-/// A reserved range of addresses.
+/// A reserved range of addresses: what every report reads of it. Its slots are apart, so that several ranges are in one cache
+/// line.
 #[derive(Clone, Debug)]
+#[repr(align(32))]
 pub(super) struct Range {
     pub(super) address: u64,
     pub(super) size: u64,
-    /// The size of its slots; 0 until one is mapped.
-    slot: u64,
-    slots: Vec<Slot>,
     /// Pages without memory in all of its slots.
     missing: u32,
     /// All of its pages keep their memory.
@@ -169,48 +58,79 @@ impl Range {
         address.wrapping_sub(self.address) < self.size
     }
 
-    fn index(&self, address: u64) -> usize {
-        ((address - self.address) / self.slot) as usize
+    /// The number of the 2 MiB at an address in it.
+    fn unit(&self, address: u64) -> u32 {
+        ((address - self.address) / PAGE) as u32
+    }
+}
+
+/// The slots of a range, up to the last that was ever mapped. All have the same size.
+#[derive(Clone, Debug, Default)]
+struct Slots {
+    list: Vec<Slot>,
+    /// Units of 2 MiB in a slot, at most 16 bits; 0 until one is mapped.
+    units: u32,
+    /// 2⁶⁴ / units, rounded up. The product with a number of 32 bits has the exact quotient in its upper half, and takes less
+    /// time than a division.
+    reciprocal: u64,
+}
+
+impl Slots {
+    /// The first slot is mapped.
+    fn set_units(&mut self, units: u32) {
+        self.units = units;
+        self.reciprocal = (u64::MAX / u64::from(units)).wrapping_add(1);
     }
 
-    /// Calls `visit` with each mapped slot that a block overlaps, and the first and last of its pages that the block
-    /// overlaps.
-    #[inline]
-    fn each_part(&self, address: u64, size: u64, mut visit: impl FnMut(&Slot, PageId, PageId)) {
-        if self.slot == 0 {
-            return;
+    fn bytes(&self) -> u64 {
+        u64::from(self.units) * PAGE
+    }
+
+    /// Divides by the units in a slot.
+    fn divide(&self, number: u32) -> u32 {
+        if self.units == 1 {
+            return number;
         }
-        let end = address.saturating_add(size.max(1)).min(self.address + self.size);
-        let first = self.index(address);
-        let mut start = self.address + first as u64 * self.slot;
-        for slot in self.slots.iter().skip(first) {
-            if start >= end {
-                break;
+        (u128::from(self.reciprocal) * u128::from(number) >> 64) as u32
+    }
+
+    /// The slot at a unit of the range.
+    fn index(&self, unit: u32) -> usize {
+        self.divide(unit) as usize
+    }
+
+    /// Calls `visit` with each mapped slot that some units of the range overlap, and the first and last of its pages that they
+    /// overlap.
+    #[inline]
+    fn each_part(&self, from: u32, to: u32, mut visit: impl FnMut(&Slot, PageId, PageId)) {
+        let (first, last) = (self.divide(from), self.divide(to));
+        for (index, slot) in (first..=last).zip(self.list.iter().skip(first as usize)) {
+            if !slot.is_mapped() {
+                continue;
             }
-            if slot.is_mapped() && slot.count == 1 {
-                visit(slot, slot.first, slot.first);
-            } else if slot.is_mapped() {
-                let page = self.slot / u64::from(slot.count);
-                let (from, to) = (address.max(start) - start, end.min(start + self.slot) - 1 - start);
-                visit(slot, slot.first + (from / page) as u32, slot.first + (to / page) as u32);
-            }
-            start += self.slot;
+            // The units in a slot are a multiple of its pages.
+            let page = |unit| self.divide((unit - index * self.units) * slot.count);
+            let from = if index == first { page(from) } else { 0 };
+            let to = if index == last { page(to) } else { slot.count - 1 };
+            visit(slot, slot.first + from, slot.first + to);
         }
     }
 }
 
 /// All ranges, by ascending address.
 #[derive(Clone, Debug, Default)]
+#[repr(C)]
 pub(super) struct Ranges {
     list: Vec<Range>,
+    slots: Vec<Slots>,
 }
 
 impl Ranges {
     /// Adds a range that overlaps no other.
     pub(super) fn add(&mut self, address: u64, size: u64) {
         let at = self.list.partition_point(|range| range.address < address);
-        let range = Range { address, size, slot: 0, slots: Vec::new(), missing: 0, is_exempt: false };
-        self.list.insert(at, range);
+        self.list.insert(at, Range { address, size, missing: 0, is_exempt: false });
+        self.slots.insert(at, Slots::default());
     }
 
     pub(super) fn find(&self, address: u64) -> Option<usize> {
@@ -229,18 +149,20 @@ impl Ranges {
     /// Removes a range without mapped slots; returns whether there was one.
     pub(super) fn remove(&mut self, address: u64) -> bool {
         let Some(at) = self.list.iter().position(|range| range.address == address) else { return false };
-        let is_empty = self.list[at].slots.iter().all(|slot| slot.first == NO_PAGE);
+        let is_empty = self.slots[at].list.iter().all(|slot| slot.first == NO_PAGE);
         if is_empty {
             self.list.remove(at);
+            self.slots.remove(at);
         }
         is_empty
     }
 
     /// The addresses of the slots of a range that the allocator gave up and that still have memory.
     pub(super) fn returned(&self, address: u64) -> Vec<u64> {
-        let Some(range) = self.list.iter().find(|range| range.address == address) else { return Vec::new() };
-        let slots = range.slots.iter().enumerate().filter(|(_, slot)| slot.is_returned);
-        slots.map(|(index, _)| address + index as u64 * range.slot).collect()
+        let Some(at) = self.list.iter().position(|range| range.address == address) else { return Vec::new() };
+        let slots = &self.slots[at];
+        let returned = slots.list.iter().enumerate().filter(|(_, slot)| slot.is_returned);
+        returned.map(|(index, _)| address + index as u64 * slots.bytes()).collect()
     }
 
     /// Divides a slot into pages, and returns the position of its range. `None` if it is not in a range, not aligned like the others, or mapped already.
@@ -248,20 +170,22 @@ impl Ranges {
         let position = self.find(address)?;
         let range = &mut self.list[position];
         let offset = address - range.address;
-        let is_like_others = range.slot == 0 || range.slot == size;
-        let is_inside = size > 0 && offset.is_multiple_of(size) && range.size - offset >= size;
-        if !is_like_others || !is_inside {
+        let slots = &mut self.slots[position];
+        let units = u32::from(u16::try_from(size / PAGE).ok()?);
+        let is_like_others = slots.units == 0 || slots.units == units;
+        let is_whole = size > 0 && size.is_multiple_of(PAGE) && offset.is_multiple_of(size);
+        if !is_like_others || !is_whole || range.size - offset < size {
             return None;
         }
-        range.slot = size;
+        slots.set_units(units);
         // Small blocks are half of all blocks and hold little memory, and their slots cannot be divided. So these slots get
         // memory when they are mapped, as they would without paging, and their blocks cost almost no time.
         range.is_exempt |= size <= PAGE;
-        let index = range.index(address);
-        if range.slots.len() <= index {
-            range.slots.resize(index + 1, UNMAPPED);
+        let index = slots.index(range.unit(address));
+        if slots.list.len() <= index {
+            slots.list.resize(index + 1, UNMAPPED);
         }
-        let slot = &mut range.slots[index];
+        let slot = &mut slots.list[index];
         if slot.first != NO_PAGE {
             let was_returned = std::mem::take(&mut slot.is_returned);
             return was_returned.then_some(position);
@@ -273,13 +197,25 @@ impl Ranges {
         Some(position)
     }
 
+    /// The slot that contains an address; it may not be mapped.
+    fn slot_at(&self, address: u64) -> Option<&Slot> {
+        let position = self.find(address)?;
+        let slots = &self.slots[position];
+        slots.list.get(slots.index(self.list[position].unit(address)))
+    }
+
+    fn slot_at_mut(&mut self, address: u64) -> Option<(&mut Slot, &mut Range)> {
+        let position = self.find(address)?;
+        let (range, slots) = (&mut self.list[position], &mut self.slots[position]);
+        let index = slots.index(range.unit(address));
+        Some((slots.list.get_mut(index)?, range))
+    }
+
     /// A mapped slot becomes one page, which has no memory yet.
     pub(super) fn merge(&mut self, pages: &mut Pages, address: u64) -> Option<PageId> {
-        let position = self.find(address)?;
-        let range = &mut self.list[position];
-        let index = range.index(address);
-        let (start, size) = (range.address + index as u64 * range.slot, range.slot);
-        let slot = range.slots.get_mut(index)?;
+        let (slot, range) = self.slot_at_mut(address)?;
+        let (start, size) =
+            (pages.get(slot.first).address, pages.get(slot.first).size * u64::from(slot.count));
         pages.remove(slot.first, slot.count);
         let first = pages.add(start, size, 1);
         range.missing = range.missing - slot.missing + 1;
@@ -289,38 +225,26 @@ impl Ranges {
 
     /// The pages of a slot.
     pub(super) fn slot(&self, address: u64) -> Option<(PageId, u32)> {
-        let range = &self.list[self.find(address)?];
-        if range.slot == 0 {
-            return None;
-        }
-        let slot = range.slots.get(range.index(address))?;
+        let slot = self.slot_at(address)?;
         slot.is_mapped().then_some((slot.first, slot.count))
     }
 
     /// The pages of a slot that the allocator gave up and that still has memory.
     pub(super) fn returned_slot(&self, address: u64) -> Option<(PageId, u32)> {
-        let range = &self.list[self.find(address)?];
-        if range.slot == 0 {
-            return None;
-        }
-        let slot = range.slots.get(range.index(address))?;
+        let slot = self.slot_at(address)?;
         slot.is_returned.then_some((slot.first, slot.count))
     }
 
     /// The allocator gives up a slot. It is forgotten with [`Self::forget`].
     pub(super) fn give_up(&mut self, address: u64) {
-        let Some(position) = self.find(address) else { return };
-        let range = &mut self.list[position];
-        let index = range.index(address);
-        range.slots[index].is_returned = true;
+        if let Some((slot, _)) = self.slot_at_mut(address) {
+            slot.is_returned = true;
+        }
     }
 
     /// Forgets a slot that was given up, and its pages, unless some still have memory.
     pub(super) fn forget(&mut self, pages: &mut Pages, address: u64) {
-        let Some(position) = self.find(address) else { return };
-        let range = &mut self.list[position];
-        let index = range.index(address);
-        let slot = &mut range.slots[index];
+        let Some((slot, range)) = self.slot_at_mut(address) else { return };
         if (slot.first..slot.first + slot.count).all(|id| !pages.state(id).has_memory()) {
             pages.remove(slot.first, slot.count);
             range.missing -= slot.missing;
@@ -330,12 +254,15 @@ impl Ranges {
 
     /// A page of the slot that contains an address got memory (−1) or lost it (+1).
     pub(super) fn count_missing(&mut self, address: u64, change: i32) {
-        let Some(position) = self.find(address) else { return };
-        let range = &mut self.list[position];
-        let index = range.index(address);
-        let missing = &mut range.slots[index].missing;
-        *missing = missing.saturating_add_signed(change);
+        let Some((slot, range)) = self.slot_at_mut(address) else { return };
+        slot.missing = slot.missing.saturating_add_signed(change);
         range.missing = range.missing.saturating_add_signed(change);
+    }
+
+    /// Addresses and sizes of the exempt ranges whose pages all have memory.
+    pub(super) fn kept(&self) -> impl Iterator<Item = (u64, u64)> {
+        let kept = self.list.iter().filter(|range| range.is_exempt && range.missing == 0);
+        kept.map(|range| (range.address, range.size))
     }
 
     /// Whether a block needs memory, and whether it matters to the policy. Most ranges and slots have all of their memory,
@@ -346,7 +273,7 @@ impl Ranges {
         let range = &self.list[position];
         let mut is_backed = true;
         if range.missing > 0 {
-            range.each_part(address, size, |slot, first, last| {
+            self.each_part_in(position, address, size, |slot, first, last| {
                 is_backed &= slot.missing == 0 || (first..=last).all(|id| pages.state(id).has_memory());
             });
         }
@@ -357,25 +284,49 @@ impl Ranges {
         }
     }
 
-    /// Calls `visit` with each page that overlaps a block. Returns whether the block is in a range.
-    pub(super) fn each_page(
+    /// Calls `visit` with the first and last page of each part of a block. Returns whether the block is in a range.
+    #[inline]
+    pub(super) fn each_part(&self, address: u64, size: u64, mut visit: impl FnMut(PageId, PageId)) -> bool {
+        let Some(position) = self.find(address) else { return false };
+        self.each_part_in(position, address, size, |_, first, last| visit(first, last));
+        true
+    }
+
+    #[inline]
+    fn each_part_in(
         &self,
-        pages: &mut Pages,
+        position: usize,
         address: u64,
         size: u64,
-        mut visit: impl FnMut(&mut Pages, PageId),
-    ) -> bool {
-        let Some(position) = self.find(address) else { return false };
-        self.list[position].each_part(address, size, |_, first, last| {
-            (first..=last).for_each(|id| visit(pages, id));
-        });
-        true
+        visit: impl FnMut(&Slot, PageId, PageId),
+    ) {
+        let range = &self.list[position];
+        let end = address.saturating_add(size.max(1)).min(range.address + range.size);
+        self.slots[position].each_part(range.unit(address), range.unit(end - 1), visit);
     }
 
     /// The pages of mapped slots of more than 2 MiB, which are those of large blocks.
     pub(super) fn large_pages(&self) -> Vec<PageId> {
-        let large = self.list.iter().filter(|range| range.slot > PAGE);
-        let slots = large.flat_map(|range| &range.slots).filter(|slot| slot.is_mapped());
+        let large = self.slots.iter().filter(|slots| slots.units > 1);
+        let slots = large.flat_map(|slots| &slots.list).filter(|slot| slot.is_mapped());
         slots.flat_map(|slot| slot.first..slot.first + slot.count).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::Slots;
+
+    proptest! {
+        #[test]
+        fn a_product_with_the_reciprocal_is_the_quotient(units in 1_u32.., number: u32) {
+            let mut slots = Slots::default();
+            slots.set_units(units);
+            for number in [number, number / units * units, (number / units * units).wrapping_sub(1), u32::MAX] {
+                prop_assert_eq!(slots.divide(number), number / units);
+            }
+        }
     }
 }

@@ -3,25 +3,28 @@
 use super::backing::{Mark, PageBacking};
 use super::pause::{Attempt, Pause};
 use super::policy::Paged;
-use super::slots::PageId;
+use super::report::Stats;
+use super::table::PageId;
 use crate::pool::{Piece, Timeout};
 
 /// How far the memory held may exceed peak live memory, by the size of that peak. A small job moves many pages to save
-/// little, so its allowance grows fast; it shrinks when the peak passes 2 GB.
+/// little, so its allowance is larger; it shrinks when the peak passes 2 GB.
 const ALLOWANCES: [Allowance; 3] = [
-    Allowance { from: 8_000_000_000, least: 32 << 20, growth: 16, most_growth: 250 },
-    Allowance { from: 2_000_000_000, least: 32 << 20, growth: 16, most_growth: 150 },
-    Allowance { from: 0, least: 0, growth: 8, most_growth: 11 },
+    Allowance { from: 8_000_000_000, whole: 110, share: 512, least: 16 << 20, growth: 16, most_growth: 500 },
+    Allowance { from: 2_000_000_000, whole: 50, share: 256, least: 32 << 20, growth: 16, most_growth: 150 },
+    Allowance { from: 0, whole: 12, share: 64, least: 0, growth: 8, most_growth: 14 },
 ];
-/// The part of the peak that every allowance has.
-const SHARE: u64 = 1 << 8;
 /// Beyond its most growth, an allowance grows by this fraction of what has moved: in the long run, time matters more than
 /// memory.
 const SLOW_GROWTH: u64 = 1 << 9;
 
-/// `peak / SHARE`, at least `least`, plus growth in a program that keeps moving memory, because moves cost time.
+/// `peak / share`, at least `least`, plus growth in a program that keeps moving memory, because moves cost time. Where even all
+/// mapped slots have little more than the peak, nothing moves.
 struct Allowance {
     from: u64,
+    /// All mapped slots may have memory if they exceed the peak by at most `peak / whole`.
+    whole: u64,
+    share: u64,
     least: u64,
     /// It grows by `moved / growth`, up to `peak / most_growth`.
     growth: u64,
@@ -35,18 +38,22 @@ impl Allowance {
     }
 
     /// The allowance for a peak, in bytes, after `moved` bytes have moved.
-    fn bytes(&self, peak: u64, moved: u64) -> u64 {
+    fn bytes(&self, peak: u64, mapped: u64, moved: u64) -> u64 {
+        let all = mapped.saturating_sub(peak);
+        if all <= peak / self.whole {
+            return all;
+        }
         let grown = (moved / self.growth).min(peak / self.most_growth);
         let slowly_grown = (moved - self.growth * grown) / SLOW_GROWTH;
-        (peak / SHARE).max(self.least) + grown + slowly_grown
+        (peak / self.share).max(self.least) + grown + slowly_grown
     }
 }
 
 impl Paged {
     /// Memory that may be held before pages move.
     fn goal(&self) -> u64 {
-        let peak = self.stats.peak_live;
-        peak + Allowance::of(peak).bytes(peak, self.moved_bytes)
+        let Stats { peak_live, mapped, .. } = self.stats;
+        peak_live + Allowance::of(peak_live).bytes(peak_live, mapped, self.moved_bytes)
     }
 
     /// Gives memory to a page. Returns whether it has some now.

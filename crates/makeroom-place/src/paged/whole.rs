@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::backing::PageBacking;
 use super::pause::{Attempt, Pause};
 use super::policy::Paged;
-use super::slots::PageId;
+use super::table::PageId;
 use crate::pool::{Handle, Piece, Timeout};
 
 /// Waits for a device on which other threads submit more work.
