@@ -1,6 +1,6 @@
 //! The host time of paging per report of PyTorch's allocator that needs no driver call: `cargo bench -p makeroom-pool`.
-//! One iteration is a block that comes and goes where it was before, so two reports. The goal is 150 ns per report.
-//! `cold_reports` replaces the contents of the processor's caches before each, as a training step does.
+//! One iteration of `reports` is a block that comes and goes where it was before, so two reports; one of `cold_report` is one
+//! report, after the contents of the processor's caches were replaced, as a training step does. The goal is 150 ns per report.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -26,38 +26,63 @@ fn reports(bencher: divan::Bencher<'_, '_>, (slot, size): (u64, u64)) {
     let Ok(mut torch) = Torch::new(&gpu, slot, PagesOptions::default()) else { return };
     let mut blocks: VecDeque<u64> = (0..LIVE).filter_map(|_| torch.allocate(size)).collect();
     assert_eq!(blocks.len(), LIVE);
+    let live = torch.live();
     bencher.bench_local(|| {
         if let Some(block) = blocks.pop_front() {
             torch.pages.give(block, size);
-            divan::black_box(torch.pages.take(block, size));
+            divan::black_box(torch.pages.take(block, size, live));
             blocks.push_back(block);
         }
     });
     torch.end();
 }
 
-/// More than the second-level cache of a core.
+/// More than the second-level caches of a core: of contents, and of translated addresses.
 const CACHED: usize = 4 << 20;
+const TRANSLATED: usize = 4096 * SMALL_PAGE;
+const SMALL_PAGE: usize = 4096;
 
-#[divan::bench(args = SIZES, sample_count = 2000, sample_size = 1, counters = [divan::counter::ItemsCount::new(2_u32)])]
-fn cold_reports(bencher: divan::Bencher<'_, '_>, (slot, size): (u64, u64)) {
+/// Memory of which each part of 4 KiB is a page of its own, as most of a program's memory is.
+fn small_pages() -> &'static mut [u8] {
+    let (read_write, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: new memory, which nothing else uses and which is never unmapped.
+    unsafe {
+        let memory = libc::mmap(std::ptr::null_mut(), TRANSLATED, read_write, private, -1, 0);
+        assert_ne!(memory, libc::MAP_FAILED);
+        libc::madvise(memory, TRANSLATED, libc::MADV_NOHUGEPAGE);
+        std::slice::from_raw_parts_mut(memory.cast::<u8>(), TRANSLATED)
+    }
+}
+
+#[divan::bench(args = SIZES, sample_count = 4000, sample_size = 1)]
+fn cold_report(bencher: divan::Bencher<'_, '_>, (slot, size): (u64, u64)) {
     let gpu = common::gpu("pages-bench");
     let Ok(mut torch) = Torch::new(&gpu, slot, PagesOptions::default()) else { return };
     let mut blocks: VecDeque<u64> = (0..LIVE).filter_map(|_| torch.allocate(size)).collect();
     assert_eq!(blocks.len(), LIVE);
-    let mut other = vec![1_u64; CACHED / size_of::<u64>()];
+    let live = torch.live();
+    let (mut other, pages) = (vec![1_u64; CACHED / size_of::<u64>()], small_pages());
+    let mut is_free = false;
     bencher
         .with_inputs(|| {
             for word in &mut other {
                 *word = word.wrapping_mul(3);
             }
-            let block = blocks.pop_front().unwrap_or(0);
-            blocks.push_back(block);
-            block
+            for byte in pages.iter_mut().skip(64).step_by(SMALL_PAGE + 64) {
+                *byte = byte.wrapping_add(1);
+            }
+            is_free = !is_free;
+            if is_free {
+                blocks.rotate_left(1);
+            }
+            (blocks.front().copied().unwrap_or(0), is_free)
         })
-        .bench_local_values(|block| {
-            torch.pages.give(block, size);
-            divan::black_box(torch.pages.take(block, size));
+        .bench_local_values(|(block, is_free)| {
+            if is_free {
+                torch.pages.give(block, size);
+            } else {
+                divan::black_box(torch.pages.take(block, size, live));
+            }
         });
     torch.end();
 }

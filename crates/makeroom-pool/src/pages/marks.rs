@@ -15,9 +15,9 @@ use makeroom_place::pool::Timeout;
 use crate::backing::Watcher;
 
 /// Events are recorded at most this often, unless a wait needs one.
-const INTERVAL: Duration = Duration::from_millis(10);
+const INTERVAL: Duration = Duration::from_millis(25);
 /// The same while no memory has moved for a while: most programs stop needing moves after their first steps.
-const QUIET_INTERVAL: Duration = Duration::from_millis(50);
+const QUIET_INTERVAL: Duration = Duration::from_millis(100);
 /// How long "a while" is.
 const QUIET: Duration = Duration::from_secs(1);
 /// Events in flight. A GPU that stopped must not use up memory; later marks are covered by a later event.
@@ -128,14 +128,18 @@ impl Marks {
         is_capturing
     }
 
+    /// Whether the progress has not been needed for a while.
+    pub(super) fn is_quiet(&self, now: Instant) -> bool {
+        self.needed.is_none_or(|needed| now.duration_since(needed) > QUIET)
+    }
+
     /// Records an event if marks have been without one for long enough.
     pub(super) fn record_if_due(&mut self) {
         if self.covered >= self.last || self.waiting.len() >= MOST_EVENTS {
             return;
         }
         let now = Instant::now();
-        let is_quiet = self.needed.is_none_or(|needed| now.duration_since(needed) > QUIET);
-        let interval = if is_quiet { QUIET_INTERVAL } else { INTERVAL };
+        let interval = if self.is_quiet(now) { QUIET_INTERVAL } else { INTERVAL };
         if self.tried.is_none_or(|tried| now.duration_since(tried) >= interval) {
             self.record();
         }

@@ -122,6 +122,11 @@ impl PageMemory {
         self.marks.time_out(pause);
     }
 
+    /// Whether no memory has moved for a while.
+    pub(super) fn is_quiet(&self, now: Instant) -> bool {
+        self.marks.is_quiet(now)
+    }
+
     /// Marks were made: makes sure that the GPU passes them some time.
     pub(super) fn look(&mut self) {
         let begun = Instant::now();

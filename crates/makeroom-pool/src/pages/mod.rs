@@ -7,7 +7,7 @@
 //! mod.rs      the calls of PyTorch's segments, by device      memory.rs   the policy's requests as driver calls
 //! tokens.rs   the handles that PyTorch gets                   marks.rs    the progress of the whole device
 //! settle.rs   waits, without the lock                         reports.rs  blocks come and go
-//! queue.rs    reports that are applied together
+//! queue.rs    reports that are applied together               kept.rs     ranges whose reports need no lock
 //! ```
 //!
 //! PyTorch gets a token from `cuMemCreate`, and maps it, which cannot fail: it changes the policy's tables, and slots of 2 MiB
@@ -15,6 +15,7 @@
 //! cache, retries, and raises its own error. One lock per device guards everything. Under it, only the lock of captures is
 //! taken, and it is released during waits for the GPU (`settle.rs`), which are bounded.
 
+mod kept;
 mod marks;
 mod memory;
 mod queue;
@@ -36,6 +37,7 @@ use makeroom_place::pool::PAGE;
 use crate::backing::Watcher;
 use crate::error::Result;
 use crate::fork::Lock;
+use kept::KeptRanges;
 use memory::{HostMemory, PageMemory, Parts};
 use queue::Queue;
 pub use reports::Taken;
@@ -85,10 +87,13 @@ pub struct PagesStats {
 /// The pages of one device. Between two reports a program replaces the contents of the processor's caches, so what a report
 /// uses is next to each other.
 #[derive(Debug)]
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 pub struct Pages {
     /// Reports so far.
     reports: AtomicU64,
+    /// The peak of live memory that the policy knows.
+    peak_live: AtomicU64,
+    kept: KeptRanges,
     inner: Lock<Inner>,
     host_quota: u64,
     driver: &'static Driver,
@@ -151,6 +156,8 @@ impl Pages {
         };
         Ok(Self {
             reports: AtomicU64::new(0),
+            peak_live: AtomicU64::new(0),
+            kept: KeptRanges::default(),
             driver,
             device,
             host_quota,
@@ -222,6 +229,7 @@ impl Pages {
             policy.reserve(range.0, range.1);
             memory.reserve(range.0, range.1);
         }
+        self.kept.remove(address);
         let Some(needs_memory) = policy.map_slot(address, bytes) else {
             return Some(Err(Code::INVALID_VALUE));
         };
@@ -230,6 +238,7 @@ impl Pages {
             return Some(Ok(Taken::default()));
         }
         self.back(inner, address, bytes)?;
+        self.update_kept();
         // What is missing now is requested again with the first block, so it is not missing yet.
         self.taken(0).map(Ok)
     }
@@ -265,6 +274,7 @@ impl Pages {
             if start != at {
                 return Some(Err(Code::INVALID_VALUE));
             }
+            self.kept.remove(start);
             policy.give_up_slot(memory, start);
             tokens.unmap(start);
             slots.push(start);
@@ -274,6 +284,7 @@ impl Pages {
             let Inner { policy, memory, .. } = inner;
             slots.iter().try_for_each(|&slot| policy.release_slot(memory, attempt, slot))
         })?;
+        self.update_kept();
         Some(Ok(()))
     }
 
@@ -286,6 +297,7 @@ impl Pages {
     /// PyTorch frees a range of addresses. Returns whether the driver may free it; `false` while memory is mapped in it.
     pub fn free_range(&self, address: u64) -> bool {
         let Some(inner) = self.lock() else { return true };
+        self.kept.remove(address);
         let is_free = self.settle(inner, |inner, attempt| {
             let Inner { policy, memory, .. } = inner;
             if policy.release_range(memory, attempt, address)? {

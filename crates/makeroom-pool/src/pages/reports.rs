@@ -14,6 +14,8 @@ const MEASURED: u64 = 64;
 
 /// Reports are applied about this long after the previous batch; until then, freed memory cannot move.
 const LONGEST: Duration = Duration::from_millis(20);
+/// The same while no memory has moved for a while. A larger batch takes less time per report.
+const QUIET_LONGEST: Duration = Duration::from_millis(100);
 
 /// The result of backing a block. All figures are 0 if all of the block's pages had memory already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,10 +44,15 @@ impl Inner {
     #[inline]
     fn end_report(&mut self, begun: Option<Instant>) {
         if let Some(begun) = begun {
-            self.quick += begun.elapsed().saturating_sub(self.clock) * MEASURED as u32;
-            if begun.duration_since(self.applied_at) >= LONGEST {
-                self.apply_reports();
-            }
+            self.add_measured(begun, begun.elapsed());
+        }
+    }
+
+    fn add_measured(&mut self, begun: Instant, time: Duration) {
+        self.quick += time.saturating_sub(self.clock) * MEASURED as u32;
+        let longest = if self.memory.is_quiet(begun) { QUIET_LONGEST } else { LONGEST };
+        if begun.duration_since(self.applied_at) >= longest {
+            self.apply_reports();
         }
     }
 
@@ -77,15 +84,23 @@ impl Inner {
 }
 
 impl Pages {
-    /// A block was placed. `None` if it is not in a range of PyTorch's segments.
-    pub fn take(&self, address: u64, bytes: u64) -> Option<Taken> {
+    /// A block was placed, and `live` bytes are in blocks now. `None` if it is not in a range of PyTorch's segments.
+    pub fn take(&self, address: u64, bytes: u64, live: u64) -> Option<Taken> {
         let begun = self.begin_report();
+        let is_peak = live > self.peak_live.load(Ordering::Relaxed);
+        if !is_peak && self.kept.contain(address) {
+            self.end_kept(begun);
+            return Some(Taken::default());
+        }
         let mut inner = self.inner.lock().ok()?;
         let standing = inner.policy.standing(address, bytes);
         if standing == Standing::Outside {
             return None;
         }
-        inner.policy.count_placed(bytes);
+        if is_peak {
+            inner.policy.set_peak_live(live);
+            self.peak_live.store(live, Ordering::Relaxed);
+        }
         if standing == Standing::Missing {
             let unbacked = self.back_block(inner, address, bytes)?;
             return self.taken(unbacked);
@@ -114,13 +129,38 @@ impl Pages {
     /// A block was freed.
     pub fn give(&self, address: u64, bytes: u64) {
         let begun = self.begin_report();
+        if self.kept.contain(address) {
+            return self.end_kept(begun);
+        }
         let Ok(mut inner) = self.inner.lock() else { return };
         let Some(is_tracked) = inner.policy.tracks(address) else { return };
-        inner.policy.count_freed(bytes);
         if is_tracked {
             inner.enqueue(Report::freed(address, bytes), begun);
         } else {
             inner.end_report(begun);
+        }
+    }
+
+    /// Ends a report that did not need the lock. Those that are measured take it.
+    #[inline]
+    fn end_kept(&self, begun: Option<Instant>) {
+        if let Some(begun) = begun {
+            self.measure(begun);
+        }
+    }
+
+    #[cold]
+    fn measure(&self, begun: Instant) {
+        let time = begun.elapsed();
+        if let Ok(mut inner) = self.inner.lock() {
+            inner.add_measured(begun, time);
+        }
+    }
+
+    /// Publishes the ranges whose reports need no lock.
+    pub(super) fn update_kept(&self) {
+        if let Ok(inner) = self.inner.lock() {
+            self.kept.set(inner.policy.kept_ranges());
         }
     }
 

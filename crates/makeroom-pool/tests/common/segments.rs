@@ -83,6 +83,7 @@ pub(crate) struct Torch<'gpu> {
     /// Each stream, and the time until which it is busy.
     pub(crate) streams: Vec<(Stream, u64)>,
     last_tag: u8,
+    peak_live: u64,
 }
 
 /// Properties with a file descriptor as the type of handle, as PyTorch has them.
@@ -116,7 +117,7 @@ impl<'gpu> Torch<'gpu> {
         let streams = (0..3).map(|_| stream()).collect::<makeroom_pool::Result<_>>()?;
         let tokens = vec![None; SLOTS as usize];
         let blocks = BTreeMap::new();
-        Ok(Self { gpu, pages, safety, range, slot, tokens, blocks, streams, last_tag: 0 })
+        Ok(Self { gpu, pages, safety, range, slot, tokens, blocks, streams, last_tag: 0, peak_live: 0 })
     }
 
     fn start(&self) -> u64 {
@@ -194,7 +195,9 @@ impl<'gpu> Torch<'gpu> {
             }
             self.place(size)
         })?;
-        let taken = self.pages.take(address, size).unwrap();
+        let live = self.live() + size;
+        self.peak_live = self.peak_live.max(live);
+        let taken = self.pages.take(address, size, live).unwrap();
         self.last_tag = self.last_tag.wrapping_add(1);
         let block = Block { size, tag: self.last_tag, is_backed: taken.unbacked == 0 };
         self.blocks.insert(address, block);
@@ -214,6 +217,11 @@ impl<'gpu> Torch<'gpu> {
         for at in std::iter::once(address).chain(pages).chain([end - WRITTEN]) {
             work(self, Bytes::new(at.min(end - WRITTEN) - self.start()));
         }
+    }
+
+    /// Bytes in blocks.
+    pub(crate) fn live(&self) -> u64 {
+        self.blocks.values().map(|block| block.size).sum()
     }
 
     /// The contents are as they were written.
@@ -252,7 +260,7 @@ impl<'gpu> Torch<'gpu> {
     /// The figures agree with the blocks, and with the device.
     pub(crate) fn check(&self) {
         let stats = self.pages.stats().pages;
-        assert_eq!(stats.live, self.blocks.values().map(|block| block.size).sum::<u64>());
+        assert_eq!(stats.peak_live, self.peak_live);
         assert_eq!(stats.physical, self.safety.held.load(Ordering::Relaxed), "{stats:?}");
         let mapped = self.tokens.iter().flatten().count() as u64;
         assert_eq!(stats.mapped, mapped * self.slot);

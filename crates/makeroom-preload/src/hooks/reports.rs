@@ -32,7 +32,7 @@ unsafe extern "C-unwind" fn report_memory(
     let call = Call::new();
     let is_outermost = device & 0xff == CUDA && call.enter() == Role::Outermost;
     if is_outermost {
-        pages::report(block as u64, size, (device >> 8) as u8);
+        pages::report(block as u64, size, allocated as u64, (device >> 8) as u8);
     }
     if is_outermost && state::is_recording() {
         let kind = if size < 0 { EventKind::TensorFree } else { EventKind::TensorAlloc };

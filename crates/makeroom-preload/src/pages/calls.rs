@@ -179,8 +179,9 @@ pub(crate) fn release(handle: u64) -> Option<CuResult> {
     of_token(handle)?.release(handle).map(code)
 }
 
-/// PyTorch allocated a block (`size` > 0) or freed it (< 0). Afterwards an allocated block has memory.
-pub(crate) fn report(address: u64, size: i64, device: u8) {
+/// PyTorch allocated a block (`size` > 0) or freed it (< 0), and `live` bytes are in blocks now. Afterwards an allocated block
+/// has memory.
+pub(crate) fn report(address: u64, size: i64, live: u64, device: u8) {
     super::serve(|| {
         let pages = devices::known(device)?;
         if size < 0 {
@@ -191,7 +192,7 @@ pub(crate) fn report(address: u64, size: i64, device: u8) {
             // A graph may use any of the range in every replay, also where blocks were freed.
             pages.exempt(address);
         }
-        warn(pages.take(address, size.unsigned_abs())?);
+        warn(pages.take(address, size.unsigned_abs(), live)?);
         None
     });
 }
