@@ -1,7 +1,7 @@
 """`run --pool=paging`: PyTorch's own allocator over pages, compared with plain expandable segments on the same programs.
 
 Each part is a process of its own with a timeout. All figures are in the JSON file of `gpu/check`, with their goals. Takes about
-eight minutes, with --quick about five."""
+15 minutes, with --quick about eight."""
 
 import json
 import os
@@ -170,6 +170,18 @@ def test_paging_spill(runs, show):
     # The summary lists it again.
     notices = [line for line in run.err.splitlines() if line.startswith("makeroom: ") and "as --spill allows" in line]
     assert len(notices) <= 1, notices
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.goal("random tensors on three streams, in a MemPool and next to a graph keep their contents while pages move")
+def test_paging_soak(runs, show, quick):
+    seconds = 20 if quick else 90
+    run = Outcome(runs, "soak", "paging", runs.python("torch_paging.py", "soak", seconds), ["--limit", "8GiB"], seconds + 60)
+    found, pages = run.last, run.pages
+    show(f"{found.get('operations')} operations, {found.get('wrong')} wrong; {pages.get('moves')} moves, {pages.get('waits')} waits",
+         **found, summary=pages)
+    assert run.problem is None, run.problem
+    assert found["wrong"] == 0 and pages["moves"] > 0 and found["operations"] > 100 * seconds
 
 
 @pytest.mark.needs("torch")

@@ -1,6 +1,6 @@
-"""Small PyTorch programs for paging (`run --pool=paging`): step times, a spill, memory arithmetic, and several ranks.
+"""Small PyTorch programs for paging (`run --pool=paging`): step times, a spill, a soak, memory arithmetic, and several ranks.
 
-    python torch_paging.py steps gpt|unet COUNT | fits gpt|unet | spill BYTES | arithmetic | ranks gloo|nccl COUNT
+    python torch_paging.py steps gpt|unet COUNT | fits gpt|unet | spill BYTES | soak SECONDS | arithmetic | ranks gloo|nccl COUNT
 
 Each prints one line of JSON as its last line; losses are printed to the last bit, so that runs can be compared."""
 
@@ -89,6 +89,68 @@ def spill(most):
     events = len(torch.cuda.memory._snapshot()["device_traces"][0])
     return {"wrong": wrong, "tensors": len(kept), "live": torch.cuda.memory_allocated(), "events": events,
             "graph": result.item() == expected, "pages": figures.pages()}
+
+
+class Soak:
+    """Random tensors on three streams and in a MemPool, written on one stream and checked on another before they are freed."""
+
+    def __init__(self, most):
+        self.random, self.most = deterministic(), most
+        self.streams = [torch.cuda.Stream() for _ in range(3)]
+        self.pool, self.graph = torch.cuda.MemPool(), torch.cuda.CUDAGraph()
+        self.kept, self.live, self.tag, self.wrong, self.operations = [], 0, 0, 0, 0
+        self.data = on_gpu(256, 256)
+        torch.cuda.synchronize()
+        with torch.cuda.graph(self.graph):
+            self.result = (self.data @ self.data).relu().sum()
+        self.graph.replay()
+        self.expected = self.result.item()
+
+    def allocate(self):
+        # Half of them are small, as in training; the others are 1 to 256 MiB, mostly small too.
+        count = self.random.randint(1, MIB // 8) if self.random.random() < 0.5 else MIB // 4 << self.random.randint(0, 8)
+        self.tag = (self.tag + 1) % 4096
+        stream = self.random.choice(self.streams)
+        with torch.cuda.stream(stream):
+            if self.random.random() < 0.1:
+                with torch.cuda.use_mem_pool(self.pool):
+                    tensor = torch.full((count,), float(self.tag), device="cuda")
+            else:
+                tensor = torch.full((count,), float(self.tag), device="cuda")
+        self.kept.append((tensor, float(self.tag), stream))
+        self.live += 4 * count
+
+    def free(self):
+        tensor, tag, stream = self.kept.pop(self.random.randrange(len(self.kept)))
+        other = self.random.choice(self.streams)
+        other.wait_stream(stream)
+        with torch.cuda.stream(other):
+            tensor.record_stream(other)
+            self.wrong += not bool((tensor == tag).all())
+        self.live -= 4 * tensor.numel()
+
+    def step(self):
+        self.operations += 1
+        if self.live < self.most and (not self.kept or self.random.random() < 0.52):
+            self.allocate()
+        else:
+            self.free()
+        if self.operations % 500 == 0:
+            self.graph.replay()
+            self.wrong += self.result.item() != self.expected
+        if self.operations % 5000 == 0:
+            torch.cuda.empty_cache()
+
+
+def soak(seconds):
+    """Steps until the time is over, with memory history."""
+    torch.cuda.memory._record_memory_history(max_entries=10_000)
+    state, end = Soak(3 << 30), time.monotonic() + float(seconds)
+    while time.monotonic() < end:
+        state.step()
+    while state.kept:
+        state.free()
+    return {"operations": state.operations, "wrong": state.wrong, "pages": figures.pages()}
 
 
 def arithmetic():
