@@ -37,36 +37,51 @@ fn live(recording: &Recording) -> BTreeMap<u64, u64> {
 
 #[test]
 fn a_bounded_recording_has_the_live_memory_of_the_full_one() {
-    for end in ["exit", "kill"] {
-        let full = ring(end);
-        full.recorded();
-        let full = full.recordings().remove(0);
-        let bounded = ring(end).variable("MAKEROOM_RING", &RING.to_string());
-        bounded.recorded();
-        let bounded = bounded.recordings().remove(0);
-        let length = |recording: &Recording| fs::metadata(&recording.path).unwrap().len();
-        assert!(length(&full) > 3 * RING, "the test records too little: {}", length(&full));
-        assert!(length(&bounded) < RING + SLACK, "{end}: {}", length(&bounded));
-        assert_eq!(live(&bounded).values().sum::<u64>(), live(&full).values().sum::<u64>(), "{end}");
-        assert_eq!(live(&bounded).len(), 100, "{end}");
-        let left_out = bounded.compacted.unwrap();
-        assert!(left_out.events > 10_000 && left_out.failures == 0, "{left_out:?}");
-        assert!(bounded.dropped.is_empty(), "{:?}", bounded.dropped);
-        for (_, event) in bounded.events.iter().filter(|(_, event)| event.kind == EventKind::DeviceAlloc) {
-            assert_ne!(event.stack.0, 0);
-            assert!(!bounded.stack(event).is_empty(), "its stack is defined in the new file");
-        }
-        assert_eq!(bounded.end.is_some(), end == "exit");
-        let left: Vec<_> = fs::read_dir(bounded.path.parent().unwrap()).unwrap().collect();
-        assert_eq!(left.len(), 1, "{left:?}");
+    has_the_live_memory_of_the_full_one("exit");
+}
+
+#[test]
+fn a_bounded_recording_of_a_killed_process_has_it_too() {
+    has_the_live_memory_of_the_full_one("kill");
+}
+
+fn has_the_live_memory_of_the_full_one(end: &str) {
+    let recorded = |program: Program| {
+        program.recorded();
+        program.recordings().remove(0)
+    };
+    // Both sleep most of the time.
+    let (full, bounded) = std::thread::scope(|scope| {
+        let full = scope.spawn(|| recorded(ring(end)));
+        let bounded = recorded(ring(end).variable("MAKEROOM_RING", &RING.to_string()));
+        (full.join().unwrap(), bounded)
+    });
+    let length = |recording: &Recording| fs::metadata(&recording.path).unwrap().len();
+    assert!(length(&full) > 3 * RING, "the test records too little: {}", length(&full));
+    assert!(length(&bounded) < RING + SLACK, "{end}: {}", length(&bounded));
+    assert_eq!(live(&bounded).values().sum::<u64>(), live(&full).values().sum::<u64>(), "{end}");
+    assert_eq!(live(&bounded).len(), 100, "{end}");
+    let left_out = bounded.compacted.unwrap();
+    assert!(left_out.events > 10_000 && left_out.failures == 0, "{left_out:?}");
+    assert!(bounded.dropped.is_empty(), "{:?}", bounded.dropped);
+    for (_, event) in bounded.events.iter().filter(|(_, event)| event.kind == EventKind::DeviceAlloc) {
+        assert_ne!(event.stack.0, 0);
+        assert!(!bounded.stack(event).is_empty(), "its stack is defined in the new file");
     }
+    assert_eq!(bounded.end.is_some(), end == "exit");
+    let left: Vec<_> = fs::read_dir(bounded.path.parent().unwrap()).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
 }
 
 #[test]
 fn only_the_recordings_of_failed_processes_are_kept() {
-    for (end, is_kept) in [("exit", false), ("fail", true), ("kill", true)] {
-        let program = ring(end).variable("MAKEROOM_KEEP", "failed");
-        program.recorded();
-        assert_eq!(program.recordings().len(), usize::from(is_kept), "{end}");
-    }
+    std::thread::scope(|scope| {
+        for (end, is_kept) in [("exit", false), ("fail", true), ("kill", true)] {
+            scope.spawn(move || {
+                let program = ring(end).variable("MAKEROOM_KEEP", "failed");
+                program.recorded();
+                assert_eq!(program.recordings().len(), usize::from(is_kept), "{end}");
+            });
+        }
+    });
 }

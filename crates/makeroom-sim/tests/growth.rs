@@ -9,7 +9,6 @@
 mod cpu_time;
 
 use std::hint::black_box;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use cpu_time::cpu_time;
@@ -25,7 +24,6 @@ const FACTOR: u64 = 8;
 const MOST: f64 = 24.0;
 /// Shorter times are not measured.
 const FLOOR: Duration = Duration::from_millis(4);
-static TURN: Mutex<()> = Mutex::new(());
 
 /// A recording under construction.
 #[derive(Default)]
@@ -138,7 +136,6 @@ fn time(mut run: impl FnMut()) -> Duration {
 
 /// Asserts how the time grows from `count` to [`FACTOR`] times that.
 fn assert_growth(what: &str, count: u64, run: impl Fn(u64)) {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut growth = f64::MAX;
     for _ in 0..5 {
         let (part, whole) = (time(|| run(count)), time(|| run(FACTOR * count)));

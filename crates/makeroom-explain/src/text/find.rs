@@ -7,8 +7,6 @@ use std::sync::LazyLock;
 
 use makeroom_core::Framework;
 
-use aho_corasick::{AhoCorasick, Match, MatchKind};
-
 use super::discussion::{is_discussion, is_request};
 use super::document::{self, Document};
 use super::facts::{Facts, Severity};
@@ -21,6 +19,7 @@ use super::lines::{
 use super::log::Log;
 use super::other_failure;
 use super::site::source_line;
+use super::word_set::{Occurrence, WordSet};
 use crate::{Cause, Certainty};
 
 /// A log can hold millions of failures (a retry loop); this many are read, the others are only counted.
@@ -55,21 +54,16 @@ pub(crate) struct Found {
 }
 
 struct Anchors {
-    automaton: Option<AhoCorasick>,
-    /// The family of each pattern.
+    words: WordSet<&'static str>,
+    /// The family of each word.
     families: Vec<usize>,
 }
 
 static ANCHORS: LazyLock<Anchors> = LazyLock::new(|| {
     let pairs = FAMILIES.iter().enumerate();
-    let (families, patterns): (Vec<usize>, Vec<&str>) =
+    let (families, words): (Vec<usize>, Vec<&str>) =
         pairs.flat_map(|(index, family)| family.anchors.iter().map(move |anchor| (index, *anchor))).unzip();
-    let automaton = AhoCorasick::builder()
-        .ascii_case_insensitive(true)
-        .match_kind(MatchKind::Standard)
-        .build(patterns)
-        .ok();
-    Anchors { automaton, families }
+    Anchors { words: WordSet::new(words), families }
 });
 
 /// A reading: the line, the family, what it read.
@@ -407,12 +401,11 @@ fn contradicts(first: &Facts, other: &Facts) -> bool {
 
 /// The lines that hold an anchor, with the families to ask, in order.
 fn hits(log: &Log) -> Vec<(usize, Vec<usize>)> {
-    let Some(automaton) = &ANCHORS.automaton else { return Vec::new() };
     let mut hits: Vec<(usize, Vec<usize>)> = Vec::new();
-    let counts = |found: &Match| counts_at(log.text().as_bytes(), found.start(), found.len());
-    for found in automaton.find_overlapping_iter(log.text()).filter(counts) {
-        let line = log.line_at(found.start());
-        let family = ANCHORS.families[found.pattern().as_usize()];
+    let counts = |found: &Occurrence| counts_at(log.text().as_bytes(), found.start, found.end - found.start);
+    for found in ANCHORS.words.occurrences(log.text()).filter(counts) {
+        let line = log.line_at(found.start);
+        let family = ANCHORS.families[found.word];
         match hits.last_mut() {
             Some((last, families)) if *last == line => {
                 if !families.contains(&family) {
@@ -428,9 +421,9 @@ fn hits(log: &Log) -> Vec<(usize, Vec<usize>)> {
 /// The families that have an anchor in a line.
 pub(super) fn families_in(line: &str) -> Vec<usize> {
     let mut families = Vec::new();
-    let found = ANCHORS.automaton.iter().flat_map(|automaton| automaton.find_overlapping_iter(line));
-    for found in found.filter(|found| counts_at(line.as_bytes(), found.start(), found.len())) {
-        let family = ANCHORS.families[found.pattern().as_usize()];
+    let counts = |found: &Occurrence| counts_at(line.as_bytes(), found.start, found.end - found.start);
+    for found in ANCHORS.words.occurrences(line).filter(counts) {
+        let family = ANCHORS.families[found.word];
         if !families.contains(&family) {
             families.push(family);
         }

@@ -76,6 +76,7 @@ mod told;
 mod told_sizes;
 mod torch_fixes;
 mod undetermined;
+mod word_set;
 
 pub use answer::explain_text;
 pub(crate) use figures::{mixed_pattern, pattern};

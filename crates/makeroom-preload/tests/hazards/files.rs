@@ -21,27 +21,37 @@ fn a_program_that_closes_all_descriptors_keeps_its_own_files() {
 /// Whatever happens to the program's descriptors, the recording is complete and the program exits normally.
 #[test]
 fn a_program_without_descriptors_is_recorded_to_its_end() {
-    for what in ["closefrom", "all", "limit", "chroot", "pipe"] {
-        if what == "chroot" && !is_root() {
-            eprintln!("skipped: only root can change its root");
-            continue;
+    // They sleep most of the time.
+    std::thread::scope(|scope| {
+        for what in ["closefrom", "all", "limit", "chroot", "pipe"] {
+            if what == "chroot" && !is_root() {
+                eprintln!("skipped: only root can change its root");
+                continue;
+            }
+            scope.spawn(move || {
+                for program in everywhere("descriptors.c") {
+                    is_recorded_without_descriptors(&program.argument(what), what);
+                }
+            });
         }
-        for program in everywhere("descriptors.c") {
-            is_recorded_without_descriptors(&program.argument(what), what);
-        }
-    }
+    });
 }
 
 /// The same if the kernel can only copy the descriptor table, or grants no private one.
 #[test]
 fn a_program_without_descriptors_is_recorded_where_the_kernel_helps_less() {
     let forbid = compile("forbid.c", "forbid", &[]).display().to_string();
-    for what in ["closefrom", "all", "limit", "pipe"] {
-        for forbidden in ["close_range", "both"] {
-            let program = Program::new("descriptors.c").argument(what).under(&[&forbid, forbidden]);
-            is_recorded_without_descriptors(&program, what);
+    let forbid = &forbid;
+    std::thread::scope(|scope| {
+        for what in ["closefrom", "all", "limit", "pipe"] {
+            scope.spawn(move || {
+                for forbidden in ["close_range", "both"] {
+                    let program = Program::new("descriptors.c").argument(what).under(&[forbid, forbidden]);
+                    is_recorded_without_descriptors(&program, what);
+                }
+            });
         }
-    }
+    });
 }
 
 fn is_recorded_without_descriptors(program: &Program, what: &str) {

@@ -7,20 +7,19 @@
 
 use std::sync::LazyLock;
 
-use aho_corasick::AhoCorasick;
-
 use super::{APPLICATIONS, BEFORE_TRAINERS, all, listed};
 use crate::text::boundaries;
 use crate::text::figures::pattern;
 use crate::text::pattern::Regex;
 use crate::text::searched::Searched;
+use crate::text::word_set::WordSet;
 
 /// This much of a line on either side of a name decides what it is.
 const NEIGHBORHOOD: usize = 120;
 
 /// The words that give programs away, for one pass over a text.
 struct Marks {
-    automaton: Option<AhoCorasick>,
+    words: WordSet<String>,
     /// The program of each word (its place among all, applications first), and whether the word is a bare name.
     owners: Vec<(usize, bool)>,
 }
@@ -30,9 +29,7 @@ static MARKS: LazyLock<Marks> = LazyLock::new(|| {
         .enumerate()
         .flat_map(|(owner, program)| program.marks.iter().flat_map(move |mark| spellings(owner, mark)))
         .unzip();
-    let automaton = AhoCorasick::builder().ascii_case_insensitive(true).build(words);
-    debug_assert!(automaton.is_ok(), "{automaton:?}");
-    Marks { automaton: automaton.ok(), owners }
+    Marks { words: WordSet::new(words), owners }
 });
 
 /// A mark as Linux, Windows and an escaped string on Windows write it.
@@ -147,7 +144,6 @@ fn line_behind(part: &str, offset: usize) -> &str {
 
 /// The places of the first application and of the first library that a text has a mark of.
 pub(super) fn marked(text: Searched<'_>) -> (Option<usize>, Option<usize>) {
-    let Some(automaton) = &MARKS.automaton else { return (None, None) };
     let applications = listed(APPLICATIONS).count();
     let trainers = listed(BEFORE_TRAINERS).count();
     let (mut application, mut library, mut written_about) = (None, None, None);
@@ -156,13 +152,13 @@ pub(super) fn marked(text: Searched<'_>) -> (Option<usize>, Option<usize>) {
         *first = Some(first.map_or(owner, |known: usize| known.min(owner)));
     };
     for part in text.parts() {
-        for found in automaton.find_overlapping_iter(part) {
+        for found in MARKS.words.occurrences(part) {
             // A mark inside a longer word is not one.
-            if found.start() > 0 && part.as_bytes()[found.start() - 1].is_ascii_alphabetic() {
+            if found.start > 0 && part.as_bytes()[found.start - 1].is_ascii_alphabetic() {
                 continue;
             }
-            let (owner, is_name) = MARKS.owners[found.pattern().as_usize()];
-            if is_environment(part, found.start(), found.end()) {
+            let (owner, is_name) = MARKS.owners[found.word];
+            if is_environment(part, found.start, found.end) {
                 keep_first(&mut environment, owner);
                 continue;
             }
@@ -174,7 +170,7 @@ pub(super) fn marked(text: Searched<'_>) -> (Option<usize>, Option<usize>) {
             if application.is_some_and(|known| known <= owner) {
                 continue;
             }
-            match if is_name { strength(part, found.start(), found.end()) } else { Strength::Strong } {
+            match if is_name { strength(part, found.start, found.end) } else { Strength::Strong } {
                 Strength::Strong => keep_first(&mut application, owner),
                 Strength::Weak => keep_first(&mut written_about, owner),
                 Strength::Nothing => {}

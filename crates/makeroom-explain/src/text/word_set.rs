@@ -1,0 +1,105 @@
+//! Hundreds of words that are searched for at once, ignoring ASCII case.
+//!
+//! An automaton (Aho-Corasick) finds them in one pass, but building it takes as long as comparing the words with each place
+//! of 64 KiB. So a short text is compared with the words that begin with the same letter, and the automaton is built once as
+//! much text was searched.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use aho_corasick::AhoCorasick;
+
+/// The automaton is built for more text than this.
+const COMPARED_BEFORE_BUILDING: usize = 16 << 10;
+
+/// The words, by their numbers.
+#[derive(Debug)]
+pub(crate) struct WordSet<Word> {
+    words: Vec<Word>,
+    /// The numbers of the words, by their first letter in lower case.
+    by_letter: Vec<Vec<usize>>,
+    automaton: OnceLock<Option<AhoCorasick>>,
+    compared: AtomicUsize,
+}
+
+/// Where a word is in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Occurrence {
+    pub(crate) end: usize,
+    pub(crate) start: usize,
+    /// The number of the word.
+    pub(crate) word: usize,
+}
+
+impl<Word: AsRef<[u8]>> WordSet<Word> {
+    /// Words that are not empty.
+    pub(crate) fn new(words: Vec<Word>) -> Self {
+        let mut by_letter = vec![Vec::new(); 1 << u8::BITS];
+        for (number, word) in words.iter().enumerate() {
+            if let Some(first) = word.as_ref().first() {
+                by_letter[usize::from(first.to_ascii_lowercase())].push(number);
+            }
+        }
+        Self { words, by_letter, automaton: OnceLock::new(), compared: AtomicUsize::new(0) }
+    }
+
+    /// All places of all words, also where they overlap, by their ends.
+    pub(crate) fn occurrences(&self, text: &str) -> impl Iterator<Item = Occurrence> {
+        let is_compared = self.automaton.get().is_none()
+            && self.compared.fetch_add(text.len(), Ordering::Relaxed) + text.len()
+                <= COMPARED_BEFORE_BUILDING;
+        let compared = is_compared.then(|| self.compare(text.as_bytes()));
+        let automaton = if is_compared { None } else { self.automaton() };
+        let found = automaton.map(|automaton| {
+            automaton.find_overlapping_iter(text).map(|found| Occurrence {
+                end: found.end(),
+                start: found.start(),
+                word: found.pattern().as_usize(),
+            })
+        });
+        compared.into_iter().flatten().chain(found.into_iter().flatten())
+    }
+
+    fn automaton(&self) -> Option<&AhoCorasick> {
+        let build = || AhoCorasick::builder().ascii_case_insensitive(true).build(&self.words).ok();
+        self.automaton.get_or_init(build).as_ref()
+    }
+
+    fn compare(&self, text: &[u8]) -> Vec<Occurrence> {
+        let mut found = Vec::new();
+        for (start, letter) in text.iter().enumerate() {
+            for &word in &self.by_letter[usize::from(letter.to_ascii_lowercase())] {
+                let wanted = self.words[word].as_ref();
+                let end = start + wanted.len();
+                if text.get(start..end).is_some_and(|part| part.eq_ignore_ascii_case(wanted)) {
+                    found.push(Occurrence { end, start, word });
+                }
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn comparing_finds_what_the_automaton_finds(
+            words in prop::collection::vec("[aAbB./]{1,4}", 1..12),
+            text in "[abAB./ é]{0,60}",
+        ) {
+            let words = WordSet::new(words);
+            let compared = words.compare(text.as_bytes());
+            prop_assert!(compared.iter().copied().eq(words.occurrences(&text)), "a short text is compared");
+            words.compared.store(usize::MAX / 2, Ordering::Relaxed);
+            let found: Vec<Occurrence> = words.occurrences(&text).collect();
+            prop_assert!(words.automaton.get().is_some());
+            prop_assert_eq!(compared, found);
+        }
+    }
+}
