@@ -65,14 +65,15 @@ def numba():
 
 
 class Moved:
-    """Stands for what the installed PyTorch does not have where its tests look for it. A test that it decorates is skipped."""
+    """Placeholder for a name that the tests import and the installed PyTorch does not have. It skips tests that it decorates."""
 
     def __bool__(self):
         return False
 
     def __call__(self, *arguments, **options):
         is_decorator = len(arguments) == 1 and callable(arguments[0]) and not options
-        return unittest.skip("the installed PyTorch has moved what it needs")(arguments[0]) if is_decorator else self
+        skip = unittest.skip("the installed PyTorch does not have a name that this test needs")
+        return skip(arguments[0]) if is_decorator else self
 
     def __getattr__(self, name):
         if name.startswith("__"):
@@ -81,7 +82,7 @@ class Moved:
 
 
 def import_tests(name):
-    """Imports the tests of another version of PyTorch."""
+    """Imports a test module, which may be from another version of PyTorch. Missing names become `Moved`."""
     from importlib import import_module
 
     while True:

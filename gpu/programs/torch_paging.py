@@ -92,14 +92,20 @@ def spill(most):
 
 
 class Soak:
-    """Random tensors on three streams and in a MemPool, written on one stream and checked on another before they are freed."""
+    """Random tensors on three streams and in a MemPool, written on one stream and checked on another. They are freed while the
+    check has not run yet, so memory that moves too early shows as wrong elements."""
 
     def __init__(self, most):
         self.random, self.most = deterministic(), most
         self.streams = [torch.cuda.Stream() for _ in range(3)]
         self.pool, self.graph = torch.cuda.MemPool(), torch.cuda.CUDAGraph()
         self.kept, self.live, self.tag, self.wrong, self.operations = [], 0, 0, 0, 0
-        self.data = on_gpu(256, 256)
+        self.counts = []
+        for stream in self.streams:
+            with torch.cuda.stream(stream):
+                self.counts.append(torch.zeros((), dtype=torch.int64, device="cuda"))
+        self.data, self.busy = on_gpu(256, 256), on_gpu(4096, 4096)
+        (self.data @ self.data).relu()
         torch.cuda.synchronize()
         with torch.cuda.graph(self.graph):
             self.result = (self.data @ self.data).relu().sum()
@@ -107,7 +113,7 @@ class Soak:
         self.expected = self.result.item()
 
     def allocate(self):
-        # Half of them are small, as in training; the others are 1 to 256 MiB, mostly small too.
+        # Half of the tensors are at most 512 KiB, as in training. The others are 1 to 256 MiB, every power of two equally likely.
         count = self.random.randint(1, MIB // 8) if self.random.random() < 0.5 else MIB // 4 << self.random.randint(0, 8)
         self.tag = (self.tag + 1) % 4096
         stream = self.random.choice(self.streams)
@@ -122,12 +128,23 @@ class Soak:
 
     def free(self):
         tensor, tag, stream = self.kept.pop(self.random.randrange(len(self.kept)))
-        other = self.random.choice(self.streams)
+        number = self.random.randrange(len(self.streams))
+        other = self.streams[number]
         other.wait_stream(stream)
         with torch.cuda.stream(other):
+            if self.operations % 20 == 0:
+                # The stream falls behind the program.
+                self.busy @ self.busy
             tensor.record_stream(other)
-            self.wrong += not bool((tensor == tag).all())
+            self.counts[number] += (tensor != tag).sum()
         self.live -= 4 * tensor.numel()
+
+    def check(self):
+        """Waits for all streams, and adds what they found."""
+        torch.cuda.synchronize()
+        self.graph.replay()
+        torch.cuda.synchronize()
+        self.wrong += self.result.item() != self.expected
 
     def step(self):
         self.operations += 1
@@ -135,9 +152,8 @@ class Soak:
             self.allocate()
         else:
             self.free()
-        if self.operations % 500 == 0:
-            self.graph.replay()
-            self.wrong += self.result.item() != self.expected
+        if self.operations % 2000 == 0:
+            self.check()
         if self.operations % 5000 == 0:
             torch.cuda.empty_cache()
 
@@ -150,7 +166,9 @@ def soak(seconds):
         state.step()
     while state.kept:
         state.free()
-    return {"operations": state.operations, "wrong": state.wrong, "pages": figures.pages()}
+    state.check()
+    wrong = state.wrong + sum(int(count.item()) for count in state.counts)
+    return {"operations": state.operations, "wrong": wrong, "pages": figures.pages()}
 
 
 def arithmetic():

@@ -451,6 +451,18 @@ fn scatter(program: &mut Program) {
     program.check();
 }
 
+/// A slot of 20 MiB can become one handle while a block is placed in it, so its blocks are always looked at.
+#[test]
+fn only_ranges_of_small_slots_are_kept() {
+    for (slot, count) in [(2 * MIB, 1), (20 * MIB, 0)] {
+        let mut program = Program::new(slot, 1 << 40, 0, None);
+        program.map(0);
+        program.allocate(slot);
+        program.pages.exempt(&mut program.device, BASE);
+        assert_eq!(program.pages.kept_ranges().count(), count);
+    }
+}
+
 #[test]
 fn memory_moves_from_idle_pages_to_new_blocks() {
     let mut program = Program::new(20 * MIB, 1 << 40, 0, None);

@@ -1,6 +1,6 @@
 //! The host time of paging per report of PyTorch's allocator that needs no driver call: `cargo bench -p makeroom-pool`.
-//! One iteration of `reports` is a block that comes and goes where it was before, so two reports; one of `cold_report` is one
-//! report, after the contents of the processor's caches were replaced, as a training step does. The goal is 150 ns per report.
+//! One iteration of `reports` frees a block and places it again at the same address: two reports. One iteration of `cold_report`
+//! is one report after the processor's caches were overwritten, as in a training step. The goal is 150 ns per report.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -37,12 +37,12 @@ fn reports(bencher: divan::Bencher<'_, '_>, (slot, size): (u64, u64)) {
     torch.end();
 }
 
-/// More than the second-level caches of a core: of contents, and of translated addresses.
+/// Larger than a core's second-level data cache (`CACHED`), and than the reach of its second-level TLB (`TRANSLATED`).
 const CACHED: usize = 4 << 20;
 const TRANSLATED: usize = 4096 * SMALL_PAGE;
 const SMALL_PAGE: usize = 4096;
 
-/// Memory of which each part of 4 KiB is a page of its own, as most of a program's memory is.
+/// Memory in 4 KiB pages, without huge pages, like most of a program's memory.
 fn small_pages() -> &'static mut [u8] {
     let (read_write, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: new memory, which nothing else uses and which is never unmapped.

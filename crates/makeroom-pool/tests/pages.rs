@@ -274,6 +274,26 @@ fn a_small_slot_that_got_no_memory_gets_it_with_its_first_block() {
     }
 }
 
+/// PyTorch's count of live bytes has all blocks, also those that another allocator of a `MemPool` made.
+#[test]
+fn blocks_outside_of_the_segments_are_not_counted() {
+    let gpu = gpu("pages");
+    let mut torch = torch(&gpu);
+    torch.grow(4).unwrap();
+    let (elsewhere, start) = (0x1000, torch.range.address().0);
+    torch.pages.give(elsewhere, SLOT);
+    assert_eq!(torch.pages.take(elsewhere, 30 * MIB, 30 * MIB), None);
+    assert!(torch.pages.take(start, 2 * SLOT, 30 * MIB + 2 * SLOT).is_some());
+    assert_eq!(torch.pages.stats().pages.peak_live, 2 * SLOT);
+    torch.pages.give(elsewhere, 30 * MIB);
+    assert!(torch.pages.take(start + 2 * SLOT, SLOT, 3 * SLOT).is_some());
+    assert_eq!(torch.pages.stats().pages.peak_live, 3 * SLOT);
+    torch.pages.give(start, 2 * SLOT);
+    torch.pages.give(start + 2 * SLOT, SLOT);
+    torch.peak_live = 3 * SLOT;
+    torch.end();
+}
+
 /// Small slots come and go, and blocks in them keep their contents.
 #[test]
 fn small_blocks_survive_trims() {

@@ -1,18 +1,18 @@
-//! Hundreds of words that are searched for at once, ignoring ASCII case.
+//! Searches for hundreds of words at once, ignoring ASCII case.
 //!
-//! An automaton (Aho-Corasick) finds them in one pass, but building it takes as long as comparing the words with each place
-//! of 64 KiB. So a short text is compared with the words that begin with the same letter, and the automaton is built once as
-//! much text was searched.
+//! An Aho-Corasick automaton finds them in one pass, but building it takes longer than searching a short text without it. So
+//! the first 16 KiB are searched by comparing each position with the words that start with the same letter. The automaton is
+//! built only when more text follows.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use aho_corasick::AhoCorasick;
 
-/// The automaton is built for more text than this.
+/// The automaton is built once more than this many bytes have been searched in all.
 const COMPARED_BEFORE_BUILDING: usize = 16 << 10;
 
-/// The words, by their numbers.
+/// A set of words, each identified by its index.
 #[derive(Debug)]
 pub(crate) struct WordSet<Word> {
     words: Vec<Word>,
@@ -32,7 +32,7 @@ pub(crate) struct Occurrence {
 }
 
 impl<Word: AsRef<[u8]>> WordSet<Word> {
-    /// Words that are not empty.
+    /// The words must not be empty.
     pub(crate) fn new(words: Vec<Word>) -> Self {
         let mut by_letter = vec![Vec::new(); 1 << u8::BITS];
         for (number, word) in words.iter().enumerate() {
@@ -43,7 +43,7 @@ impl<Word: AsRef<[u8]>> WordSet<Word> {
         Self { words, by_letter, automaton: OnceLock::new(), compared: AtomicUsize::new(0) }
     }
 
-    /// All places of all words, also where they overlap, by their ends.
+    /// All occurrences of all words, including overlapping ones, ordered by where they end.
     pub(crate) fn occurrences(&self, text: &str) -> impl Iterator<Item = Occurrence> {
         let is_compared = self.automaton.get().is_none()
             && self.compared.fetch_add(text.len(), Ordering::Relaxed) + text.len()

@@ -148,7 +148,7 @@ impl Paged {
         Ok(())
     }
 
-    /// The ranges in which all mapped memory is there and stays, so that the policy need not know their blocks.
+    /// The ranges whose mapped slots all have memory and keep it; the policy does not need to track their blocks.
     pub fn kept_ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         self.ranges.kept()
     }
@@ -165,7 +165,7 @@ impl Paged {
         self.ranges.find(address).map(|position| !self.ranges.get(position).is_exempt)
     }
 
-    /// The bytes in blocks have a new peak, as the allocator counts them.
+    /// Raises peak live memory to `live`, as counted by the allocator, unless it is higher already.
     pub fn set_peak_live(&mut self, live: u64) {
         self.stats.peak_live = self.stats.peak_live.max(live);
     }
@@ -183,7 +183,7 @@ impl Paged {
         Some(handle)
     }
 
-    /// A block was placed: counts it, and [`Self::add_block`]. Returns whether some of its pages need memory;
+    /// A block was placed: calls [`Self::add_block`] and counts its bytes. Returns whether some of its pages need memory;
     /// `None` if it is not in a range.
     pub fn place_block(&mut self, address: u64, size: u64) -> Option<bool> {
         let needs_memory = self.add_block(address, size)?;
@@ -228,7 +228,7 @@ impl Paged {
         unbacked
     }
 
-    /// A block was freed: [`Self::remove_block`], and it is no longer counted. Nothing happens if it is not in a range.
+    /// A block was freed: calls [`Self::remove_block`] and stops counting its bytes. Nothing happens if it is not in a range.
     pub fn give(&mut self, backing: &mut impl PageBacking, address: u64, size: u64) {
         if self.remove_block(backing, address, size) {
             self.stats.live = self.stats.live.saturating_sub(size);
@@ -241,7 +241,7 @@ impl Paged {
         let is_in_range = self.ranges.each_part(address, size, |first, last| {
             for state in self.pages.states_mut(first, last) {
                 state.blocks = state.blocks.saturating_sub(1);
-                // Of a page with other blocks it means nothing, and their frees replace it.
+                // Has no meaning while the page has other blocks; freeing those overwrites it.
                 state.freed = mark;
             }
         });

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Stats {
-    /// Bytes in blocks, if the policy counts them: in a running PyTorch only the peak is known.
+    /// Bytes in blocks, counted in simulations only. In a PyTorch process it is 0, and only the peak is known.
     pub live: u64,
     /// Their peak.
     pub peak_live: u64,

@@ -40,8 +40,8 @@ impl Slot {
 
 const UNMAPPED: Slot = Slot { first: NO_PAGE, count: 0, missing: 0, is_returned: false };
 
-/// A reserved range of addresses: what every report reads of it. Its slots are apart, so that several ranges are in one cache
-/// line.
+/// A reserved range of addresses: the part that every report reads. Its slots are stored separately, so that two ranges fit in
+/// one cache line.
 #[derive(Clone, Debug)]
 #[repr(align(32))]
 pub(super) struct Range {
@@ -58,7 +58,7 @@ impl Range {
         address.wrapping_sub(self.address) < self.size
     }
 
-    /// The number of the 2 MiB at an address in it.
+    /// The index of the 2 MiB unit that contains an address.
     fn unit(&self, address: u64) -> u32 {
         ((address - self.address) / PAGE) as u32
     }
@@ -68,15 +68,15 @@ impl Range {
 #[derive(Clone, Debug, Default)]
 struct Slots {
     list: Vec<Slot>,
-    /// Units of 2 MiB in a slot, at most 16 bits; 0 until one is mapped.
+    /// Number of 2 MiB units in a slot, which fits in 16 bits; 0 until a slot is mapped.
     units: u32,
-    /// 2⁶⁴ / units, rounded up. The product with a number of 32 bits has the exact quotient in its upper half, and takes less
-    /// time than a division.
+    /// 2⁶⁴ / units, rounded up. The upper half of its product with a 32-bit number is the exact quotient, and multiplying is
+    /// faster than dividing. Not used if `units` is 1.
     reciprocal: u64,
 }
 
 impl Slots {
-    /// The first slot is mapped.
+    /// Sets the size of the slots, each time that one is mapped.
     fn set_units(&mut self, units: u32) {
         self.units = units;
         self.reciprocal = (u64::MAX / u64::from(units)).wrapping_add(1);
@@ -99,8 +99,8 @@ impl Slots {
         self.divide(unit) as usize
     }
 
-    /// Calls `visit` with each mapped slot that some units of the range overlap, and the first and last of its pages that they
-    /// overlap.
+    /// Calls `visit` with each mapped slot that overlaps the units `from..=to` of the range, and with the first and last of its
+    /// pages that overlap them.
     #[inline]
     fn each_part(&self, from: u32, to: u32, mut visit: impl FnMut(&Slot, PageId, PageId)) {
         let (first, last) = (self.divide(from), self.divide(to));
@@ -108,7 +108,7 @@ impl Slots {
             if !slot.is_mapped() {
                 continue;
             }
-            // The units in a slot are a multiple of its pages.
+            // Every page of a slot has the same whole number of units.
             let page = |unit| self.divide((unit - index * self.units) * slot.count);
             let from = if index == first { page(from) } else { 0 };
             let to = if index == last { page(to) } else { slot.count - 1 };
@@ -259,10 +259,12 @@ impl Ranges {
         range.missing = range.missing.saturating_add_signed(change);
     }
 
-    /// Addresses and sizes of the exempt ranges whose pages all have memory.
+    /// Addresses and sizes of the ranges of 2 MiB slots whose pages all have memory. Larger slots can become one handle while
+    /// a block is placed, so captured ranges are not among them.
     pub(super) fn kept(&self) -> impl Iterator<Item = (u64, u64)> {
-        let kept = self.list.iter().filter(|range| range.is_exempt && range.missing == 0);
-        kept.map(|range| (range.address, range.size))
+        let small = self.list.iter().zip(&self.slots).filter(|(_, slots)| slots.units == 1);
+        let kept = small.filter(|(range, _)| range.is_exempt && range.missing == 0);
+        kept.map(|(range, _)| (range.address, range.size))
     }
 
     /// Whether a block needs memory, and whether it matters to the policy. Most ranges and slots have all of their memory,
@@ -284,7 +286,8 @@ impl Ranges {
         }
     }
 
-    /// Calls `visit` with the first and last page of each part of a block. Returns whether the block is in a range.
+    /// For each mapped slot that a block overlaps, calls `visit` with the first and last overlapping page. Returns whether the
+    /// block is in a range.
     #[inline]
     pub(super) fn each_part(&self, address: u64, size: u64, mut visit: impl FnMut(PageId, PageId)) -> bool {
         let Some(position) = self.find(address) else { return false };

@@ -18,8 +18,8 @@ const ALLOWANCES: [Allowance; 3] = [
 /// memory.
 const SLOW_GROWTH: u64 = 1 << 9;
 
-/// `peak / share`, at least `least`, plus growth in a program that keeps moving memory, because moves cost time. Where even all
-/// mapped slots have little more than the peak, nothing moves.
+/// `peak / share`, at least `least`, plus growth in a program that keeps moving memory, because moves cost time. If all mapped
+/// slots together exceed the peak only slightly (`whole`), they may all have memory, and nothing needs to move.
 struct Allowance {
     from: u64,
     /// All mapped slots may have memory if they exceed the peak by at most `peak / whole`.
@@ -53,7 +53,7 @@ impl Paged {
     /// Memory that may be held before pages move.
     fn goal(&self) -> u64 {
         let Stats { peak_live, mapped, .. } = self.stats;
-        peak_live + Allowance::of(peak_live).bytes(peak_live, mapped, self.moved_bytes)
+        peak_live.saturating_add(Allowance::of(peak_live).bytes(peak_live, mapped, self.moved_bytes))
     }
 
     /// Gives memory to a page. Returns whether it has some now.

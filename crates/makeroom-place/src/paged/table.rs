@@ -17,7 +17,7 @@ pub(super) struct Page {
 /// What the reports of blocks read and change of a page. Apart from the rest, so that a report touches few cache lines.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PageState {
-    /// When it became idle.
+    /// When a block in it was last freed; while the page is idle, this is when it became idle.
     pub(super) freed: Mark,
     /// Blocks that overlap it.
     pub(super) blocks: u32,

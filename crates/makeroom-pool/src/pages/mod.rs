@@ -12,8 +12,9 @@
 //!
 //! PyTorch gets a token from `cuMemCreate`, and maps it, which cannot fail: it changes the policy's tables, and slots of 2 MiB
 //! get memory if there is some. Growth is refused in [`Pages::create`] alone, because PyTorch handles that: it releases its
-//! cache, retries, and raises its own error. One lock per device guards everything. Under it, only the lock of captures is
-//! taken, and it is released during waits for the GPU (`settle.rs`), which are bounded.
+//! cache, retries, and raises its own error. One lock per device guards everything; only reports in the ranges of `kept.rs` do
+//! without it. Under it, only the lock of captures is taken, and it is released during waits for the GPU (`settle.rs`), which
+//! are bounded.
 
 mod kept;
 mod marks;
@@ -91,6 +92,8 @@ pub struct PagesStats {
 pub struct Pages {
     /// Reports so far.
     reports: AtomicU64,
+    /// Bytes of blocks outside of PyTorch's segments, which its count of live bytes includes.
+    outside: AtomicU64,
     /// The peak of live memory that the policy knows.
     peak_live: AtomicU64,
     kept: KeptRanges,
@@ -156,6 +159,7 @@ impl Pages {
         };
         Ok(Self {
             reports: AtomicU64::new(0),
+            outside: AtomicU64::new(0),
             peak_live: AtomicU64::new(0),
             kept: KeptRanges::default(),
             driver,

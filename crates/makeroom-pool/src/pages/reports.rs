@@ -87,14 +87,16 @@ impl Pages {
     /// A block was placed, and `live` bytes are in blocks now. `None` if it is not in a range of PyTorch's segments.
     pub fn take(&self, address: u64, bytes: u64, live: u64) -> Option<Taken> {
         let begun = self.begin_report();
+        let live = live.saturating_sub(self.outside.load(Ordering::Relaxed));
         let is_peak = live > self.peak_live.load(Ordering::Relaxed);
         if !is_peak && self.kept.contain(address) {
-            self.end_kept(begun);
+            self.end_kept(address, bytes, begun);
             return Some(Taken::default());
         }
         let mut inner = self.inner.lock().ok()?;
         let standing = inner.policy.standing(address, bytes);
         if standing == Standing::Outside {
+            self.outside.fetch_add(bytes, Ordering::Relaxed);
             return None;
         }
         if is_peak {
@@ -103,6 +105,7 @@ impl Pages {
         }
         if standing == Standing::Missing {
             let unbacked = self.back_block(inner, address, bytes)?;
+            self.update_kept();
             return self.taken(unbacked);
         }
         if standing == Standing::Backed {
@@ -130,10 +133,15 @@ impl Pages {
     pub fn give(&self, address: u64, bytes: u64) {
         let begun = self.begin_report();
         if self.kept.contain(address) {
-            return self.end_kept(begun);
+            return self.end_kept(address, bytes, begun);
         }
         let Ok(mut inner) = self.inner.lock() else { return };
-        let Some(is_tracked) = inner.policy.tracks(address) else { return };
+        let Some(is_tracked) = inner.policy.tracks(address) else {
+            // Of a block that came before the pages, nothing was added.
+            let outside = self.outside.load(Ordering::Relaxed);
+            self.outside.store(outside.saturating_sub(bytes), Ordering::Relaxed);
+            return;
+        };
         if is_tracked {
             inner.enqueue(Report::freed(address, bytes), begun);
         } else {
@@ -143,7 +151,9 @@ impl Pages {
 
     /// Ends a report that did not need the lock. Those that are measured take it.
     #[inline]
-    fn end_kept(&self, begun: Option<Instant>) {
+    fn end_kept(&self, address: u64, bytes: u64, begun: Option<Instant>) {
+        let is_kept = |inner: MutexGuard<'_, Inner>| inner.policy.standing(address, bytes) == Standing::Kept;
+        debug_assert!(self.inner.try_lock().ok().flatten().is_none_or(is_kept));
         if let Some(begun) = begun {
             self.measure(begun);
         }

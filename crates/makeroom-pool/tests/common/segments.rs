@@ -83,7 +83,7 @@ pub(crate) struct Torch<'gpu> {
     /// Each stream, and the time until which it is busy.
     pub(crate) streams: Vec<(Stream, u64)>,
     last_tag: u8,
-    peak_live: u64,
+    pub(crate) peak_live: u64,
 }
 
 /// Properties with a file descriptor as the type of handle, as PyTorch has them.
