@@ -261,13 +261,17 @@ fn a_small_slot_that_got_no_memory_gets_it_with_its_first_block() {
         let held = torch.pages.stats().pages.physical;
         assert_eq!(held, 2 * MIB);
         // The driver fails until the slot is mapped.
-        (1..20).for_each(|number| gpu.fail_nth(function, number, 999));
+        for number in 1..20 {
+            gpu.fail_nth(function, number, 999);
+        }
         torch.grow(1).unwrap();
         assert_eq!(torch.pages.stats().pages.physical, held, "{function}");
         gpu.forget_faults();
         torch.free(first);
         let blocks = [torch.allocate(2 * MIB).unwrap(), torch.allocate(2 * MIB).unwrap()];
-        blocks.iter().for_each(|&block| torch.verify(block));
+        for block in blocks {
+            torch.verify(block);
+        }
         assert!(torch.blocks.values().all(|block| block.is_backed));
         assert_eq!(torch.pages.stats().pages.physical, 2 * held, "{function}");
         torch.end();

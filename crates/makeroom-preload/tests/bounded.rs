@@ -1,4 +1,5 @@
 //! Recordings of a bounded size, and recordings that are kept only if their process failed.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod support;
 

@@ -91,7 +91,7 @@ impl Slots {
         if self.units == 1 {
             return number;
         }
-        (u128::from(self.reciprocal) * u128::from(number) >> 64) as u32
+        ((u128::from(self.reciprocal) * u128::from(number)) >> 64) as u32
     }
 
     /// The slot at a unit of the range.

@@ -22,7 +22,7 @@ fn pack(start: u64, bytes: u64) -> Option<u64> {
     let is_whole = start.is_multiple_of(PAGE) && bytes.is_multiple_of(PAGE);
     let (start, size) = (start / PAGE, bytes / PAGE);
     (is_whole && size >> SIZE_BITS == 0 && start >> (u64::BITS - SIZE_BITS) == 0)
-        .then_some(start << SIZE_BITS | size)
+        .then_some((start << SIZE_BITS) | size)
 }
 
 #[inline]
