@@ -1,7 +1,7 @@
 """`run --pool=paging`: PyTorch's own allocator over pages, compared with plain expandable segments on the same programs.
 
-Each part is a process of its own with a timeout. All figures are in the JSON file of `gpu/check`, with their goals. Takes about
-15 minutes, with --quick about eight."""
+Each part is a process of its own with a timeout. All figures are in the JSON file of `gpu/check`, with their goals. The eight
+programs take about seven minutes, and the pairs of step times longer."""
 
 import json
 import os

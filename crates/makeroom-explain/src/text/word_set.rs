@@ -16,7 +16,7 @@ const COMPARED_BEFORE_BUILDING: usize = 16 << 10;
 #[derive(Debug)]
 pub(crate) struct WordSet<Word> {
     words: Vec<Word>,
-    /// The numbers of the words, by their first letter in lower case.
+    /// The indices of the words, by their first letter in lower case.
     by_letter: Vec<Vec<usize>>,
     automaton: OnceLock<Option<AhoCorasick>>,
     compared: AtomicUsize,
@@ -27,7 +27,7 @@ pub(crate) struct WordSet<Word> {
 pub(crate) struct Occurrence {
     pub(crate) end: usize,
     pub(crate) start: usize,
-    /// The number of the word.
+    /// The index of the word.
     pub(crate) word: usize,
 }
 

@@ -15,7 +15,7 @@ const MOST: usize = 4;
 #[derive(Debug, Default)]
 pub(super) struct KeptRanges([AtomicU64; MOST]);
 
-/// The size is in the lower bits, both in units of 2 MiB; 0 if there is no range.
+/// A range is packed as its start, shifted left by this many bits, plus its size, both in units of 2 MiB. 0 means no range.
 const SIZE_BITS: u32 = 24;
 
 fn pack(start: u64, bytes: u64) -> Option<u64> {

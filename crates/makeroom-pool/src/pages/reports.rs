@@ -105,6 +105,7 @@ impl Pages {
         }
         if standing == Standing::Missing {
             let unbacked = self.back_block(inner, address, bytes)?;
+            // A small slot whose memory was missing may have been the last of its range.
             self.update_kept();
             return self.taken(unbacked);
         }
