@@ -100,7 +100,7 @@ class Soak:
         self.streams = [torch.cuda.Stream() for _ in range(3)]
         self.pool, self.graph = torch.cuda.MemPool(), torch.cuda.CUDAGraph()
         self.kept, self.live, self.tag, self.wrong, self.operations = [], 0, 0, 0, 0
-        self.counts = []
+        self.counts, self.refused = [], 0
         for stream in self.streams:
             with torch.cuda.stream(stream):
                 self.counts.append(torch.zeros((), dtype=torch.int64, device="cuda"))
@@ -128,6 +128,7 @@ class Soak:
 
     def free(self):
         tensor, tag, stream = self.kept.pop(self.random.randrange(len(self.kept)))
+        self.live -= 4 * tensor.numel()
         number = self.random.randrange(len(self.streams))
         other = self.streams[number]
         other.wait_stream(stream)
@@ -137,7 +138,13 @@ class Soak:
                 self.busy @ self.busy
             tensor.record_stream(other)
             self.counts[number] += (tensor != tag).sum()
-        self.live -= 4 * tensor.numel()
+
+    def refuse(self):
+        """Out of memory: PyTorch keeps what is free in a MemPool, so its reserved memory can reach the limit."""
+        torch.cuda.synchronize()
+        self.refused += 1
+        del self.kept[::2]
+        self.live = sum(4 * tensor.numel() for tensor, _, _ in self.kept)
 
     def check(self):
         """Waits for all streams, and adds what they found."""
@@ -163,12 +170,15 @@ def soak(seconds):
     torch.cuda.memory._record_memory_history(max_entries=10_000)
     state, end = Soak(3 << 30), time.monotonic() + float(seconds)
     while time.monotonic() < end:
-        state.step()
+        try:
+            state.step()
+        except torch.OutOfMemoryError:
+            state.refuse()
     while state.kept:
         state.free()
     state.check()
     wrong = state.wrong + sum(int(count.item()) for count in state.counts)
-    return {"operations": state.operations, "wrong": wrong, "pages": figures.pages()}
+    return {"operations": state.operations, "refused": state.refused, "wrong": wrong, "pages": figures.pages()}
 
 
 def arithmetic():
