@@ -137,16 +137,16 @@ impl Pages {
             return self.end_kept(address, bytes, begun);
         }
         let Ok(mut inner) = self.inner.lock() else { return };
-        let Some(is_tracked) = inner.policy.tracks(address) else {
+        let outside = self.outside.load(Ordering::Relaxed);
+        // The policy ignores a block outside of its ranges, so finding the range can wait until the report is applied.
+        if outside == 0 {
+            return inner.enqueue(Report::freed(address, bytes), begun);
+        }
+        match inner.policy.tracks(address) {
+            Some(true) => inner.enqueue(Report::freed(address, bytes), begun),
+            Some(false) => inner.end_report(begun),
             // Of a block that came before the pages, nothing was added.
-            let outside = self.outside.load(Ordering::Relaxed);
-            self.outside.store(outside.saturating_sub(bytes), Ordering::Relaxed);
-            return;
-        };
-        if is_tracked {
-            inner.enqueue(Report::freed(address, bytes), begun);
-        } else {
-            inner.end_report(begun);
+            None => self.outside.store(outside.saturating_sub(bytes), Ordering::Relaxed),
         }
     }
 
