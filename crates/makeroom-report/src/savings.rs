@@ -34,7 +34,10 @@ pub(crate) fn lines(run: &RunSummary) -> Vec<String> {
         }
     });
     let pools = run.pools.iter().filter(|pool| is_worth_a_line(pool, run));
-    let pages = run.pages.iter().map(|pages| paged(pages, run.recorded_us, has_several));
+    let pages = run.pages.iter().map(|pages| {
+        let pool = run.pools.iter().find(|pool| pool.device == pages.device);
+        paged(pages, pool.and_then(saved), run.recorded_us, has_several)
+    });
     torch.flatten().chain(pages).chain(pools.map(|pool| pooled(pool, has_several))).collect()
 }
 
@@ -129,12 +132,25 @@ fn is_worth_a_line(pool: &PoolSummary, run: &RunSummary) -> bool {
         || torch.is_none_or(|torch| pool.peak_reserved.get() >= torch.peak_reserved.get() / LEAST_SHARE)
 }
 
-/// PyTorch's memory under paging, and what paging cost.
-fn paged(pages: &PagesUse, recorded_us: u64, has_several: bool) -> String {
+/// Memory that the pool saved, compared with PyTorch's default allocator.
+fn saved(pool: &PoolSummary) -> Option<Bytes> {
+    let native = pool.native_reserved?;
+    is_gain(native, pool.peak_reserved).then(|| native - pool.peak_reserved)
+}
+
+/// PyTorch's memory under paging, what it saved, and what it cost.
+fn paged(pages: &PagesUse, saved: Option<Bytes>, recorded_us: u64, has_several: bool) -> String {
     let device = on_device(pages.device, has_several);
     let [live, physical, mapped, host] =
         [pages.peak_live, pages.peak_physical, pages.peak_mapped, pages.peak_on_host].map(Bytes::new);
-    let mut text = format!("paging held {physical} at its peak{device} for {live} of live tensors");
+    let held = format!("held {physical} at its peak{device} for {live} of live tensors");
+    let mut text = match saved {
+        Some(saved) => format!(
+            "paging saved {saved}: it {held}, and PyTorch's default allocator would have reserved {} (simulated)",
+            physical + saved
+        ),
+        None => format!("paging {held}"),
+    };
     if is_gain(mapped, physical + host) {
         let _ = write!(
             text,
@@ -171,8 +187,8 @@ fn pooled(pool: &PoolSummary, has_several: bool) -> String {
     }
     if let Some(native) = native_reserved {
         let _ = write!(text, "; PyTorch's default allocator would have reserved {native} (simulated)");
-        if is_gain(native, peak_reserved) {
-            let _ = write!(text, ": the pool saved {}", native - peak_reserved);
+        if let Some(saved) = saved(pool) {
+            let _ = write!(text, ": the pool saved {saved}");
         }
     }
     if !spilled_peak.is_zero() {
@@ -308,6 +324,10 @@ mod tests {
                 "{held}; PyTorch counts 16.60 GiB as reserved, but most of the difference is address space without physical memory; {cost}"
             )]
         );
+        let saved = RunSummary { pools: vec![pool(15_140, Some(24_140), true)], ..run.clone() };
+        let native = "and PyTorch's default allocator would have reserved 23.54 GiB (simulated)";
+        let [line] = &*lines(&saved) else { panic!("one line") };
+        assert!(line.starts_with(&format!("paging saved 8.79 GiB: it {}, {native}; ", &held[7..])), "{line}");
         let spilled =
             PagesUse { peak_mapped: Bytes::mib(17_000).get(), peak_on_host: Bytes::mib(1900).get(), ..pages };
         assert_eq!(
