@@ -1,4 +1,4 @@
-"""`run --pool=paging`: PyTorch's own allocator over pages, compared with plain expandable segments on the same programs.
+"""`run --pool`: PyTorch's own allocator over pages, compared with plain expandable segments on the same programs.
 
 Each part is a process of its own with a timeout. All figures are in the JSON file of `gpu/check`, with their goals. The eight
 programs take about seven minutes, and the pairs of step times longer."""
@@ -39,7 +39,7 @@ class Outcome:
         room = runs.directory / f"paging_{name}.room"
         run = [runs.makeroom, "run", "--no-status", "-o", room, "--summary", path("summary.json"), *options]
         if mode == "paging":
-            command = [*run, "--pool=paging", "--", *program]
+            command = [*run, "--pool", "--", *program]
         else:
             environment.update(PYTORCH_CUDA_ALLOC_CONF=EXPANDABLE, PYTORCH_ALLOC_CONF=EXPANDABLE)
             command = [*run, "--", *program] if options else program

@@ -1,5 +1,6 @@
 """`run --pool` with unmodified programs: the same results, less memory, little overhead. PyTorch keeps its own allocator,
-with expandable segments (test_pool_torch.py has more about this); everything else uses makeroom's pool.
+with expandable segments (test_pool_torch.py has more about this; test_paging.py is about their pages); everything else uses
+makeroom's pool.
 
 Losses are compared bit for bit, because the programs are otherwise deterministic. Times are compared over alternating runs:
 on a shared machine, the same run varies by several percent."""
@@ -25,7 +26,7 @@ def trained(runs, quick, steps):
     """The same training under each allocator: `native` and `pool` several times, in turns, the others once."""
     command = runs.python("pool_train.py", "gpt2", steps)
     plain = lambda mode, number=1: runs.plain(f"pool_{mode}_{number}", command, training.allocator(mode))
-    pool = lambda name, *options: runs.recorded(name, command, ["--pool", *options, "--no-stacks"])
+    pool = lambda name, *options: runs.recorded(name, command, ["--pool=expandable", *options, "--no-stacks"])
     native, with_pool = [], []
     for number in range(1, 2 if quick else 6):
         native.append(plain("native", number))
@@ -58,7 +59,7 @@ def test_peak(trained, show):
     peaks = {name: need(run.figures, "end", "peak_reserved") for name, run in runs.items()}
     pool, expandable, spill = whole(trained.pool[0]), whole(trained.expandable), whole(trained.spill)
     show("  ".join(f"{name} {peak / 1e9:.3f} GB" for name, peak in peaks.items())
-         + f"; whole process: run --pool {pool / 1e9:.3f} GB, plain expandable {expandable / 1e9:.3f} GB, --spill {spill / 1e9:.3f} GB",
+         + f"; whole process: run --pool=expandable {pool / 1e9:.3f} GB, plain expandable {expandable / 1e9:.3f} GB, --spill {spill / 1e9:.3f} GB",
          whole_pool=pool, whole_expandable=expandable, whole_spill=spill,
          allocated=at(trained.pool[0].figures, "end", "peak_allocated"), **peaks)
     assert pool <= 1.01 * expandable, f"{pool / expandable:.4f} times the memory of plain expandable segments"
@@ -75,12 +76,12 @@ def test_steps(trained, show):
 
 
 @needs("torch")
-@goal("at most 1 % of the time is spent in the pool, with --spill")
+@goal("at most 1 % of the time is spent in the pool, with --pool=expandable --spill")
 def test_inside(runs, show, steps):
     # With --spill, PyTorch's blocks come from the pool. This is the time in the pool, including its driver calls, between
     # the first and the last timed step. The model's largest step comes early in the timed part, so this run is longer.
     run = runs.recorded("pool_inside", runs.python("pool_train.py", "gpt2", 3 * steps),
-                        ["--pool", "--spill", "1GiB", "--no-stacks"], {"MAKEROOM_MEASURE": "on"})
+                        ["--pool=expandable", "--spill", "1GiB", "--no-stacks"], {"MAKEROOM_MEASURE": "on"})
     pool, timed = need(run.figures, "end", "pool"), need(run.figures, "end", "timed_seconds")
     share = pool["inside_ns"] / 1e9 / timed
     show(f"{100 * share:.2f} % of {timed:.1f} s: {pool['calls']} calls of {pool['inside_ns'] / pool['calls']:.0f} ns in the pool",
@@ -152,7 +153,7 @@ def test_spill(runs, show, trained):
     live = need(trained.pool[0].figures, "end", "peak_allocated")
     limit = live * 5 // 6 + (700 << 20)
     run = runs.recorded("pool_spill", runs.python("pool_train.py", "gpt2", 12),
-                        ["--pool", "--spill", "16GiB", "--limit", str(limit), "--no-stacks"])
+                        ["--pool=expandable", "--spill", "16GiB", "--limit", str(limit), "--no-stacks"])
     lines = [line.strip() for line in run.err.splitlines() if "spill" in line.lower() and ".room" not in line]
     spilled = lines[0] if lines else "no line about spilling"
     show(f"live memory is 20 % over the limit, losses are equal; {spilled}",

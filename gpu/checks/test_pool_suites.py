@@ -1,6 +1,6 @@
 """Test suites of other projects: every test of numba-cuda's driver suite, and of PyTorch's test_cuda.py and CuPy's tests if
-they are found, has the same result plain, under `run` and under `run --pool`; PyTorch's also with expandable segments and under
-`run --pool=paging`.
+they are found, has the same result plain, under `run` and under `run --pool`; PyTorch's tests of memory are also compared with
+expandable segments.
 
 The output is in $OUT/pool-suites if $OUT is set, else in the directory of the runs."""
 
@@ -14,7 +14,7 @@ from support.runs import execute, last_line
 SECONDS = int(os.environ.get("SUITE_SECONDS", "150"))
 # The options of `run`, or None without makeroom. The first mode is what the others are compared with.
 MODES = {"plain": None, "run": [], "pool": ["--pool"]}
-PAGING = {"expandable": None, "paging": ["--pool=paging"]}
+PAGING = {"expandable": None, "paging": ["--pool"]}
 EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "PYTORCH_ALLOC_CONF": "expandable_segments:True"}
 # Of test_cuda.py, the classes about memory, graphs and streams.
 MEMORY_CLASSES = ["TestCudaMallocAsync", "TestMemPool", "TestBlockStateAbsorption", "TestCuda"]

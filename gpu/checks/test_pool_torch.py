@@ -1,4 +1,4 @@
-"""`run --pool` with eight PyTorch programs: each completes, prints the same output, bit for bit, as without makeroom and with
+"""`run --pool=expandable` with eight PyTorch programs: each completes, prints the same output, bit for bit, as without makeroom and with
 plain expandable segments, and the whole process uses at most 1.01 times the memory of plain expandable segments.
 
 The output of the programs is in $OUT/pool-torch if $OUT is set, else in the directory of the runs. Takes about 7 minutes."""
@@ -48,7 +48,7 @@ class Outcome:
         if mode == "expandable":
             environment.update(PYTORCH_CUDA_ALLOC_CONF=EXPANDABLE, PYTORCH_ALLOC_CONF=EXPANDABLE)
         if mode == "pool":
-            command = [runs.makeroom, "run", "--pool", "--no-status", "-o", room, "--summary", path("summary.json"), "--", *command]
+            command = [runs.makeroom, "run", "--pool=expandable", "--no-status", "-o", room, "--summary", path("summary.json"), "--", *command]
         self.status = execute(command, path("out"), path("err"), 100, environment, runs.directory)
         self.out, self.err = (path(ending).read_text(errors="replace") for ending in ("out", "err"))
         self.peak = peak(load(path("json")))

@@ -1,4 +1,4 @@
-"""Small PyTorch programs for paging (`run --pool=paging`): step times, a spill, a soak, memory arithmetic, and several ranks.
+"""Small PyTorch programs for paging (`run --pool`): step times, a spill, a soak, memory arithmetic, and several ranks.
 
     python torch_paging.py steps gpt|unet COUNT | fits gpt|unet | spill BYTES | soak SECONDS | arithmetic | ranks gloo|nccl COUNT
 

@@ -59,7 +59,7 @@ pub struct ProcessRecord {
     /// Devices on which makeroom's own pool served memory (`--pool`). Its mappings are segments of the trace, in
     /// addition to those of a framework with its own allocator.
     pub pools: Vec<PoolUse>,
-    /// Devices on which PyTorch's segments were paged (`--pool=paging`). Their mappings count as the pool's.
+    /// Devices on which PyTorch's segments were paged (`--pool`). Their mappings count as the pool's.
     pub pages: Vec<PagesUse>,
     /// Requests that failed in the driver and succeeded when they were retried.
     pub refused_then_served: u64,
@@ -239,7 +239,7 @@ pub struct PoolUse {
     pub spilled_blocks: u64,
 }
 
-/// PyTorch's paged memory on a device (`--pool=paging`): physical memory, which the device's events count, and the virtual
+/// PyTorch's paged memory on a device (`--pool`): physical memory, which the device's events count, and the virtual
 /// memory above it, which PyTorch counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PagesUse {

@@ -74,7 +74,7 @@ notices! {
     /// The program lowered its descriptor limit.
     NoDescriptors = 14 Warning "the program cannot open more files, so the files of its libraries could not be read: function names are missing";
     /// The driver cannot prove that pages are not in use, or has no virtual memory.
-    PagesUnavailable = 15 Error "paging does not work with this GPU or its driver (CUDA 12.5 is needed): PyTorch's memory is not paged";
+    PagesUnavailable = 15 Warning "PyTorch runs with plain expandable segments, because paging does not work with this GPU or its driver (CUDA 12.5 is needed); to spill to host memory, use --pool=expandable --spill";
     /// Another process broke the commit rule.
     PagesOnHost = 16 Warning "the GPU is full, because other memory was allocated on it: some PyTorch tensors are in host memory, which is slow, until they are freed";
     /// Neither the device nor the host has memory for a tensor that PyTorch has allocated.

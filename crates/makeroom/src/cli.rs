@@ -108,10 +108,10 @@ pub(crate) struct Run {
 
     /// Avoid fragmentation
     ///
-    /// Turns on expandable segments in PyTorch; other programs use makeroom's pool. With --pool=paging (experimental), these
-    /// segments have physical memory only where tensors are. --pool alone means --pool=expandable.
+    /// Turns on expandable segments in PyTorch, and gives them physical memory only where tensors are; other programs use
+    /// makeroom's pool. --pool=expandable leaves the memory of the segments to PyTorch. --pool alone means --pool=paging.
     #[arg(long, value_name = "KIND", value_enum, num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "expandable", hide_possible_values = true)]
+    #[arg(default_missing_value = "paging", hide_possible_values = true)]
     pub(crate) pool: Option<PoolKind>,
 
     /// Spill up to SIZE to host memory when the GPU is full
@@ -269,16 +269,16 @@ pub(crate) struct Demo {
     pub(crate) json: bool,
 }
 
-/// A kind of GPU.
 /// What `--pool` does for PyTorch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum PoolKind {
     /// Turns on PyTorch's expandable segments
     Expandable,
-    /// Also maps physical memory only where tensors are (experimental)
+    /// Also gives them physical memory only where tensors are
     Paging,
 }
 
+/// A kind of GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Gpu {
     /// The first GPU of this machine

@@ -329,7 +329,14 @@ fn pytorchs_settings_are_merged() {
         "{said}"
     );
     assert!(!said.contains("changed"), "the line before the run says why: {said}");
-    let (settings, _) = run(None, &["--pool", "--spill", "1GiB"]);
+    if may_copy_descriptors() {
+        let (settings, _) = run(None, &["--pool", "--spill", "1GiB"]);
+        assert_eq!(
+            settings, "settings: expandable_segments:True\n",
+            "pages spill under PyTorch's own allocator"
+        );
+    }
+    let (settings, _) = run(None, &["--pool=expandable", "--spill", "1GiB"]);
     assert_eq!(settings, "settings: backend:cudaMallocAsync\n");
 }
 

@@ -69,7 +69,7 @@ pub struct RunSummary {
     pub expandable: Vec<ExpandableSummary>,
     /// Use of makeroom's pool (`makeroom run --pool`), for each device that it served.
     pub pools: Vec<PoolSummary>,
-    /// PyTorch's paged memory (`makeroom run --pool=paging`), for each device.
+    /// PyTorch's paged memory (`makeroom run --pool`), for each device.
     pub pages: Vec<PagesUse>,
     /// Stream-ordered frees that were not known to be complete.
     pub pending: Vec<WaitingFrees>,

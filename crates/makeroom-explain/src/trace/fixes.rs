@@ -110,7 +110,7 @@ fn raise_limit_of_run(refusal: &Refusal<'_>) -> Fix {
 fn spill_pages(refusal: &Refusal<'_>) -> Fix {
     let gibibytes = refusal.driver_request().get().div_ceil(1 << 30).max(2);
     Fix::new("let PyTorch reserve more memory than the GPU has: paging spills to host memory only when the GPU is full")
-        .command(format!("makeroom run --pool=paging --spill {gibibytes}GiB -- …"))
+        .command(format!("makeroom run --pool --spill {gibibytes}GiB -- …"))
 }
 
 /// The limit of makeroom's own pool with which the refused request would have fit.

@@ -1,9 +1,10 @@
 //! `run --pool`: the environment in which each framework allocates so that its memory does not fragment.
 //!
 //! PyTorch keeps its native allocator and gets expandable segments, one of its own settings, merged into the user's
-//! settings. JAX and TensorFlow are switched to the driver's stream-ordered calls, which makeroom's pool serves; it
-//! serves CuPy, Numba and plain CUDA programs without any setting. PyTorch uses the stream-ordered calls only with
-//! `--spill`; with `--pool=paging`, its segments can use host memory themselves. A line before the program starts reports each decision that the user may not expect.
+//! settings; unless the kind is `expandable`, the recorder pages their memory. JAX and TensorFlow are switched to the driver's
+//! stream-ordered calls, which makeroom's pool serves; it serves CuPy, Numba and plain CUDA programs without any setting.
+//! PyTorch uses the stream-ordered calls only with `--pool=expandable --spill`: pages can use host memory themselves. A line
+//! before the program starts reports each decision that the user may not expect.
 
 mod machine;
 mod settings;
@@ -321,6 +322,23 @@ mod tests {
         let switches =
             switches_on(compiled, &["./solver".into()], PoolKind::Expandable, Some(Bytes::gib(2)), |_| None);
         assert!(switches.notes.is_empty(), "{:?}", switches.notes);
+    }
+
+    #[test]
+    fn the_pool_means_paging_unless_it_is_expandable() {
+        use clap::Parser as _;
+
+        use crate::cli::{Arguments, Command};
+
+        for (option, expected) in [
+            ("--pool", PoolKind::Paging),
+            ("--pool=paging", PoolKind::Paging),
+            ("--pool=expandable", PoolKind::Expandable),
+        ] {
+            let arguments = Arguments::try_parse_from(["makeroom", "run", option, "--", "train"]).unwrap();
+            let Command::Run(run) = arguments.command else { panic!("another command") };
+            assert_eq!(run.pool, Some(expected), "{option}");
+        }
     }
 
     /// Pages spill without the stream-ordered backend, so PyTorch keeps all of its features.
