@@ -146,7 +146,7 @@ fn paged(pages: &PagesUse, saved: Option<Bytes>, recorded_us: u64, has_several: 
     let held = format!("held {physical} at its peak{device} for {live} of live tensors");
     let mut text = match saved {
         Some(saved) => format!(
-            "paging saved {saved}: it {held}, and PyTorch's default allocator would have reserved {} (simulated)",
+            "expandable segments and paging saved {saved}: PyTorch {held}, and its default allocator would have reserved {} (simulated)",
             physical + saved
         ),
         None => format!("paging {held}"),
@@ -325,9 +325,15 @@ mod tests {
             )]
         );
         let saved = RunSummary { pools: vec![pool(15_140, Some(24_140), true)], ..run.clone() };
-        let native = "and PyTorch's default allocator would have reserved 23.54 GiB (simulated)";
+        let native = "and its default allocator would have reserved 23.54 GiB (simulated)";
         let [line] = &*lines(&saved) else { panic!("one line") };
-        assert!(line.starts_with(&format!("paging saved 8.79 GiB: it {}, {native}; ", &held[7..])), "{line}");
+        assert!(
+            line.starts_with(&format!(
+                "expandable segments and paging saved 8.79 GiB: PyTorch {}, {native}; ",
+                &held[7..]
+            )),
+            "{line}"
+        );
         let spilled =
             PagesUse { peak_mapped: Bytes::mib(17_000).get(), peak_on_host: Bytes::mib(1900).get(), ..pages };
         assert_eq!(
