@@ -178,7 +178,7 @@ def test_paging_soak(runs, show, quick):
     seconds = 20 if quick else 90
     run = Outcome(runs, "soak", "paging", runs.python("torch_paging.py", "soak", seconds), ["--limit", "8GiB"], seconds + 60)
     found, pages = run.last, run.pages
-    show(f"{found.get('operations')} operations, {found.get('refused')} refused, {found.get('wrong')} elements wrong; "
+    show(f"{found.get('operations')} operations, {found.get('refused')} times out of memory, {found.get('wrong')} elements wrong; "
          f"{pages.get('moves')} moves, {pages.get('waits')} waits", **found, summary=pages)
     assert run.problem is None, run.problem
     assert found["wrong"] == 0 and pages["moves"] > 0 and pages["waits"] > 0 and found["operations"] > 100 * seconds

@@ -1,5 +1,5 @@
 """`run --pool` with unmodified programs: the same results, less memory, little overhead. PyTorch keeps its own allocator,
-with expandable segments (test_pool_torch.py has more about this; test_paging.py is about their pages); everything else uses
+with expandable segments (test_pool_torch.py has more about this, and test_paging.py checks paging); everything else uses
 makeroom's pool.
 
 Losses are compared bit for bit, because the programs are otherwise deterministic. Times are compared over alternating runs:
@@ -76,7 +76,7 @@ def test_steps(trained, show):
 
 
 @needs("torch")
-@goal("at most 1 % of the time is spent in the pool, with --pool=expandable --spill")
+@goal("with --pool=expandable --spill, at most 1 % of the time is spent in the pool")
 def test_inside(runs, show, steps):
     # With --spill, PyTorch's blocks come from the pool. This is the time in the pool, including its driver calls, between
     # the first and the last timed step. The model's largest step comes early in the timed part, so this run is longer.

@@ -1,6 +1,6 @@
 """Test suites of other projects: every test of numba-cuda's driver suite, and of PyTorch's test_cuda.py and CuPy's tests if
-they are found, has the same result plain, under `run` and under `run --pool`; PyTorch's tests of memory are also compared with
-expandable segments.
+they are found, has the same result plain, under `run` and under `run --pool`. PyTorch's tests of memory, graphs and streams are
+also compared between plain expandable segments and `run --pool`.
 
 The output is in $OUT/pool-suites if $OUT is set, else in the directory of the runs."""
 

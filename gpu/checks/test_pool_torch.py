@@ -1,5 +1,6 @@
-"""`run --pool=expandable` with eight PyTorch programs: each completes, prints the same output, bit for bit, as without makeroom and with
-plain expandable segments, and the whole process uses at most 1.01 times the memory of plain expandable segments.
+"""`run --pool=expandable` with eight PyTorch programs: each completes, prints the same output, bit for bit, as without
+makeroom and with plain expandable segments, and the whole process uses at most 1.01 times the memory of plain expandable
+segments.
 
 The output of the programs is in $OUT/pool-torch if $OUT is set, else in the directory of the runs. Takes about 7 minutes."""
 

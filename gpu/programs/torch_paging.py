@@ -139,8 +139,8 @@ class Soak:
             tensor.record_stream(other)
             self.counts[number] += (tensor != tag).sum()
 
-    def refuse(self):
-        """Out of memory: PyTorch keeps what is free in a MemPool, so its reserved memory can reach the limit."""
+    def recover(self):
+        """Frees half of the tensors after running out of memory: PyTorch keeps a MemPool's free blocks, so it can reach the limit."""
         torch.cuda.synchronize()
         self.refused += 1
         del self.kept[::2]
@@ -173,7 +173,7 @@ def soak(seconds):
         try:
             state.step()
         except torch.OutOfMemoryError:
-            state.refuse()
+            state.recover()
     while state.kept:
         state.free()
     state.check()

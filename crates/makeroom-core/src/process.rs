@@ -229,7 +229,8 @@ pub struct ContextRecord {
 pub struct PoolUse {
     /// The device.
     pub device: DeviceIndex,
-    /// All ranges that it ever mapped. It never releases its addresses, so nothing else was ever there.
+    /// All ranges that it ever mapped, and those of PyTorch's paged segments. The pool never releases its addresses, so nothing
+    /// else was ever there; PyTorch may, and what the driver then maps there counts as the pool's.
     pub ranges: Ranges,
     /// Indices of allocations that it served and that are not tensors of a framework.
     pub other_allocations: Vec<usize>,

@@ -131,8 +131,8 @@ fn is_pytorch(plan: &Plan) -> bool {
     plan.allocator().settings().is_some() || plan.allocator().is_cuda_async()
 }
 
-/// The same program under other allocators, replayed. `makeroom run --pool` means expandable segments for PyTorch, whose
-/// smallest memory paging hardly changes, and makeroom's own pool for other programs.
+/// The same program under other allocators, replayed. `makeroom run --pool` means expandable segments for PyTorch, and
+/// makeroom's own pool for other programs. The replay leaves out paging, which hardly changes how much memory is enough.
 fn allocators(plan: &Plan, prediction: &Prediction) -> Vec<Alternative> {
     let (name, allocator, how) = if is_pytorch(plan) {
         (

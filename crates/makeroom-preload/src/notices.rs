@@ -74,13 +74,13 @@ notices! {
     /// The program lowered its descriptor limit.
     NoDescriptors = 14 Warning "the program cannot open more files, so the files of its libraries could not be read: function names are missing";
     /// The driver cannot prove that pages are not in use, or has no virtual memory.
-    PagesUnavailable = 15 Warning "PyTorch runs with plain expandable segments, because paging does not work with this GPU or its driver (CUDA 12.5 is needed); to spill to host memory, use --pool=expandable --spill";
+    PagesUnavailable = 15 Warning "paging does not work with this GPU or its driver (CUDA 12.5 or later is needed): PyTorch runs with plain expandable segments, which cannot spill; to spill to host memory, run with --pool=expandable --spill SIZE";
     /// Another process broke the commit rule.
     PagesOnHost = 16 Warning "the GPU is full, because other memory was allocated on it: some PyTorch tensors are in host memory, which is slow, until they are freed";
     /// Neither the device nor the host has memory for a tensor that PyTorch has allocated.
-    PagesMissing = 17 Error "neither the GPU nor the host has memory for a PyTorch tensor: using the tensor will be an illegal memory access. Leave more GPU memory free, or run without paging";
+    PagesMissing = 17 Error "neither the GPU nor the host has memory for a PyTorch tensor: using the tensor will be an illegal memory access. Leave more GPU memory free, or run with --pool=expandable";
     /// Memory that is made of several handles cannot be shared by one.
-    PagesNotShared = 18 Error "the program shares a PyTorch tensor with another process or library, which does not work for memory that is paged: run it without paging";
+    PagesNotShared = 18 Error "the program shares a PyTorch tensor with another process or library, which does not work for paged memory: run it with --pool=expandable";
     /// `--spill`: the device is full.
     PagesSpilled = 19 Warning "the GPU is full: some PyTorch tensors are in host memory, as --spill allows, and kernels read them over the bus";
     /// An access to memory that PyTorch had freed is harmless without paging, and an illegal access with it.

@@ -36,9 +36,12 @@ pub(crate) fn lines(run: &RunSummary) -> Vec<String> {
     let pools = run.pools.iter().filter(|pool| is_worth_a_line(pool, run));
     let pages = run.pages.iter().map(|pages| {
         let pool = run.pools.iter().find(|pool| pool.device == pages.device);
-        paged(pages, pool.and_then(saved), run.recorded_us, has_several)
+        paged(pages, pool.and_then(|pool| pool.native_tensors), run.recorded_us, has_several)
     });
-    torch.flatten().chain(pages).chain(pools.map(|pool| pooled(pool, has_several))).collect()
+    let pools = pools.map(|pool| {
+        if is_paged(pool, run) { beside_pages(pool, has_several) } else { pooled(pool, has_several) }
+    });
+    torch.flatten().chain(pages).chain(pools).collect()
 }
 
 /// The device in a sentence, if there are several.
@@ -123,13 +126,23 @@ fn is_gain(before: Bytes, after: Bytes) -> bool {
 
 /// With PyTorch's own allocator in use, the pool serves only a few libraries: reported if they use much.
 fn is_worth_a_line(pool: &PoolSummary, run: &RunSummary) -> bool {
-    // Pages count as the pool's, and have a line of their own.
-    if run.pages.iter().any(|pages| pages.device == pool.device) {
-        return false;
+    if is_paged(pool, run) {
+        return !pool.peak_other.is_zero() && pool.peak_other.get() >= pool.peak_reserved.get() / LEAST_SHARE;
     }
     let torch = run.expandable.iter().find(|torch| torch.device == pool.device);
     !pool.is_shared_with_torch
         || torch.is_none_or(|torch| pool.peak_reserved.get() >= torch.peak_reserved.get() / LEAST_SHARE)
+}
+
+/// Whether PyTorch's memory on the device is paged. Pages count as the pool's, and have a line of their own.
+fn is_paged(pool: &PoolSummary, run: &RunSummary) -> bool {
+    run.pages.iter().any(|pages| pages.device == pool.device)
+}
+
+/// What the pool served next to PyTorch's pages.
+fn beside_pages(pool: &PoolSummary, has_several: bool) -> String {
+    let device = on_device(pool.device, has_several);
+    format!("other libraries (cuBLAS, CuPy, …) used up to {} from makeroom's pool{device}", pool.peak_other)
 }
 
 /// Memory that the pool saved, compared with PyTorch's default allocator.
@@ -138,16 +151,18 @@ fn saved(pool: &PoolSummary) -> Option<Bytes> {
     is_gain(native, pool.peak_reserved).then(|| native - pool.peak_reserved)
 }
 
-/// PyTorch's memory under paging, what it saved, and what it cost.
-fn paged(pages: &PagesUse, saved: Option<Bytes>, recorded_us: u64, has_several: bool) -> String {
+/// PyTorch's memory under paging, what it saved compared with the default allocator (`native`), and what it cost.
+fn paged(pages: &PagesUse, native: Option<Bytes>, recorded_us: u64, has_several: bool) -> String {
     let device = on_device(pages.device, has_several);
     let [live, physical, mapped, host] =
         [pages.peak_live, pages.peak_physical, pages.peak_mapped, pages.peak_on_host].map(Bytes::new);
     let held = format!("held {physical} at its peak{device} for {live} of live tensors");
-    let mut text = match saved {
-        Some(saved) => format!(
-            "expandable segments and paging saved {saved}: PyTorch {held}, and its default allocator would have reserved {} (simulated)",
-            physical + saved
+    // A recording does not have the tensors in host memory, so the replay lacks them.
+    let native = native.filter(|&native| host.is_zero() && is_gain(native, physical));
+    let mut text = match native {
+        Some(native) => format!(
+            "expandable segments and paging saved {}: PyTorch {held}, and would have reserved {native} with its default allocator (simulated)",
+            native - physical
         ),
         None => format!("paging {held}"),
     };
@@ -227,6 +242,8 @@ mod tests {
             peak_live: Bytes::mib(reserved - 1),
             peak_reserved: Bytes::mib(reserved),
             native_reserved: native.map(Bytes::mib),
+            native_tensors: native.map(Bytes::mib),
+            peak_other: Bytes::ZERO,
             is_shared_with_torch,
             spilled_peak: Bytes::ZERO,
             spilled_blocks: 0,
@@ -324,9 +341,11 @@ mod tests {
                 "{held}; PyTorch counts 16.60 GiB as reserved, but most of the difference is address space without physical memory; {cost}"
             )]
         );
-        let saved = RunSummary { pools: vec![pool(15_140, Some(24_140), true)], ..run.clone() };
-        let native = "and its default allocator would have reserved 23.54 GiB (simulated)";
-        let [line] = &*lines(&saved) else { panic!("one line") };
+        let busy = PoolSummary { peak_other: Bytes::mib(300), ..pool(15_400, Some(24_100), true) };
+        let saved = RunSummary { pools: vec![busy], ..run.clone() };
+        let native = "and would have reserved 23.54 GiB with its default allocator (simulated)";
+        let [line, other] = &*lines(&saved) else { panic!("two lines") };
+        assert_eq!(other, "other libraries (cuBLAS, CuPy, …) used up to 300.00 MiB from makeroom's pool");
         assert!(
             line.starts_with(&format!(
                 "expandable segments and paging saved 8.79 GiB: PyTorch {}, {native}; ",

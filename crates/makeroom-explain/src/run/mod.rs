@@ -280,7 +280,11 @@ pub struct PoolSummary {
     /// The peak of PyTorch's default allocator and the driver in a replay of the same requests; `None` if PyTorch did
     /// not make them, or if it cannot be determined.
     pub native_reserved: Option<Bytes>,
-    /// Whether the pool served only other libraries, not PyTorch.
+    /// The part of it that is PyTorch's.
+    pub native_tensors: Option<Bytes>,
+    /// Peak memory in use by other libraries than PyTorch.
+    pub peak_other: Bytes,
+    /// Whether PyTorch had memory of its own allocator on the device.
     pub is_shared_with_torch: bool,
     /// Peak memory spilled to the host.
     pub spilled_peak: Bytes,

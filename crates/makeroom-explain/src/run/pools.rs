@@ -35,7 +35,12 @@ pub(super) fn summarise(
             expandable.push(of_torch(&parts.torch, trace, is_whole));
         }
         if let Some(pool) = pool {
-            pools.push(of_pool(&parts, pool, &trace.stacks, is_whole && process.sees_tensors));
+            let is_paged = process.pages.iter().any(|pages| pages.device == device.device);
+            let summary = of_pool(&parts, pool, &trace.stacks, is_whole && process.sees_tensors);
+            pools.push(PoolSummary {
+                is_shared_with_torch: summary.is_shared_with_torch || is_paged,
+                ..summary
+            });
         }
     }
     (expandable, pools)
@@ -88,17 +93,20 @@ fn of_pool(parts: &Parts, pool: &PoolUse, stacks: &Stacks, may_compare: bool) ->
     let program = Program::new(&parts.pooled_tensors, stacks, &tensors.start);
     let is_balanced =
         may_compare && !tensors.peak_live.is_zero() && program.lost == 0 && peak_live <= peak_reserved;
-    let native_reserved = is_balanced.then(|| {
+    let native_tensors = is_balanced.then(|| {
         let native = AllocatorSpec::pytorch("pytorch", Settings::default()).run(&program, None);
-        // The default allocator does not serve other libraries: their memory at the tensors' peak comes on top.
-        let peak = tensors.peak.and_then(|peak| parts.other_live.get(peak)).copied().unwrap_or(0);
-        Bytes::new(native.peak_reserved + peak)
+        Bytes::new(native.peak_reserved)
     });
+    // The default allocator does not serve other libraries: their memory at the tensors' peak comes on top.
+    let other = tensors.peak.and_then(|peak| parts.other_live.get(peak)).copied().unwrap_or(0);
+    let native_reserved = native_tensors.map(|native| native + Bytes::new(other));
     PoolSummary {
         device: pool.device,
         peak_live,
         peak_reserved,
         native_reserved,
+        native_tensors,
+        peak_other: parts.peak_other,
         is_shared_with_torch: has_segments(&parts.torch),
         spilled_peak: pool.spilled_peak,
         spilled_blocks: pool.spilled_blocks,
@@ -120,6 +128,8 @@ struct Parts {
     pooled_tensors: DeviceTrace,
     /// Other live memory in the pool's pages after each event of `pooled_tensors`.
     other_live: Vec<u64>,
+    /// The peak of that memory.
+    peak_other: Bytes,
 }
 
 /// The owner of an allocation.
@@ -164,6 +174,7 @@ impl Parts {
                     };
                     if owner == Owner::Pooled {
                         other_live = other_live.saturating_add(size);
+                        parts.peak_other = parts.peak_other.max(Bytes::new(other_live));
                     }
                     owners.insert(address, (owner, size));
                     owner

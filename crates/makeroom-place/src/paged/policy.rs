@@ -235,8 +235,14 @@ impl Paged {
         }
     }
 
-    /// A block was freed: pages without a block become idle. It stays counted. Returns whether it is in a range.
+    /// A block was freed: pages without a block become idle, unless their range is exempt. It stays counted. Returns whether it is
+    /// in a range.
     pub fn remove_block(&mut self, backing: &mut impl PageBacking, address: u64, size: u64) -> bool {
+        match self.tracks(address) {
+            None => return false,
+            Some(false) => return true,
+            Some(true) => {}
+        }
         let mark = backing.mark();
         let is_in_range = self.ranges.each_part(address, size, |first, last| {
             for state in self.pages.states_mut(first, last) {

@@ -170,6 +170,11 @@ impl Pages {
         })
     }
 
+    /// Whether blocks may use host memory: there is a quota, and the device can use it.
+    pub fn can_spill(&self) -> bool {
+        self.host_quota > 0
+    }
+
     /// Locks the pages and applies queued reports. Fails in a forked child: then the driver gets the call.
     fn lock(&self) -> Option<MutexGuard<'_, Inner>> {
         let mut inner = self.inner.lock().ok()?;

@@ -138,7 +138,8 @@ impl Pages {
         }
         let Ok(mut inner) = self.inner.lock() else { return };
         let outside = self.outside.load(Ordering::Relaxed);
-        // The policy ignores a block outside of its ranges, so finding the range can wait until the report is applied.
+        // The policy ignores blocks outside its ranges and in exempt ones, so finding the range can wait until the report is
+        // applied.
         if outside == 0 {
             return inner.enqueue(Report::freed(address, bytes), begun);
         }

@@ -114,6 +114,9 @@ fn make(device: u8) -> Option<&'static Pages> {
         warn_once(Notice::PagesUnavailable);
         return None;
     };
+    if config().spill.is_some() && !pages.can_spill() {
+        warn_once(Notice::NoSpill);
+    }
     figures::set_pages(uses);
     PAGES.get(index)?.store(Box::into_raw(Box::new(pages)), Ordering::Release);
     known(device)

@@ -171,7 +171,7 @@ def replay(
     Args:
         source: A `Trace`, or the path of a recording, a PyTorch snapshot or an RMM log.
         *allocators: Allocators to simulate, such as `"pytorch"`, `"pytorch:expandable_segments:True"`, `"cuda-async"`,
-            `"bfc"`, `"cupy"`, `"rmm-pool"`, `"planned"`, `"ideal"` or `"makeroom"` [default: the common ones].
+            `"bfc"`, `"cupy"`, `"rmm-pool"`, `"planned"`, `"ideal"`, `"makeroom"` or `"makeroom-paged"` [default: the common ones].
         memory: Memory available to the allocator, in bytes or as a string such as `"24GiB"`.
         card: Size of the GPU; memory for the driver and the CUDA context is subtracted. Use this or `memory`.
         device: GPU to analyze [default: the one that failed, else the fullest].

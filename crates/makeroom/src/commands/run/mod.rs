@@ -47,6 +47,8 @@ const NOT_EXECUTABLE: u8 = 126;
 /// Printed because such a program runs as it does without `--pool`, and the user would not learn why it saved nothing.
 const CHANGED_SETTINGS: &str = "makeroom: --pool turned on expandable segments, but PyTorch did not use them: the program changed \
      PyTorch's allocator settings (often in os.environ before it imports torch), or this build of PyTorch does not support them\n";
+/// Follows the line about the settings: without expandable segments, PyTorch's memory is not paged.
+const NOT_SPILLED: &str = "makeroom: none of PyTorch's memory could be spilled; to spill it, run with --pool=expandable --spill SIZE\n";
 
 /// Everything needed to record the program.
 struct Recorder {
@@ -117,6 +119,9 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let recordings = recorder.map_or(Vec::new(), |recorder| recorder.finish(&name, &ending));
     if switches.expands_torch && recordings.iter().any(Ended::lacks_expandable_segments) {
         output::remark(CHANGED_SETTINGS);
+        if arguments.spill.is_some() {
+            output::remark(NOT_SPILLED);
+        }
     }
     if let Some(path) = &arguments.summary
         && let Err(failure) = write_summary(path, &recordings)

@@ -161,8 +161,11 @@ impl Ended {
                 label = rank;
             }
             let explanation = explain_trace(&trace, &TraceQuestion::default());
-            has_fixed_segments &=
-                explanation.run.as_ref().is_some_and(|run| run.expandable.iter().all(|torch| !torch.is_on));
+            // Paged segments are expandable ones.
+            has_fixed_segments &= explanation
+                .run
+                .as_ref()
+                .is_some_and(|run| run.pages.is_empty() && run.expandable.iter().all(|torch| !torch.is_on));
             explanation
         });
         Self {

@@ -1,10 +1,10 @@
 //! `run --pool`: the environment in which each framework allocates so that its memory does not fragment.
 //!
-//! PyTorch keeps its native allocator and gets expandable segments, one of its own settings, merged into the user's
-//! settings; unless the kind is `expandable`, the recorder pages their memory. JAX and TensorFlow are switched to the driver's
+//! PyTorch keeps its native allocator and gets expandable segments, one of its own settings, merged into the user's settings;
+//! except with `--pool=expandable`, the recorder pages their memory. JAX and TensorFlow are switched to the driver's
 //! stream-ordered calls, which makeroom's pool serves; it serves CuPy, Numba and plain CUDA programs without any setting.
-//! PyTorch uses the stream-ordered calls only with `--pool=expandable --spill`: pages can use host memory themselves. A line
-//! before the program starts reports each decision that the user may not expect.
+//! PyTorch uses the stream-ordered calls only with `--pool=expandable --spill`; paging can spill to host memory without them.
+//! A line before the program starts reports each decision that the user may not expect.
 
 mod machine;
 mod settings;
@@ -64,11 +64,13 @@ fn switches_on(
     if let Some(spill) = spill {
         switches.set("MAKEROOM_SPILL", spill.get().to_string());
     }
-    // Pages spill under PyTorch's own allocator.
-    if spill.is_some() && kind == PoolKind::Expandable {
-        switches.spill_torch(machine, &environment);
-    } else {
+    // Pages spill under PyTorch's own allocator, if it uses expandable segments.
+    let may_page = spill.is_none() || kind == PoolKind::Paging;
+    if may_page {
         switches.expand_torch(machine, command, &environment);
+    }
+    if spill.is_some() && !switches.expands_torch {
+        switches.spill_torch(machine, may_page, &environment);
     }
     switches.tell_jax(&environment);
     if environment("TF_GPU_ALLOCATOR").is_none() {
@@ -133,17 +135,23 @@ impl Switches {
         self.notes.push(format!("{effect}: {name} has {setting}"));
     }
 
-    /// Spilling requires that the pool serves all of PyTorch's blocks.
-    fn spill_torch(&mut self, machine: Machine, environment: impl Fn(&str) -> Option<String>) {
+    /// Without pages, spilling requires that the pool serves all of PyTorch's blocks.
+    fn spill_torch(
+        &mut self,
+        machine: Machine,
+        is_without_pages: bool,
+        environment: impl Fn(&str) -> Option<String>,
+    ) {
         let (_, theirs) = torch_settings(machine, &environment);
         let merged = settings::with_stream_ordered_backend(&theirs);
         if machine.may_import_torch {
-            self.notes.push(
+            let other =
+                if is_without_pages { "" } else { "; --pool --spill does not have these restrictions" };
+            self.notes.push(format!(
                 "--spill runs PyTorch on its cudaMallocAsync backend, which has no memory history, no \
                  torch.cuda.MemPool, no sharing of tensors between processes (CUDA IPC) and no CUDA-graph trees \
-                 (torch.compile's reduce-overhead mode)"
-                    .to_owned(),
-            );
+                 (torch.compile's reduce-overhead mode){other}"
+            ));
         }
         if !merged.dropped.is_empty() {
             self.notes.push(format!(
@@ -339,6 +347,27 @@ mod tests {
             let Command::Run(run) = arguments.command else { panic!("another command") };
             assert_eq!(run.pool, Some(expected), "{option}");
         }
+    }
+
+    /// Where PyTorch has no expandable segments, nothing can be paged, and the stream-ordered backend spills.
+    #[test]
+    fn without_expandable_segments_spilling_uses_the_stream_ordered_backend() {
+        let spilled = |machine, theirs: Option<&str>| {
+            let command = ["python".into(), "train.py".into()];
+            let theirs = |name: &str| theirs.filter(|_| name == TORCH).map(str::to_owned);
+            switches_on(machine, &command, PoolKind::Paging, Some(Bytes::gib(2)), theirs)
+        };
+        let forbidden = Machine { may_share: false, ..machine(None) };
+        for switches in [spilled(forbidden, None), spilled(machine(None), Some("expandable_segments:False"))]
+        {
+            assert_eq!(value(&switches, TORCH).as_deref(), Some("backend:cudaMallocAsync"));
+            let [reason, lacks, ..] = &*switches.notes else { panic!("{:?}", switches.notes) };
+            assert!(reason.starts_with("PyTorch runs without expandable segments: "), "{reason}");
+            assert!(lacks.starts_with("--spill runs PyTorch on its cudaMallocAsync backend"), "{lacks}");
+            assert!(!lacks.contains("--pool --spill"), "{lacks}");
+        }
+        let chosen = spilled(machine(None), Some("backend:cudaMallocAsync"));
+        assert_eq!(value(&chosen, TORCH).as_deref(), Some("backend:cudaMallocAsync"), "the pool serves it");
     }
 
     /// Pages spill without the stream-ordered backend, so PyTorch keeps all of its features.
