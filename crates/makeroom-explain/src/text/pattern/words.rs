@@ -1,0 +1,402 @@
+//! The words that every match of a pattern contains.
+//!
+//! Every answer needs the words of hundreds of patterns, and a syntax tree for each of them would take longer than searching a
+//! short text. So they are read from the pattern itself, in one pass. Where the pass meets syntax that it does not know, the
+//! pattern has no words, which is always correct: then it is compiled for every text.
+
+use memchr::memchr2_iter;
+
+/// Letters outside ASCII that match `s` and `k` if case is ignored.
+const FOLDED: [char; 2] = ['ſ', '\u{212a}'];
+
+/// The words that a match contains, in any case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Words {
+    One(Vec<u8>),
+    /// A letter outside ASCII, in any case, so that it has no bytes of its own.
+    OutsideAscii,
+    /// Every one of these.
+    All(Vec<Self>),
+    /// At least one of these.
+    Any(Vec<Self>),
+}
+
+impl Words {
+    /// The words of a pattern; `None` if a match need not contain any, or if they cannot be determined.
+    pub(super) fn of(source: &str) -> Option<Self> {
+        let mut reader = Reader { rest: source, ignores_space: false };
+        let words = reader.alternation().ok()?;
+        if reader.rest.is_empty() { words } else { None }
+    }
+
+    /// Whether a text may contain a word that ASCII does not show: one with a letter that folds to it.
+    pub(super) fn may_fold(text: &str) -> bool {
+        !text.is_ascii() && text.contains(FOLDED)
+    }
+
+    /// The words of parts that follow one another.
+    fn of_all(mut parts: Vec<Part>) -> Option<Self> {
+        if parts.len() < 2 {
+            return parts.pop()?.words();
+        }
+        let mut all = Vec::new();
+        let mut run = Vec::new();
+        for part in parts {
+            match part {
+                Part::Letters(mut letters) => run.append(&mut letters),
+                Part::Other(words) => {
+                    all.push(Self::One(std::mem::take(&mut run)));
+                    all.extend(words);
+                }
+            }
+        }
+        all.push(Self::One(run));
+        // Single letters are in nearly every text.
+        all.retain(|words| !matches!(words, Self::One(word) if word.len() < 2));
+        // The cheapest first: one word that is missing decides.
+        all.sort_by_key(|words| !matches!(words, Self::One(_) | Self::OutsideAscii));
+        all.dedup();
+        if all.is_empty() { None } else { Some(Self::All(all)) }
+    }
+
+    /// Whether a text contains the words. Adds up the bytes that are searched.
+    pub(super) fn are_in(&self, text: &[u8], searched: &mut usize) -> bool {
+        match self {
+            Self::One(word) => {
+                *searched += text.len();
+                contains(text, word)
+            }
+            Self::OutsideAscii => {
+                *searched += text.len();
+                !text.is_ascii()
+            }
+            Self::All(all) => all.iter().all(|words| words.are_in(text, searched)),
+            Self::Any(any) => any.iter().any(|words| words.are_in(text, searched)),
+        }
+    }
+}
+
+/// Whether a text contains a word, in any case.
+fn contains(text: &[u8], word: &[u8]) -> bool {
+    let Some(&first) = word.first() else { return true };
+    let Some(last) = text.len().checked_sub(word.len()) else { return false };
+    memchr2_iter(first.to_ascii_lowercase(), first.to_ascii_uppercase(), &text[..=last])
+        .any(|start| text[start..start + word.len()].eq_ignore_ascii_case(word))
+}
+
+/// A part of a pattern, with the repetition after it.
+enum Part {
+    /// A letter that matches only itself and, in ASCII, its other case.
+    Letters(Vec<u8>),
+    /// Anything else, with its words.
+    Other(Option<Words>),
+}
+
+impl Part {
+    fn of_letter(letter: char, is_escaped: bool) -> Self {
+        let is_caseless =
+            letter.is_ascii() || !is_escaped && !letter.is_lowercase() && !letter.is_uppercase();
+        if is_caseless {
+            Self::Letters(letter.to_string().into_bytes())
+        } else {
+            Self::Other((!FOLDED.contains(&letter)).then_some(Words::OutsideAscii))
+        }
+    }
+
+    fn words(self) -> Option<Words> {
+        match self {
+            Self::Letters(letters) => Some(Words::One(letters)),
+            Self::Other(words) => words,
+        }
+    }
+}
+
+/// Syntax that is not known here, or an error.
+struct Unknown;
+
+struct Reader<'source> {
+    rest: &'source str,
+    /// The flag `x`: spaces and comments have no meaning.
+    ignores_space: bool,
+}
+
+impl Reader<'_> {
+    fn next(&mut self) -> Option<char> {
+        let mut letters = self.rest.chars();
+        let next = letters.next();
+        self.rest = letters.as_str();
+        next
+    }
+
+    fn skip(&mut self, wanted: char) -> bool {
+        let rest = self.rest.strip_prefix(wanted);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+
+    fn skip_space(&mut self) {
+        while self.ignores_space {
+            let rest = self.rest.trim_start();
+            let Some(comment) = rest.strip_prefix('#') else {
+                self.rest = rest;
+                return;
+            };
+            self.rest = comment.split_once('\n').map_or("", |(_, rest)| rest);
+        }
+    }
+
+    /// Alternatives, up to the end of their group or of the pattern.
+    fn alternation(&mut self) -> Result<Option<Words>, Unknown> {
+        let first = self.concatenation()?;
+        if !self.rest.starts_with('|') {
+            return Ok(first);
+        }
+        let mut all = first.map(|first| vec![first]);
+        while self.skip('|') {
+            let next = self.concatenation()?;
+            all = all.zip(next).map(|(mut all, next)| {
+                all.push(next);
+                all
+            });
+        }
+        Ok(all.map(Words::Any))
+    }
+
+    fn concatenation(&mut self) -> Result<Option<Words>, Unknown> {
+        let mut parts: Vec<Part> = Vec::new();
+        loop {
+            self.skip_space();
+            match self.rest.chars().next() {
+                None | Some('|' | ')') => return Ok(Words::of_all(parts)),
+                Some('*' | '?' | '+' | '{') => {
+                    let least = self.repetition()?;
+                    let part = parts.pop().ok_or(Unknown)?;
+                    parts.push(Part::Other(if least == 0 { None } else { part.words() }));
+                }
+                Some(_) => parts.push(self.part()?),
+            }
+        }
+    }
+
+    /// The least number of times that the part before occurs.
+    fn repetition(&mut self) -> Result<u32, Unknown> {
+        let least = match self.next() {
+            Some('+') => 1,
+            Some('{') => {
+                let (range, rest) = self.rest.split_once('}').ok_or(Unknown)?;
+                self.rest = rest;
+                let least = range.split_once(',').map_or(range, |(least, _)| least).trim();
+                if least.is_empty() { 0 } else { least.parse().map_err(|_| Unknown)? }
+            }
+            _ => 0,
+        };
+        self.skip('?');
+        Ok(least)
+    }
+
+    fn part(&mut self) -> Result<Part, Unknown> {
+        match self.next().ok_or(Unknown)? {
+            '(' => self.group(),
+            '[' => self.class().map(|()| Part::Other(None)),
+            '\\' => self.escape(),
+            '.' | '^' | '$' => Ok(Part::Other(None)),
+            letter => Ok(Part::of_letter(letter, false)),
+        }
+    }
+
+    fn escape(&mut self) -> Result<Part, Unknown> {
+        match self.next().ok_or(Unknown)? {
+            // With braces, `\b` is a special kind of boundary.
+            'b' if self.rest.starts_with('{') => Err(Unknown),
+            'd' | 'D' | 's' | 'S' | 'w' | 'W' | 'b' | 'B' | 'A' | 'z' | '<' | '>' => Ok(Part::Other(None)),
+            't' => Ok(Part::Letters(b"\t".to_vec())),
+            'n' => Ok(Part::Letters(b"\n".to_vec())),
+            'r' => Ok(Part::Letters(b"\r".to_vec())),
+            letter if letter.is_alphanumeric() => Err(Unknown),
+            letter => Ok(Part::of_letter(letter, true)),
+        }
+    }
+
+    fn group(&mut self) -> Result<Part, Unknown> {
+        let ignored_space = self.ignores_space;
+        if self.skip('?') {
+            if self.rest.starts_with("P<") || self.rest.starts_with('<') {
+                self.rest = self.rest.split_once('>').ok_or(Unknown)?.1;
+            } else if self.flags()? {
+                return Ok(Part::Other(None));
+            }
+        }
+        let words = self.alternation()?;
+        self.ignores_space = ignored_space;
+        if self.skip(')') { Ok(Part::Other(words)) } else { Err(Unknown) }
+    }
+
+    /// The flags of a group. Returns whether they are for the rest of the group around them.
+    fn flags(&mut self) -> Result<bool, Unknown> {
+        let mut is_set = true;
+        loop {
+            match self.next() {
+                Some('x') => self.ignores_space = is_set,
+                Some('-') => is_set = false,
+                Some('i' | 'm' | 's' | 'U' | 'u' | 'R') => {}
+                Some(':') => return Ok(false),
+                Some(')') => return Ok(true),
+                _ => return Err(Unknown),
+            }
+        }
+    }
+
+    /// The rest of a class, in which there may be others.
+    fn class(&mut self) -> Result<(), Unknown> {
+        self.skip_space();
+        if self.skip('^') {
+            self.skip_space();
+        }
+        // At the start, it has no special meaning.
+        self.skip(']');
+        loop {
+            match self.next().ok_or(Unknown)? {
+                ']' => return Ok(()),
+                '[' => self.class()?,
+                '\\' => {
+                    self.next();
+                }
+                // A comment in a class may contain anything.
+                '#' if self.ignores_space => return Err(Unknown),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use regex_syntax::ast::parse::Parser;
+    use regex_syntax::ast::{Ast, LiteralKind, RepetitionKind, RepetitionRange};
+
+    use super::*;
+
+    /// The words by the syntax tree of the pattern.
+    fn by_tree(source: &str) -> Option<Words> {
+        required(&Parser::new().parse(source).ok()?)
+    }
+
+    fn required(ast: &Ast) -> Option<Words> {
+        part(ast).words()
+    }
+
+    fn part(ast: &Ast) -> Part {
+        match ast {
+            Ast::Literal(literal) => Part::of_letter(literal.c, literal.kind != LiteralKind::Verbatim),
+            Ast::Group(group) => Part::Other(required(&group.ast)),
+            Ast::Repetition(repetition) => {
+                let least = match &repetition.op.kind {
+                    RepetitionKind::ZeroOrOne | RepetitionKind::ZeroOrMore => 0,
+                    RepetitionKind::OneOrMore => 1,
+                    RepetitionKind::Range(
+                        RepetitionRange::Exactly(least)
+                        | RepetitionRange::AtLeast(least)
+                        | RepetitionRange::Bounded(least, _),
+                    ) => *least,
+                };
+                Part::Other(if least == 0 { None } else { required(&repetition.ast) })
+            }
+            Ast::Alternation(alternation) => {
+                let branches: Option<Vec<Words>> = alternation.asts.iter().map(required).collect();
+                Part::Other(branches.map(Words::Any))
+            }
+            Ast::Concat(concat) => Part::Other(Words::of_all(concat.asts.iter().map(part).collect())),
+            _ => Part::Other(None),
+        }
+    }
+
+    /// Every part of the syntax that patterns use.
+    fn pieces() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![
+            "[a-d]{1,3}",
+            Just(r"\d".to_owned()),
+            Just(r"\.".to_owned()),
+            Just(r"\ ".to_owned()),
+            Just(r"\n".to_owned()),
+            Just(r"\b".to_owned()),
+            Just(r"\b{start}".to_owned()),
+            Just(r"\x41".to_owned()),
+            Just(r"[ab]".to_owned()),
+            Just(r"[^]ab]".to_owned()),
+            Just(r"[a[^b]\]c]".to_owned()),
+            Just("[[:alpha:]_]".to_owned()),
+            Just("[a # b]".to_owned()),
+            Just("[ ]a]".to_owned()),
+            Just("[-]".to_owned()),
+            Just(" # ab\n".to_owned()),
+            Just(" ".to_owned()),
+            Just(".".to_owned()),
+            Just("显".to_owned()),
+            Just("ö".to_owned()),
+            Just("ſ".to_owned()),
+            Just("(?x)".to_owned()),
+            Just("(?i-x)".to_owned()),
+        ];
+        piece.prop_recursive(4, 24, 5, |inner| {
+            let repetition =
+                prop::sample::select(vec!["*", "?", "+", "+?", "{2}", "{0,3}", "{1,}?", "{ 2 , 3 }", " +"]);
+            let group =
+                prop::sample::select(vec!["(", "(?:", "(?<name>", "(?P<name>", "(?i:", "(?x:", "(?i-x:"]);
+            prop_oneof![
+                (inner.clone(), repetition).prop_map(|(inner, repetition)| format!("{inner}{repetition}")),
+                (group, inner.clone()).prop_map(|(group, inner)| format!("{group}{inner})")),
+                prop::collection::vec(inner.clone(), 1..5).prop_map(|inner| inner.concat()),
+                prop::collection::vec(inner, 2..4).prop_map(|inner| inner.join("|")),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn the_words_are_those_of_the_syntax_tree(source in pieces()) {
+            if let Some(words) = Words::of(&source)
+                && regex_syntax::parse(&source).is_ok()
+            {
+                prop_assert_eq!(Some(words), by_tree(&source), "{}", source);
+            }
+        }
+    }
+
+    #[test]
+    fn common_syntax_is_known() {
+        for source in [
+            r"(?i)\b(?:py)?torch(?: version)? 2",
+            "(?ix) \\b (?: out \\s of | 显存 ) \\b # a comment\n",
+            r"a(?P<size>[\d.]+)\s*(?<unit>[KMG]i?B)\b.{2,}?bc|de",
+            r"\[rank(\d+)\]: [^\]]*\]oom",
+        ] {
+            assert!(by_tree(source).is_some(), "{source}");
+            assert_eq!(Words::of(source), by_tree(source), "{source}");
+        }
+    }
+
+    #[test]
+    fn a_text_without_the_words_cannot_match() {
+        for (source, possible, impossible) in [
+            (r"(?i)\b(?:py)?torch(?: version)? 2", "a Torch 2", "version py 2"),
+            (r"(?:mem(?:ory)?|vram)\s*(\d+) used", "vram used", "memory of 3"),
+            (r"(?ix) \b (?: out \s of | 显存 ) \b", "OF OUT", "out o"),
+            (r"(?ix) \b (?: out \s of | 显存 ) \b", "显存", "显"),
+            (r"(?:killed)+ by", "killed by", "killed"),
+            (r"(?:killed){2,3} by", "killed by", "kill by"),
+            (r"[Oo]ut \d+ of", "ut of", "out 3 from"),
+            (r"\d+ Größe der", " Gr Ö e der", " Gr e der"),
+            ("(?i)speicher|памят", "ПАМЯТ", "memory"),
+            (r"a|bcd", "a", "bc"),
+        ] {
+            let words = Words::of(source).unwrap();
+            assert!(words.are_in(possible.as_bytes(), &mut 0), "{source}: {possible}");
+            assert!(!words.are_in(impossible.as_bytes(), &mut 0), "{source}: {impossible}");
+        }
+        for source in [r"(?:killed)*|x{0,3}", r"killed|", r"\d+", r"(unbalanced", "ſ"] {
+            assert_eq!(Words::of(source), None, "{source}");
+        }
+    }
+}
