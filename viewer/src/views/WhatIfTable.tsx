@@ -20,7 +20,8 @@ const COLUMNS: Column[] = [
 const MEANINGS: Record<string, string> = {
   planned: "all lifetimes known in advance, placed without gaps",
   ideal: "exactly the live memory: no allocator can do better",
-  makeroom: "makeroom run --pool",
+  makeroom: "makeroom's pool: makeroom run --pool, for programs without PyTorch",
+  "makeroom-paged": "PyTorch under makeroom run --pool",
   "cuda-async": "cudaMallocAsync",
 };
 
