@@ -39,7 +39,7 @@ pub(crate) fn lines(run: &RunSummary) -> Vec<String> {
         paged(pages, pool.and_then(|pool| pool.native_tensors), run.recorded_us, has_several)
     });
     let pools = pools.map(|pool| {
-        if is_paged(pool, run) { beside_pages(pool, has_several) } else { pooled(pool, has_several) }
+        if is_paged(pool, run) { beside_pages(pool, run, has_several) } else { pooled(pool, has_several) }
     });
     torch.flatten().chain(pages).chain(pools).collect()
 }
@@ -127,7 +127,8 @@ fn is_gain(before: Bytes, after: Bytes) -> bool {
 /// With PyTorch's own allocator in use, the pool serves only a few libraries: reported if they use much.
 fn is_worth_a_line(pool: &PoolSummary, run: &RunSummary) -> bool {
     if is_paged(pool, run) {
-        return !pool.peak_other.is_zero() && pool.peak_other.get() >= pool.peak_reserved.get() / LEAST_SHARE;
+        let least = pool.peak_reserved.get() / LEAST_SHARE;
+        return !others_on_host(pool, run).is_zero() || pool.peak_other.get() >= least.max(1);
     }
     let torch = run.expandable.iter().find(|torch| torch.device == pool.device);
     !pool.is_shared_with_torch
@@ -139,10 +140,23 @@ fn is_paged(pool: &PoolSummary, run: &RunSummary) -> bool {
     run.pages.iter().any(|pages| pages.device == pool.device)
 }
 
+/// Host memory that was spilled beyond PyTorch's pages: at least this much.
+fn others_on_host(pool: &PoolSummary, run: &RunSummary) -> Bytes {
+    let pages = run.pages.iter().find(|pages| pages.device == pool.device);
+    pool.spilled_peak - Bytes::new(pages.map_or(0, |pages| pages.peak_on_host))
+}
+
 /// What the pool served next to PyTorch's pages.
-fn beside_pages(pool: &PoolSummary, has_several: bool) -> String {
+fn beside_pages(pool: &PoolSummary, run: &RunSummary, has_several: bool) -> String {
     let device = on_device(pool.device, has_several);
-    format!("other libraries (cuBLAS, CuPy, …) used up to {} from makeroom's pool{device}", pool.peak_other)
+    let host = match others_on_host(pool, run) {
+        Bytes::ZERO => String::new(),
+        host => format!(", and at least {host} of host memory"),
+    };
+    format!(
+        "other libraries (cuBLAS, CuPy, …) used up to {} from makeroom's pool{device}{host}",
+        pool.peak_other
+    )
 }
 
 /// Memory that the pool saved, compared with PyTorch's default allocator.

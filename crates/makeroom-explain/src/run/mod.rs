@@ -284,7 +284,7 @@ pub struct PoolSummary {
     pub native_tensors: Option<Bytes>,
     /// Peak memory in use by other libraries than PyTorch.
     pub peak_other: Bytes,
-    /// Whether PyTorch had memory of its own allocator on the device.
+    /// Whether the pool served only other libraries, not PyTorch.
     pub is_shared_with_torch: bool,
     /// Peak memory spilled to the host.
     pub spilled_peak: Bytes,

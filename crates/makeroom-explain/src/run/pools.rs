@@ -35,12 +35,7 @@ pub(super) fn summarise(
             expandable.push(of_torch(&parts.torch, trace, is_whole));
         }
         if let Some(pool) = pool {
-            let is_paged = process.pages.iter().any(|pages| pages.device == device.device);
-            let summary = of_pool(&parts, pool, &trace.stacks, is_whole && process.sees_tensors);
-            pools.push(PoolSummary {
-                is_shared_with_torch: summary.is_shared_with_torch || is_paged,
-                ..summary
-            });
+            pools.push(of_pool(&parts, pool, &trace.stacks, is_whole && process.sees_tensors));
         }
     }
     (expandable, pools)

@@ -114,7 +114,7 @@ fn make(device: u8) -> Option<&'static Pages> {
         warn_once(Notice::PagesUnavailable);
         return None;
     };
-    if config().spill.is_some() && !pages.can_spill() {
+    if config().spill.is_some_and(|quota| quota > 0) && !pages.can_spill() {
         warn_once(Notice::NoSpill);
     }
     figures::set_pages(uses);

@@ -94,8 +94,8 @@ enum Part {
 
 impl Part {
     fn of_letter(letter: char, is_escaped: bool) -> Self {
-        let is_caseless =
-            letter.is_ascii() || !is_escaped && !letter.is_lowercase() && !letter.is_uppercase();
+        let has_one_case = letter.to_lowercase().eq([letter]) && letter.to_uppercase().eq([letter]);
+        let is_caseless = letter.is_ascii() || !is_escaped && has_one_case;
         if is_caseless {
             Self::Letters(letter.to_string().into_bytes())
         } else {
@@ -185,6 +185,10 @@ impl Reader<'_> {
             Some('{') => {
                 let (range, rest) = self.rest.split_once('}').ok_or(Unknown)?;
                 self.rest = rest;
+                // A comment may contain anything.
+                if range.contains('#') {
+                    return Err(Unknown);
+                }
                 let least = range.split_once(',').map_or(range, |(least, _)| least).trim();
                 if least.is_empty() { 0 } else { least.parse().map_err(|_| Unknown)? }
             }
@@ -261,7 +265,9 @@ impl Reader<'_> {
                 '\\' => {
                     self.next();
                 }
-                // A comment in a class may contain anything.
+                // The end of a range may be a bracket, which then opens no class.
+                '-' if self.rest.trim_start().starts_with('[') => return Err(Unknown),
+                // A comment may contain anything.
                 '#' if self.ignores_space => return Err(Unknown),
                 _ => {}
             }
@@ -329,6 +335,8 @@ mod tests {
             Just("[a # b]".to_owned()),
             Just("[ ]a]".to_owned()),
             Just("[-]".to_owned()),
+            Just("[!-[b]".to_owned()),
+            Just("]".to_owned()),
             Just(" # ab\n".to_owned()),
             Just(" ".to_owned()),
             Just(".".to_owned()),
@@ -339,8 +347,18 @@ mod tests {
             Just("(?i-x)".to_owned()),
         ];
         piece.prop_recursive(4, 24, 5, |inner| {
-            let repetition =
-                prop::sample::select(vec!["*", "?", "+", "+?", "{2}", "{0,3}", "{1,}?", "{ 2 , 3 }", " +"]);
+            let repetition = prop::sample::select(vec![
+                "*",
+                "?",
+                "+",
+                "+?",
+                "{2}",
+                "{0,3}",
+                "{1,}?",
+                "{ 2 , 3 }",
+                "{2 # }\n}",
+                " +",
+            ]);
             let group =
                 prop::sample::select(vec!["(", "(?:", "(?<name>", "(?P<name>", "(?i:", "(?x:", "(?i-x:"]);
             prop_oneof![
@@ -390,6 +408,7 @@ mod tests {
             (r"\d+ Größe der", " Gr Ö e der", " Gr e der"),
             ("(?i)speicher|памят", "ПАМЯТ", "memory"),
             (r"a|bcd", "a", "bc"),
+            ("(?i)ǅabc", "ǆabc", "abc"),
         ] {
             let words = Words::of(source).unwrap();
             assert!(words.are_in(possible.as_bytes(), &mut 0), "{source}: {possible}");

@@ -47,8 +47,9 @@ const NOT_EXECUTABLE: u8 = 126;
 /// Printed because such a program runs as it does without `--pool`, and the user would not learn why it saved nothing.
 const CHANGED_SETTINGS: &str = "makeroom: --pool turned on expandable segments, but PyTorch did not use them: the program changed \
      PyTorch's allocator settings (often in os.environ before it imports torch), or this build of PyTorch does not support them\n";
-/// Follows the line about the settings: without expandable segments, PyTorch's memory is not paged.
-const NOT_SPILLED: &str = "makeroom: none of PyTorch's memory could be spilled; to spill it, run with --pool=expandable --spill SIZE\n";
+/// Follows the line about the settings.
+const NOT_SPILLED: &str =
+    "makeroom: without expandable segments, PyTorch's memory is not paged, and none of it could be spilled\n";
 
 /// Everything needed to record the program.
 struct Recorder {

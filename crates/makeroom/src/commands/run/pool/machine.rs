@@ -50,6 +50,8 @@ pub(super) struct Obstacle {
     pub(super) reason: String,
     /// Whether it is relevant to the program.
     pub(super) is_worth_a_line: bool,
+    /// Whether PyTorch's `cudaMallocAsync` backend works nevertheless. It has no `MemPool` and no hooks either.
+    pub(super) may_be_asynchronous: bool,
 }
 
 impl Machine {
@@ -78,11 +80,11 @@ impl Machine {
         let option = OPTIONS.into_iter().find(|(option, _)| has_option(command, option));
         if let Some((_, feature)) = option {
             let reason = format!("{feature} does not support them");
-            return Some(Obstacle { reason, is_worth_a_line: true });
+            return Some(Obstacle { reason, is_worth_a_line: true, may_be_asynchronous: false });
         }
         if let Some(hook) = hook {
             let reason = format!("with them, PyTorch ignores {hook}");
-            return Some(Obstacle { reason, is_worth_a_line: true });
+            return Some(Obstacle { reason, is_worth_a_line: true, may_be_asynchronous: false });
         }
         let reason = match (self.without, self.torch) {
             (Some(platform), _) => format!("they do not work reliably on {platform}"),
@@ -97,7 +99,7 @@ impl Machine {
             ),
             _ => return None,
         };
-        Some(Obstacle { reason, is_worth_a_line: self.may_import_torch })
+        Some(Obstacle { reason, is_worth_a_line: self.may_import_torch, may_be_asynchronous: true })
     }
 }
 

@@ -3,7 +3,7 @@
 //! PyTorch keeps its native allocator and gets expandable segments, one of its own settings, merged into the user's settings;
 //! except with `--pool=expandable`, the recorder pages their memory. JAX and TensorFlow are switched to the driver's
 //! stream-ordered calls, which makeroom's pool serves; it serves CuPy, Numba and plain CUDA programs without any setting.
-//! PyTorch uses the stream-ordered calls only with `--pool=expandable --spill`; paging can spill to host memory without them.
+//! PyTorch uses the stream-ordered calls only with `--spill`, if it is not paged; paging can spill to host memory without them.
 //! A line before the program starts reports each decision that the user may not expect.
 
 mod machine;
@@ -64,13 +64,19 @@ fn switches_on(
     if let Some(spill) = spill {
         switches.set("MAKEROOM_SPILL", spill.get().to_string());
     }
-    // Pages spill under PyTorch's own allocator, if it uses expandable segments.
-    let may_page = spill.is_none() || kind == PoolKind::Paging;
-    if may_page {
-        switches.expand_torch(machine, command, &environment);
+    let mut expanded = Switches::default();
+    let may_be_asynchronous = expanded.expand_torch(machine, command, &environment);
+    let could_page = expanded.expands_torch;
+    if spill.is_none() || kind == PoolKind::Paging || !may_be_asynchronous {
+        switches.add(expanded);
     }
+    // Pages spill under PyTorch's own allocator; without them, the pool must serve it.
     if spill.is_some() && !switches.expands_torch {
-        switches.spill_torch(machine, may_page, &environment);
+        if may_be_asynchronous {
+            switches.spill_torch(machine, could_page, &environment);
+        } else {
+            switches.notes.push("none of PyTorch's memory is spilled".to_owned());
+        }
     }
     switches.tell_jax(&environment);
     if environment("TF_GPU_ALLOCATOR").is_none() {
@@ -84,13 +90,20 @@ impl Switches {
         self.variables.push((name, value.as_ref().to_owned()));
     }
 
-    /// Turns on expandable segments, unless the user chose otherwise or they do not work here.
+    fn add(&mut self, other: Self) {
+        self.variables.extend(other.variables);
+        self.notes.extend(other.notes);
+        self.expands_torch |= other.expands_torch;
+    }
+
+    /// Turns on expandable segments, unless the user chose otherwise or they do not work here. Returns whether PyTorch may use its
+    /// `cudaMallocAsync` backend instead.
     fn expand_torch(
         &mut self,
         machine: Machine,
         command: &[OsString],
         environment: impl Fn(&str) -> Option<String>,
-    ) {
+    ) -> bool {
         let (name, theirs) = torch_settings(machine, &environment);
         match settings::with_expandable_segments(&theirs) {
             Expandable::Chosen => self.expand_torch_with(&theirs),
@@ -111,11 +124,13 @@ impl Switches {
                         self.notes
                             .push(format!("PyTorch runs without expandable segments: {}", obstacle.reason));
                     }
+                    return obstacle.may_be_asynchronous;
                 } else {
                     self.expand_torch_with(&value);
                 }
             }
         }
+        true
     }
 
     /// Both variables get the same value, so that it does not matter which one PyTorch or a library reads.
@@ -139,14 +154,13 @@ impl Switches {
     fn spill_torch(
         &mut self,
         machine: Machine,
-        is_without_pages: bool,
+        could_page: bool,
         environment: impl Fn(&str) -> Option<String>,
     ) {
         let (_, theirs) = torch_settings(machine, &environment);
         let merged = settings::with_stream_ordered_backend(&theirs);
         if machine.may_import_torch {
-            let other =
-                if is_without_pages { "" } else { "; --pool --spill does not have these restrictions" };
+            let other = if could_page { "; --pool --spill does not have these restrictions" } else { "" };
             self.notes.push(format!(
                 "--spill runs PyTorch on its cudaMallocAsync backend, which has no memory history, no \
                  torch.cuda.MemPool, no sharing of tensors between processes (CUDA IPC) and no CUDA-graph trees \
@@ -365,6 +379,14 @@ mod tests {
             assert!(reason.starts_with("PyTorch runs without expandable segments: "), "{reason}");
             assert!(lacks.starts_with("--spill runs PyTorch on its cudaMallocAsync backend"), "{lacks}");
             assert!(!lacks.contains("--pool --spill"), "{lacks}");
+        }
+        let command = ["vllm".into(), "serve".into(), "--enable-sleep-mode".into()];
+        for kind in [PoolKind::Paging, PoolKind::Expandable] {
+            let switches = switches_on(machine(None), &command, kind, Some(Bytes::gib(2)), |_| None);
+            assert_eq!(value(&switches, TORCH), None, "it would break: {:?}", switches.notes);
+            let [reason, spilled] = &*switches.notes else { panic!("{:?}", switches.notes) };
+            assert!(reason.starts_with("PyTorch runs without expandable segments: "), "{reason}");
+            assert_eq!(spilled, "none of PyTorch's memory is spilled");
         }
         let chosen = spilled(machine(None), Some("backend:cudaMallocAsync"));
         assert_eq!(value(&chosen, TORCH).as_deref(), Some("backend:cudaMallocAsync"), "the pool serves it");
