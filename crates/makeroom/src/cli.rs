@@ -109,7 +109,7 @@ pub(crate) struct Run {
     /// Avoid fragmentation
     ///
     /// Turns on PyTorch's expandable segments and gives them physical memory only where tensors are (paging); other programs
-    /// use makeroom's pool. KIND is paging [default] or expandable, which turns paging off.
+    /// use makeroom's pool. KIND is paging, the default, or expandable, which turns paging off.
     #[arg(long, value_name = "KIND", value_enum, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "paging", hide_possible_values = true)]
     pub(crate) pool: Option<PoolKind>,
