@@ -3,7 +3,8 @@
 
 use makeroom_core::{
     Action, Address, Bytes, ContextRecord, DeviceIndex, DeviceSample, DeviceTrace, Event, Frame, Library,
-    NameId, PagesUse, PinnedBlock, ProcessEnd, ProcessRecord, StackId, Stacks, StreamId, Trace, TraceKind,
+    NameId, PagesUse, PinnedBlock, PoolUse, ProcessEnd, ProcessRecord, Ranges, StackId, Stacks, StreamId,
+    Trace, TraceKind,
 };
 use makeroom_explain::{
     Cause, Certainty, Explanation, LedgerLine, LeftKind, LibraryHold, Room, RunSummary, TraceQuestion,
@@ -83,6 +84,22 @@ fn virtual_slack_is_not_fragmentation() {
         let ledger = format!("{:?}", paged.ledger);
         assert!(!ledger.contains("fragmented"), "{ledger}");
     }
+}
+
+/// PyTorch keeps its tensors until exit, also in pages, which count as the pool's: they are not leaks.
+#[test]
+fn paged_tensors_that_are_live_at_exit_are_kept_by_the_pool() {
+    let mut process = process(&[]);
+    process.end = Some(ProcessEnd::Exited(0));
+    let mut ranges = Ranges::default();
+    ranges.insert(1 << 40, Bytes::gib(1).get());
+    process.pools.push(PoolUse { ranges, ..PoolUse::default() });
+    process.pages.push(PagesUse { peak_mapped: Bytes::gib(2).get(), ..PagesUse::default() });
+    let page = event(30, Action::SegmentMap, 1 << 40, Bytes::gib(1));
+    let tensor = event(31, Action::Alloc, 1 << 40, Bytes::mib(800));
+    let run = explain(process, &[page, tensor]).run.unwrap();
+    assert!(run.left.is_empty(), "{:?}", run.left);
+    assert!(!run.kept.is_empty());
 }
 
 #[test]

@@ -74,7 +74,7 @@ notices! {
     /// The program lowered its descriptor limit.
     NoDescriptors = 14 Warning "the program cannot open more files, so the files of its libraries could not be read: function names are missing";
     /// The driver cannot prove that pages are not in use, or has no virtual memory.
-    PagesUnavailable = 15 Warning "paging does not work with this GPU or its driver (CUDA 12.5 or later is needed): PyTorch runs with plain expandable segments, which cannot spill; to spill to host memory, run with --pool=expandable --spill SIZE";
+    PagesUnavailable = 15 Warning "paging does not work with this GPU or its driver (CUDA 12.5 or later is needed): PyTorch runs with plain expandable segments";
     /// Another process broke the commit rule.
     PagesOnHost = 16 Warning "the GPU is full, because other memory was allocated on it: some PyTorch tensors are in host memory, which is slow, until they are freed";
     /// Neither the device nor the host has memory for a tensor that PyTorch has allocated.
@@ -87,6 +87,8 @@ notices! {
     PagesIllegalAccess = 20 Warning "an illegal memory access occurred while PyTorch's memory was paged. A use-after-free that goes unnoticed without paging causes an illegal access with it; to check, run with --pool=expandable";
     /// Memory may be registered with a device by its physical addresses.
     PagesKept = 21 Warning "a network or storage device that may have registered GPU memory is open (RDMA, GPUDirect Storage or GDRCopy): paging does not move the memory of large tensors";
+    /// `--spill` without pages.
+    PagesNotSpilled = 22 Error "none of PyTorch's memory is spilled, because it is not paged: to spill it, run with --pool=expandable --spill SIZE";
 }
 
 static RAISED: AtomicU32 = AtomicU32::new(0);

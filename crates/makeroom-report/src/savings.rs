@@ -38,8 +38,9 @@ pub(crate) fn lines(run: &RunSummary) -> Vec<String> {
         let pool = run.pools.iter().find(|pool| pool.device == pages.device);
         paged(pages, pool.and_then(|pool| pool.native_tensors), run.recorded_us, has_several)
     });
-    let pools = pools.map(|pool| {
-        if is_paged(pool, run) { beside_pages(pool, run, has_several) } else { pooled(pool, has_several) }
+    let pools = pools.map(|pool| match pages_of(pool, run) {
+        Some(pages) => beside_pages(pool, pages, has_several),
+        None => pooled(pool, has_several),
     });
     torch.flatten().chain(pages).chain(pools).collect()
 }
@@ -126,30 +127,29 @@ fn is_gain(before: Bytes, after: Bytes) -> bool {
 
 /// With PyTorch's own allocator in use, the pool serves only a few libraries: reported if they use much.
 fn is_worth_a_line(pool: &PoolSummary, run: &RunSummary) -> bool {
-    if is_paged(pool, run) {
+    if let Some(pages) = pages_of(pool, run) {
         let least = pool.peak_reserved.get() / LEAST_SHARE;
-        return !others_on_host(pool, run).is_zero() || pool.peak_other.get() >= least.max(1);
+        return !others_on_host(pool, pages).is_zero() || pool.peak_other.get() >= least.max(1);
     }
     let torch = run.expandable.iter().find(|torch| torch.device == pool.device);
     !pool.is_shared_with_torch
         || torch.is_none_or(|torch| pool.peak_reserved.get() >= torch.peak_reserved.get() / LEAST_SHARE)
 }
 
-/// Whether PyTorch's memory on the device is paged. Pages count as the pool's, and have a line of their own.
-fn is_paged(pool: &PoolSummary, run: &RunSummary) -> bool {
-    run.pages.iter().any(|pages| pages.device == pool.device)
+/// PyTorch's pages on the pool's device. They count as the pool's, and have a line of their own.
+fn pages_of<'run>(pool: &PoolSummary, run: &'run RunSummary) -> Option<&'run PagesUse> {
+    run.pages.iter().find(|pages| pages.device == pool.device)
 }
 
-/// Host memory that was spilled beyond PyTorch's pages: at least this much.
-fn others_on_host(pool: &PoolSummary, run: &RunSummary) -> Bytes {
-    let pages = run.pages.iter().find(|pages| pages.device == pool.device);
-    pool.spilled_peak - Bytes::new(pages.map_or(0, |pages| pages.peak_on_host))
+/// Host memory that the pool used in addition to PyTorch's pages: at least this much.
+fn others_on_host(pool: &PoolSummary, pages: &PagesUse) -> Bytes {
+    pool.spilled_peak - Bytes::new(pages.peak_on_host)
 }
 
-/// What the pool served next to PyTorch's pages.
-fn beside_pages(pool: &PoolSummary, run: &RunSummary, has_several: bool) -> String {
+/// What the pool served in addition to PyTorch's pages.
+fn beside_pages(pool: &PoolSummary, pages: &PagesUse, has_several: bool) -> String {
     let device = on_device(pool.device, has_several);
-    let host = match others_on_host(pool, run) {
+    let host = match others_on_host(pool, pages) {
         Bytes::ZERO => String::new(),
         host => format!(", and at least {host} of host memory"),
     };
@@ -157,12 +157,6 @@ fn beside_pages(pool: &PoolSummary, run: &RunSummary, has_several: bool) -> Stri
         "other libraries (cuBLAS, CuPy, …) used up to {} from makeroom's pool{device}{host}",
         pool.peak_other
     )
-}
-
-/// Memory that the pool saved, compared with PyTorch's default allocator.
-fn saved(pool: &PoolSummary) -> Option<Bytes> {
-    let native = pool.native_reserved?;
-    is_gain(native, pool.peak_reserved).then(|| native - pool.peak_reserved)
 }
 
 /// PyTorch's memory under paging, what it saved compared with the default allocator (`native`), and what it cost.
@@ -216,8 +210,8 @@ fn pooled(pool: &PoolSummary, has_several: bool) -> String {
     }
     if let Some(native) = native_reserved {
         let _ = write!(text, "; PyTorch's default allocator would have reserved {native} (simulated)");
-        if let Some(saved) = saved(pool) {
-            let _ = write!(text, ": the pool saved {saved}");
+        if is_gain(native, peak_reserved) {
+            let _ = write!(text, ": the pool saved {}", native - peak_reserved);
         }
     }
     if !spilled_peak.is_zero() {
@@ -366,6 +360,11 @@ mod tests {
                 &held[7..]
             )),
             "{line}"
+        );
+        let elsewhere = PoolSummary { spilled_peak: Bytes::mib(2), ..pool(15_100, None, false) };
+        assert_eq!(
+            lines(&RunSummary { pools: vec![elsewhere], ..run.clone() })[1],
+            "other libraries (cuBLAS, CuPy, …) used up to 0 B from makeroom's pool, and at least 2.00 MiB of host memory"
         );
         let spilled =
             PagesUse { peak_mapped: Bytes::mib(17_000).get(), peak_on_host: Bytes::mib(1900).get(), ..pages };

@@ -282,7 +282,7 @@ pub struct PoolSummary {
     pub native_reserved: Option<Bytes>,
     /// The part of it that is PyTorch's.
     pub native_tensors: Option<Bytes>,
-    /// Peak memory in use by other libraries than PyTorch.
+    /// Peak memory that libraries other than PyTorch used.
     pub peak_other: Bytes,
     /// Whether the pool served only other libraries, not PyTorch.
     pub is_shared_with_torch: bool,

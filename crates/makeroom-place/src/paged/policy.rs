@@ -238,13 +238,12 @@ impl Paged {
     /// A block was freed: pages without a block become idle, unless their range is exempt. It stays counted. Returns whether it is
     /// in a range.
     pub fn remove_block(&mut self, backing: &mut impl PageBacking, address: u64, size: u64) -> bool {
-        match self.tracks(address) {
-            None => return false,
-            Some(false) => return true,
-            Some(true) => {}
+        let Some(position) = self.ranges.find(address) else { return false };
+        if self.ranges.get(position).is_exempt {
+            return true;
         }
         let mark = backing.mark();
-        let is_in_range = self.ranges.each_part(address, size, |first, last| {
+        self.ranges.each_part_of(position, address, size, |first, last| {
             for state in self.pages.states_mut(first, last) {
                 state.blocks = state.blocks.saturating_sub(1);
                 // Has no meaning while the page has other blocks; freeing those overwrites it.
@@ -252,7 +251,7 @@ impl Paged {
             }
         });
         self.idle.became_idle();
-        is_in_range
+        true
     }
 
     /// All pages of a range keep their memory from now on, because a CUDA graph may use any of it. Returns the addresses

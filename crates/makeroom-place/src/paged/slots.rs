@@ -291,8 +291,20 @@ impl Ranges {
     #[inline]
     pub(super) fn each_part(&self, address: u64, size: u64, mut visit: impl FnMut(PageId, PageId)) -> bool {
         let Some(position) = self.find(address) else { return false };
-        self.each_part_in(position, address, size, |_, first, last| visit(first, last));
+        self.each_part_of(position, address, size, &mut visit);
         true
+    }
+
+    /// The same in a range that is known.
+    #[inline]
+    pub(super) fn each_part_of(
+        &self,
+        position: usize,
+        address: u64,
+        size: u64,
+        mut visit: impl FnMut(PageId, PageId),
+    ) {
+        self.each_part_in(position, address, size, |_, first, last| visit(first, last));
     }
 
     #[inline]

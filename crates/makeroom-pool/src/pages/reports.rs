@@ -138,17 +138,14 @@ impl Pages {
         }
         let Ok(mut inner) = self.inner.lock() else { return };
         let outside = self.outside.load(Ordering::Relaxed);
-        // The policy ignores blocks outside its ranges and in exempt ones, so finding the range can wait until the report is
-        // applied.
-        if outside == 0 {
-            return inner.enqueue(Report::freed(address, bytes), begun);
-        }
-        match inner.policy.tracks(address) {
-            Some(true) => inner.enqueue(Report::freed(address, bytes), begun),
-            Some(false) => inner.end_report(begun),
+        if outside > 0 && !inner.policy.contains(address) {
             // Of a block that came before the pages, nothing was added.
-            None => self.outside.store(outside.saturating_sub(bytes), Ordering::Relaxed),
+            self.outside.store(outside.saturating_sub(bytes), Ordering::Relaxed);
+            return;
         }
+        // The policy ignores blocks outside its ranges and in exempt ones, so finding the range can otherwise wait until the
+        // report is applied.
+        inner.enqueue(Report::freed(address, bytes), begun);
     }
 
     /// Ends a report that did not need the lock. Those that are measured take it.

@@ -102,8 +102,10 @@ fn make(device: u8) -> Option<&'static Pages> {
     }
     let watch = |is_host| Watch::of_pages(i32::from(device), is_host, registered::is_possible);
     let watcher = |is_host| Some(Arc::new(watch(is_host)) as Arc<dyn Watcher>);
+    let host_quota = config().spill.unwrap_or(0);
+    let spills = host_quota > 0;
     let options = PagesOptions {
-        host_quota: config().spill.unwrap_or(0),
+        host_quota,
         watcher: watcher(false),
         host_watcher: watcher(true),
         ..PagesOptions::default()
@@ -112,9 +114,12 @@ fn make(device: u8) -> Option<&'static Pages> {
     else {
         IS_WITHOUT.get(index)?.store(true, Ordering::Relaxed);
         warn_once(Notice::PagesUnavailable);
+        if spills {
+            warn_once(Notice::PagesNotSpilled);
+        }
         return None;
     };
-    if config().spill.is_some_and(|quota| quota > 0) && !pages.can_spill() {
+    if spills && !pages.can_spill() {
         warn_once(Notice::NoSpill);
     }
     figures::set_pages(uses);
