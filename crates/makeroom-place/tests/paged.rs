@@ -473,6 +473,25 @@ fn memory_moves_from_idle_pages_to_new_blocks() {
     assert!(stats.mapped > stats.peak_physical, "slots are virtual: {stats:?}");
 }
 
+/// A program that never stops moving memory may hold more with time, but not all that is mapped.
+#[test]
+fn the_allowance_of_a_long_run_is_bounded() {
+    let mut program = Program::new(20 * MIB, 1 << 40, 0, None);
+    for index in 0..SLOTS {
+        program.map(index);
+    }
+    let half = SLOTS / 2 * program.slot;
+    for round in 0..2000 {
+        let address = BASE + round % 2 * half;
+        program.pages.take(&mut program.device, address, half).unwrap();
+        program.pages.give(&mut program.device, address, half);
+        program.device.passed = program.device.marks;
+    }
+    let stats = program.pages.stats();
+    assert!(stats.moved > 100_000, "{stats:?}");
+    assert!(stats.peak_physical <= stats.peak_live + stats.peak_live / 6, "{stats:?}");
+}
+
 #[test]
 fn each_call_can_fail() {
     let mut calls = 0;

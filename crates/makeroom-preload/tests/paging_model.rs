@@ -247,8 +247,8 @@ fn ten_million_operations_keep_their_contents() {
     let script = random(42, 5_000_000, 8 * MIB, 700 * MIB);
     assert!(script.1 >= 10_000_000, "{}", script.1);
     let [live, physical, moved, inside] = run("soak", &script, "memory=2GiB");
+    println!("live {live}, physical {physical}, moved {moved}, inside {inside} ns");
     assert!(moved > 100_000, "only {moved} pages moved");
     // Most blocks are about as large as a page of 2 MiB, so many pages are partly used.
     assert!(physical <= live + live / 3, "{physical} for {live}");
-    println!("live {live}, physical {physical}, moved {moved}, inside {inside} ns");
 }

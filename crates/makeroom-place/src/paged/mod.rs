@@ -18,7 +18,7 @@
 //! that needs memory gets it from these sources, in order:
 //!
 //! 1. a new handle, as long as the memory held stays at the highest amount that was live at once (plus an allowance, which
-//!    is small at first and grows with the memory that has moved);
+//!    is small at first and grows with the memory that has moved, up to a bound);
 //! 2. an idle page's handle, moved, once all work that was submitted before it became idle has finished; if none has, the
 //!    policy waits briefly for the oldest;
 //! 3. a new handle;

@@ -10,12 +10,28 @@ use crate::pool::{Piece, Timeout};
 /// How far the memory held may exceed peak live memory, by the size of that peak. A small job moves many pages to save
 /// little, so its allowance is larger; it shrinks when the peak passes 2 GB.
 const ALLOWANCES: [Allowance; 3] = [
-    Allowance { from: 8_000_000_000, whole: 110, share: 512, least: 16 << 20, growth: 16, most_growth: 500 },
-    Allowance { from: 2_000_000_000, whole: 50, share: 256, least: 32 << 20, growth: 16, most_growth: 150 },
-    Allowance { from: 0, whole: 12, share: 64, least: 0, growth: 8, most_growth: 14 },
+    Allowance {
+        from: 8_000_000_000,
+        whole: 110,
+        share: 512,
+        least: 16 << 20,
+        growth: 16,
+        most_growth: 500,
+        most: 125,
+    },
+    Allowance {
+        from: 2_000_000_000,
+        whole: 50,
+        share: 256,
+        least: 32 << 20,
+        growth: 16,
+        most_growth: 150,
+        most: 50,
+    },
+    Allowance { from: 0, whole: 12, share: 64, least: 0, growth: 8, most_growth: 14, most: 6 },
 ];
-/// Beyond its most growth, an allowance grows by this fraction of what has moved: in the long run, time matters more than
-/// memory.
+/// Beyond `most_growth`, an allowance grows by this fraction of what has moved: a long run may trade some memory for time. It
+/// ends at `most`, because memory that never stops growing looks like a leak.
 const SLOW_GROWTH: u64 = 1 << 9;
 
 /// `peak / share`, at least `least`, plus growth in a program that keeps moving memory, because moves cost time. If all mapped
@@ -29,6 +45,8 @@ struct Allowance {
     /// It grows by `moved / growth`, up to `peak / most_growth`.
     growth: u64,
     most_growth: u64,
+    /// Growth ends when the allowance is `peak / most`.
+    most: u64,
 }
 
 impl Allowance {
@@ -45,7 +63,8 @@ impl Allowance {
         }
         let grown = (moved / self.growth).min(peak / self.most_growth);
         let slowly_grown = (moved - self.growth * grown) / SLOW_GROWTH;
-        (peak / self.share).max(self.least) + grown + slowly_grown
+        let first = (peak / self.share).max(self.least);
+        first.max((first + grown + slowly_grown).min(peak / self.most))
     }
 }
 
