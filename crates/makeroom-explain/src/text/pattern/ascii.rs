@@ -21,11 +21,15 @@ pub(super) fn suffices_for(text: &str) -> bool {
 
 /// The pattern for ASCII; `None` if a pattern has no such form.
 pub(super) fn of(source: &str) -> Option<String> {
-    let source: String = source.chars().map(|c| if c.is_ascii() { c } else { PLACEHOLDER }).collect();
-    let parsed = ParserBuilder::new().unicode(false).utf8(false).build().parse(&source).ok()?;
     let mut text = String::new();
-    write(&parsed, &mut text);
+    write(&parse(source)?, &mut text);
     Some(text)
+}
+
+/// A syntax tree that matches what the pattern matches in texts that [`suffices_for`] accepts.
+pub(super) fn parse(source: &str) -> Option<Hir> {
+    let source: String = source.chars().map(|c| if c.is_ascii() { c } else { PLACEHOLDER }).collect();
+    ParserBuilder::new().unicode(false).utf8(false).build().parse(&source).ok()
 }
 
 /// Matches nothing.
@@ -112,6 +116,7 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use super::super::screen::Screen;
     use super::*;
 
     const SOURCES: [&str; 13] = [
@@ -176,8 +181,10 @@ mod tests {
         #[test]
         fn it_matches_like_the_general_pattern(text in "[ -~\n\t]{0,80}|(?i:(pytorch|out of|a,;.py@x-1 KB|ks)[ 0-9a-z]{0,9}){0,5}") {
             prop_assume!(suffices_for(&text));
-            for (general, ascii) in both() {
+            for ((general, ascii), source) in both().iter().zip(SOURCES) {
                 prop_assert_eq!(groups(general, &text), groups(ascii, &text), "{}", general);
+                let screened = Screen::default().is_match(source, &text);
+                prop_assert_eq!(screened, Some(general.is_match(&text)), "{}", general);
             }
         }
     }

@@ -4,9 +4,11 @@
 //! 256 KiB for a word, so compiling all of them would take nearly all the time of a short answer. A pattern therefore
 //! first looks for the words that every match contains ([`Words`]); while they do not occur, it does not match. Once that
 //! search has cost as much as compiling, as it does in long logs, the pattern is compiled in any case, because the compiled
-//! one is faster. For a text in ASCII, a simpler pattern is compiled ([`ascii`]).
+//! one is faster. For a text in ASCII, a simpler pattern is compiled ([`ascii`]), and before that, while the texts are short, an
+//! automaton that only tells whether they match ([`Screen`]).
 
 mod ascii;
+mod screen;
 mod words;
 
 use std::borrow::Cow;
@@ -14,6 +16,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use regex::{CaptureMatches, Captures, Matches, Split};
+use screen::Screen;
 use words::Words;
 
 /// Searching this many bytes costs about as much as compiling a pattern; bytes count once for each word.
@@ -26,6 +29,7 @@ pub(crate) struct Regex {
     compiled: OnceLock<regex::Regex>,
     /// The pattern for texts in ASCII, if it has such a form.
     for_ascii: OnceLock<Option<regex::Regex>>,
+    screen: Screen,
     gate: Gate,
 }
 
@@ -34,7 +38,13 @@ impl Regex {
     /// check each one; a wrong one matches nothing.
     pub(crate) fn new(source: String) -> Self {
         debug_assert!(regex_syntax::parse(&source).is_ok(), "{source}");
-        Self { gate: Gate::new([&source[..]]), source, compiled: OnceLock::new(), for_ascii: OnceLock::new() }
+        Self {
+            gate: Gate::new([&source[..]]),
+            source,
+            compiled: OnceLock::new(),
+            for_ascii: OnceLock::new(),
+            screen: Screen::default(),
+        }
     }
 
     #[cfg(test)]
@@ -54,22 +64,34 @@ impl Regex {
         })
     }
 
+    /// Whether the text matches, if that is known without compiling the pattern.
+    fn screened(&self, text: &str) -> Option<bool> {
+        if self.compiled.get().is_some() || self.for_ascii.get().is_some() {
+            return None;
+        }
+        match self.gate.find(text) {
+            Found::Nothing => Some(false),
+            Found::Words if ascii::suffices_for(text) => self.screen.is_match(&self.source, text),
+            Found::Words | Found::Unknown => None,
+        }
+    }
+
     /// The compiled pattern, if the text may match it.
     fn for_text(&self, text: &str) -> Option<&regex::Regex> {
+        (self.screened(text) != Some(false)).then(|| self.compiled_for(text))
+    }
+
+    fn compiled_for(&self, text: &str) -> &regex::Regex {
         if let Some(compiled) = self.compiled.get() {
-            return Some(compiled);
-        }
-        let is_known = self.for_ascii.get().is_some();
-        if !is_known && !self.gate.is_open(text) {
-            return None;
+            return compiled;
         }
         let compile = || regex::Regex::new(&ascii::of(&self.source)?).ok();
         let for_ascii = || self.for_ascii.get_or_init(compile).as_ref();
-        ascii::suffices_for(text).then(for_ascii).flatten().or_else(|| Some(self.compiled()))
+        ascii::suffices_for(text).then(for_ascii).flatten().unwrap_or_else(|| self.compiled())
     }
 
     pub(crate) fn is_match(&self, text: &str) -> bool {
-        self.for_text(text).is_some_and(|regex| regex.is_match(text))
+        self.screened(text).unwrap_or_else(|| self.compiled_for(text).is_match(text))
     }
 
     pub(crate) fn captures<'text>(&self, text: &'text str) -> Option<Captures<'text>> {
@@ -162,13 +184,23 @@ impl RegexSet {
             return compiled.as_ref();
         }
         let is_known = self.for_ascii.get().is_some();
-        if !is_known && !self.gate.is_open(text) {
+        if !is_known && self.gate.find(text) == Found::Nothing {
             return None;
         }
         let for_ascii = || self.for_ascii.get_or_init(compile_for_ascii).as_ref();
         let found = ascii::suffices_for(text).then(for_ascii).flatten();
         found.or_else(|| self.compiled.get_or_init(compile).as_ref())
     }
+}
+
+/// What a search for the words of a pattern finds in a text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    /// The text cannot match.
+    Nothing,
+    Words,
+    /// The words are no longer searched, because searching has cost as much as compiling.
+    Unknown,
 }
 
 /// Tells texts that cannot match from those that may.
@@ -185,16 +217,15 @@ impl Gate {
         Self { words: words.map(Words::Any), searched: AtomicUsize::new(0) }
     }
 
-    /// Whether the text may match, or the search has cost as much as compiling.
-    fn is_open(&self, text: &str) -> bool {
-        let Some(words) = &self.words else { return true };
+    fn find(&self, text: &str) -> Found {
+        let Some(words) = &self.words else { return Found::Words };
         if self.searched.load(Ordering::Relaxed) > SEARCHED_BEFORE_COMPILING {
-            return true;
+            return Found::Unknown;
         }
         let mut searched = 0;
         let may_match = words.are_in(text.as_bytes(), &mut searched);
         self.searched.fetch_add(searched, Ordering::Relaxed);
-        may_match || Words::may_fold(text)
+        if may_match || Words::may_fold(text) { Found::Words } else { Found::Nothing }
     }
 }
 
@@ -210,8 +241,10 @@ mod tests {
         assert_eq!(regex.split("a whole").collect::<Vec<_>>(), ["a whole"]);
         assert_eq!(regex.find_iter("none").count() + regex.captures_iter("none").count(), 0);
         assert!(!regex.is_compiled());
-        assert!(!regex.is_match("task3") && regex.is_compiled());
-        assert!(regex.is_match("ASK3"));
+        assert!(!regex.is_match("task3") && regex.is_match("ASK3"));
+        assert!(!regex.is_compiled());
+        assert!(regex.captures("task3").is_none() && !regex.is_compiled());
+        assert!(regex.captures("ASK3").is_some() && regex.is_compiled());
         assert_eq!(regex.split("one ask1 two").collect::<Vec<_>>(), ["one ", " two"]);
     }
 
@@ -245,7 +278,7 @@ mod tests {
     #[test]
     fn a_text_in_ascii_does_not_compile_the_general_pattern() {
         let regex = Regex::new(r"(?i)\bgröße|size \d+".to_owned());
-        assert!(regex.is_match("Size 3") && regex.compiled.get().is_none());
+        assert!(regex.find("Size 3").is_some() && regex.compiled.get().is_none());
         assert!(regex.is_match("Größe") && regex.compiled.get().is_some());
         let set = RegexSet::new(vec![r"größe".to_owned(), r"size \d".to_owned()]);
         assert_eq!(set.matches("size 3").collect::<Vec<_>>(), [1]);
