@@ -8,7 +8,7 @@ use super::table::PageId;
 use crate::pool::{Piece, Timeout};
 
 /// How far the memory held may exceed peak live memory, by the size of that peak. A small job moves many pages to save
-/// little, so its allowance is larger; it shrinks when the peak passes 2 GB.
+/// little, so its allowance is larger. It shrinks when the peak passes 2 GB, and again at 8 GB; memory that is held then is kept.
 const ALLOWANCES: [Allowance; 3] = [
     Allowance {
         from: 8_000_000_000,
@@ -17,7 +17,7 @@ const ALLOWANCES: [Allowance; 3] = [
         least: 16 << 20,
         growth: 16,
         most_growth: 500,
-        most: 125,
+        limit: 125,
     },
     Allowance {
         from: 2_000_000_000,
@@ -26,12 +26,12 @@ const ALLOWANCES: [Allowance; 3] = [
         least: 32 << 20,
         growth: 16,
         most_growth: 150,
-        most: 50,
+        limit: 50,
     },
-    Allowance { from: 0, whole: 12, share: 64, least: 0, growth: 8, most_growth: 14, most: 6 },
+    Allowance { from: 0, whole: 12, share: 64, least: 0, growth: 8, most_growth: 14, limit: 6 },
 ];
-/// Beyond `most_growth`, an allowance grows by this fraction of what has moved: a long run may trade some memory for time. It
-/// ends at `most`, because memory that never stops growing looks like a leak.
+/// Beyond `most_growth`, an allowance grows by this fraction of the moved bytes, because a long run may trade some memory for
+/// time. This growth stops at `limit`, because memory that keeps growing looks like a leak.
 const SLOW_GROWTH: u64 = 1 << 9;
 
 /// `peak / share`, at least `least`, plus growth in a program that keeps moving memory, because moves cost time. If all mapped
@@ -45,8 +45,8 @@ struct Allowance {
     /// It grows by `moved / growth`, up to `peak / most_growth`.
     growth: u64,
     most_growth: u64,
-    /// Growth ends when the allowance is `peak / most`.
-    most: u64,
+    /// Growth beyond that stops at `peak / limit`.
+    limit: u64,
 }
 
 impl Allowance {
@@ -63,8 +63,8 @@ impl Allowance {
         }
         let grown = (moved / self.growth).min(peak / self.most_growth);
         let slowly_grown = (moved - self.growth * grown) / SLOW_GROWTH;
-        let first = (peak / self.share).max(self.least);
-        first.max((first + grown + slowly_grown).min(peak / self.most))
+        let quickly_grown = (peak / self.share).max(self.least) + grown;
+        quickly_grown.max((quickly_grown + slowly_grown).min(peak / self.limit))
     }
 }
 
@@ -220,5 +220,34 @@ impl Paged {
         }
         self.stats.waits += 1;
         Err(Pause { mark, timeout })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GB: u64 = 1_000_000_000;
+
+    #[test]
+    fn an_allowance_grows_up_to_a_bound() {
+        for (peak, first, last) in [
+            (0, 0, 0),
+            (2 * GB - 1, 31_249_999, 333_333_333),
+            (2 * GB, 32 << 20, (32 << 20) + 2 * GB / 150),
+            (3 * GB, 32 << 20, 60_000_000),
+            (8 * GB - 1, 32 << 20, 159_999_999),
+            (8 * GB, 16 << 20, 64_000_000),
+        ] {
+            let allowance = Allowance::of(peak);
+            assert_eq!(allowance.bytes(peak, u64::MAX, 0), first, "{peak}");
+            assert_eq!(allowance.bytes(peak, u64::MAX, u64::MAX), last, "{peak}");
+        }
+    }
+
+    #[test]
+    fn all_slots_may_have_memory_if_they_exceed_the_peak_slightly() {
+        assert_eq!(Allowance::of(8 * GB).bytes(8 * GB, 8 * GB + 70_000_000, 0), 70_000_000);
+        assert_eq!(Allowance::of(8 * GB).bytes(8 * GB, 8 * GB - 1, 0), 0);
     }
 }

@@ -119,7 +119,9 @@ mod tests {
     use super::super::screen::Screen;
     use super::*;
 
-    const SOURCES: [&str; 13] = [
+    const SOURCES: [&str; 15] = [
+        r"(?-u:\b)oom(?-u:\b)|(?-u:\w)+x",
+        r"(?u:\b\w+)\r?$",
         r"^I(?:[0-9]{4})? |(?:a+)?b|(?:c*?)+d",
         r"[A-Z]+(?:[a-z]+)?|[a-z]+|[0-9]+",
         r"(?mR)^\s*$|x\b{start}|\b{end}y|(?:)z|\x{1F600}|[é]",
@@ -179,7 +181,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_matches_like_the_general_pattern(text in "[ -~\n\t]{0,80}|(?i:(pytorch|out of|a,;.py@x-1 KB|ks)[ 0-9a-z]{0,9}){0,5}") {
+        fn it_matches_like_the_general_pattern(text in "[ -~\n\t\r\x00\x7f]{0,80}|(?i:(pytorch|out of|a,;.py@x-1 KB|ks)[ 0-9a-z]{0,9}){0,5}") {
             prop_assume!(suffices_for(&text));
             for ((general, ascii), source) in both().iter().zip(SOURCES) {
                 prop_assert_eq!(groups(general, &text), groups(ascii, &text), "{}", general);

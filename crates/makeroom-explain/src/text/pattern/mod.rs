@@ -4,8 +4,8 @@
 //! 256 KiB for a word, so compiling all of them would take nearly all the time of a short answer. A pattern therefore
 //! first looks for the words that every match contains ([`Words`]); while they do not occur, it does not match. Once that
 //! search has cost as much as compiling, as it does in long logs, the pattern is compiled in any case, because the compiled
-//! one is faster. For a text in ASCII, a simpler pattern is compiled ([`ascii`]), and before that, while the texts are short, an
-//! automaton that only tells whether they match ([`Screen`]).
+//! one is faster. For a text in ASCII, a simpler pattern is compiled ([`ascii`]). While little has been searched, an NFA first checks
+//! whether the text matches at all ([`Screen`]).
 
 mod ascii;
 mod screen;
@@ -70,9 +70,9 @@ impl Regex {
             return None;
         }
         match self.gate.find(text) {
-            Found::Nothing => Some(false),
-            Found::Words if ascii::suffices_for(text) => self.screen.is_match(&self.source, text),
-            Found::Words | Found::Unknown => None,
+            Found::NoMatch => Some(false),
+            Found::PossibleMatch if ascii::suffices_for(text) => self.screen.is_match(&self.source, text),
+            Found::PossibleMatch | Found::NotSearched => None,
         }
     }
 
@@ -184,7 +184,7 @@ impl RegexSet {
             return compiled.as_ref();
         }
         let is_known = self.for_ascii.get().is_some();
-        if !is_known && self.gate.find(text) == Found::Nothing {
+        if !is_known && self.gate.find(text) == Found::NoMatch {
             return None;
         }
         let for_ascii = || self.for_ascii.get_or_init(compile_for_ascii).as_ref();
@@ -196,11 +196,11 @@ impl RegexSet {
 /// What a search for the words of a pattern finds in a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
-    /// The text cannot match.
-    Nothing,
-    Words,
-    /// The words are no longer searched, because searching has cost as much as compiling.
-    Unknown,
+    NoMatch,
+    /// The words occur, or the pattern has none.
+    PossibleMatch,
+    /// The words are not searched, because searching has already cost as much as compiling.
+    NotSearched,
 }
 
 /// Tells texts that cannot match from those that may.
@@ -218,14 +218,14 @@ impl Gate {
     }
 
     fn find(&self, text: &str) -> Found {
-        let Some(words) = &self.words else { return Found::Words };
+        let Some(words) = &self.words else { return Found::PossibleMatch };
         if self.searched.load(Ordering::Relaxed) > SEARCHED_BEFORE_COMPILING {
-            return Found::Unknown;
+            return Found::NotSearched;
         }
         let mut searched = 0;
         let may_match = words.are_in(text.as_bytes(), &mut searched);
         self.searched.fetch_add(searched, Ordering::Relaxed);
-        if may_match || Words::may_fold(text) { Found::Words } else { Found::Nothing }
+        if may_match || Words::may_fold(text) { Found::PossibleMatch } else { Found::NoMatch }
     }
 }
 
@@ -241,11 +241,17 @@ mod tests {
         assert_eq!(regex.split("a whole").collect::<Vec<_>>(), ["a whole"]);
         assert_eq!(regex.find_iter("none").count() + regex.captures_iter("none").count(), 0);
         assert!(!regex.is_compiled());
+    }
+
+    #[test]
+    fn a_pattern_is_compiled_for_a_match_or_a_long_text() {
+        let regex = Regex::new(r"(?i)\bask(\d)".to_owned());
         assert!(!regex.is_match("task3") && regex.is_match("ASK3"));
-        assert!(!regex.is_compiled());
         assert!(regex.captures("task3").is_none() && !regex.is_compiled());
         assert!(regex.captures("ASK3").is_some() && regex.is_compiled());
         assert_eq!(regex.split("one ask1 two").collect::<Vec<_>>(), ["one ", " two"]);
+        let regex = Regex::new(r"(?i)\bask(\d)".to_owned());
+        assert!(!regex.is_match(&"task3 ".repeat(4000)) && regex.is_compiled());
     }
 
     #[test]

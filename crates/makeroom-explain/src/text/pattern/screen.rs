@@ -1,8 +1,7 @@
-//! Tells whether a short text matches, with an automaton that is quick to build and slow to run.
+//! Checks whether a short text matches, by simulating an NFA, which is quick to build and slow to run.
 //!
-//! Most patterns whose words occur in a text do not match it, and of those that do, many are only asked whether they do.
-//! Compiling a pattern for fast searches takes several times as long as building this automaton, which has no reverse
-//! searches, no literals to skip to, and no groups.
+//! Most patterns whose words occur in a text do not match it, and many of the others are only used with `is_match`. Building
+//! the NFA takes a fraction of the time of a full compilation: there is no lazy DFA, no reverse NFA, no prefilter and no group.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,23 +11,24 @@ use regex_automata::nfa::thompson::WhichCaptures;
 
 use super::ascii;
 
-/// Searching this many bytes costs about as much as compiling the pattern for fast searches.
+/// After this many bytes, the pattern is compiled. A log of 1 MB then takes as long as without a screen, and one line half as
+/// long.
 const MOST_SEARCHED: usize = 16 << 10;
 
 #[derive(Debug, Default)]
 pub(super) struct Screen {
-    automaton: OnceLock<Option<meta::Regex>>,
+    nfa: OnceLock<Option<meta::Regex>>,
     searched: AtomicUsize,
 }
 
 impl Screen {
-    /// Whether a text matches that [`ascii::suffices_for`] accepts. `None` if so much has been searched that the pattern
-    /// should be compiled, or if it has no form for ASCII.
+    /// Whether the text matches; [`ascii::suffices_for`] must accept it. Returns `None` if the pattern has no form for ASCII,
+    /// or once more than [`MOST_SEARCHED`] bytes have been searched.
     pub(super) fn is_match(&self, source: &str, text: &str) -> Option<bool> {
         if self.searched.fetch_add(text.len(), Ordering::Relaxed) + text.len() > MOST_SEARCHED {
             return None;
         }
-        Some(self.automaton.get_or_init(|| build(source)).as_ref()?.is_match(text))
+        Some(self.nfa.get_or_init(|| build(source)).as_ref()?.is_match(text))
     }
 }
 
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_answers_until_much_has_been_searched() {
+    fn it_returns_none_after_the_search_limit() {
         let screen = Screen::default();
         let source = r"(?i)\bout of (\w+)";
         assert_eq!(screen.is_match(source, "Out of memory"), Some(true));

@@ -2,7 +2,7 @@
 //!
 //! Every answer needs the words of hundreds of patterns, and a syntax tree for each of them would take longer than searching a
 //! short text. So they are read from the pattern itself, in one pass. Where the pass meets syntax that it does not know, the
-//! pattern has no words, which is always correct: then it is compiled for every text.
+//! pattern has no words, which is always correct: then every text may match.
 
 use memchr::memchr2_iter;
 
