@@ -68,17 +68,16 @@ fn after_the_program_a_signal_ends_the_command_at_once() {
         stage.compile(
             "fill",
             "#include <fcntl.h>\n#include <unistd.h>\nint main(void) { fcntl(2, F_SETFL, O_NONBLOCK); char text[4096] = {0};\
-             while (write(2, text, sizeof text) > 0); while (write(2, text, 1) > 0); fcntl(2, F_SETFL, 0); return 3; }",
+             while (write(2, text, sizeof text) > 0); while (write(2, text, 1) > 0); fcntl(2, F_SETFL, 0); creat(\"filled\", 0600); return 3; }",
         );
         let mut command = stage.run(&["./fill"]);
         let mut run = command.stderr(Stdio::piped()).spawn().unwrap();
         let own = i32::try_from(run.id()).unwrap();
-        // When it is no longer listed as a child, the program has ended.
+        // Once it has filled the pipe and is no longer listed as a child, the program has ended.
         let begin = Instant::now();
         let children = format!("/proc/{own}/task/{own}/children");
-        let mut has_begun = false;
-        while !has_begun || std::fs::read_to_string(&children).is_ok_and(|text| !text.trim().is_empty()) {
-            has_begun |= std::fs::read_to_string(&children).is_ok_and(|text| !text.trim().is_empty());
+        let has_children = || std::fs::read_to_string(&children).is_ok_and(|text| !text.trim().is_empty());
+        while !stage.folder.join("filled").exists() || has_children() {
             assert!(begin.elapsed() < Duration::from_secs(20));
             std::thread::sleep(Duration::from_millis(1));
         }
