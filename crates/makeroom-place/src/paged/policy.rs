@@ -159,12 +159,6 @@ impl Paged {
         self.ranges.standing(&self.pages, address, size)
     }
 
-    /// Whether an address is in a range, and whether the policy needs to know the blocks there.
-    #[inline]
-    pub fn tracks(&self, address: u64) -> Option<bool> {
-        self.ranges.find(address).map(|position| !self.ranges.get(position).is_exempt)
-    }
-
     /// Raises peak live memory to `live`, as counted by the allocator, unless it is higher already.
     pub fn set_peak_live(&mut self, live: u64) {
         self.stats.peak_live = self.stats.peak_live.max(live);

@@ -68,12 +68,13 @@ fn after_the_program_a_signal_ends_the_command_at_once() {
         stage.compile(
             "fill",
             "#include <fcntl.h>\n#include <unistd.h>\nint main(void) { fcntl(2, F_SETFL, O_NONBLOCK); char text[4096] = {0};\
-             while (write(2, text, sizeof text) > 0); while (write(2, text, 1) > 0); fcntl(2, F_SETFL, 0); creat(\"filled\", 0600); return 3; }",
+             while (write(2, text, sizeof text) > 0); while (write(2, text, 1) > 0); fcntl(2, F_SETFL, 0);\
+             creat(\"filled\", 0600); return 3; }",
         );
         let mut command = stage.run(&["./fill"]);
         let mut run = command.stderr(Stdio::piped()).spawn().unwrap();
         let own = i32::try_from(run.id()).unwrap();
-        // Once it has filled the pipe and is no longer listed as a child, the program has ended.
+        // The program has ended when the pipe is full and the command has no children.
         let begin = Instant::now();
         let children = format!("/proc/{own}/task/{own}/children");
         let has_children = || std::fs::read_to_string(&children).is_ok_and(|text| !text.trim().is_empty());

@@ -1,7 +1,7 @@
 //! Checks whether a short text matches, by simulating an NFA, which is quick to build and slow to run.
 //!
-//! Most patterns whose words occur in a text do not match it, and many of the others are only used with `is_match`. Building
-//! the NFA takes a fraction of the time of a full compilation: there is no lazy DFA, no reverse NFA, no prefilter and no group.
+//! Most patterns whose words occur in a text do not match it, and many of the others are only used with `is_match`. Without a
+//! lazy DFA, a reverse NFA, a prefilter and capture groups, the NFA is built in a fraction of the time of a full compilation.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,8 +11,8 @@ use regex_automata::nfa::thompson::WhichCaptures;
 
 use super::ascii;
 
-/// After this many bytes, the pattern is compiled. A log of 1 MB then takes as long as without a screen, and one line half as
-/// long.
+/// After this many bytes, the pattern is compiled. With this limit, a log of 1 MB takes no longer than without the screen, and
+/// a single line takes half as long.
 const MOST_SEARCHED: usize = 16 << 10;
 
 #[derive(Debug, Default)]
