@@ -2,8 +2,8 @@
 //! `libraries!(makeroom_preload, makeroom_simgpu)` is the content of shared libraries that cargo builds as dependencies,
 //! `libmakeroom_preload.so` and `libmakeroom_simgpu.so`. `path!(makeroom_preload)` is the path of one, for tests.
 //!
-//! The page is compressed with zlib, which browsers decompress. The libraries are one zstd frame, because they share much of
-//! their content, the standard library: that takes two thirds of the size of three zlib streams.
+//! The page is compressed with zlib, which browsers decompress. The libraries are one LZMA stream, because they share much of
+//! their content, the standard library: that takes less than two thirds of the size of three zlib streams.
 //!
 //! For a library, a binary crate lists the library in its `[dependencies]` and never names it in its code. Cargo then builds the library
 //! once, in the same build and with the same options (`--locked`, `--offline`, `--target`, the profile), and rustc links
@@ -27,25 +27,25 @@ use std::{fs, io};
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
-
+use lzma_rust2::{DICT_SIZE_MIN, LzmaOptions, LzmaWriter};
 use proc_macro::{Literal, TokenStream, TokenTree};
 
 use command_line::CommandLine;
 
 /// The contents of dependencies' shared libraries, by the names of their crates, as a `(&'static [u8], [(usize, u64); N])`: one
-/// zstd frame with all of them in this order; and where each of them ends in its content, with the FNV-1a hash of the library.
-/// The frame is empty if this command builds no libraries.
+/// LZMA stream, with a header, of all of them in this order; and where each of them ends in its content, with the FNV-1a hash of
+/// the library. The stream is empty if this command builds no libraries.
 #[proc_macro]
 pub fn libraries(names: TokenStream) -> TokenStream {
     match joined(&names) {
-        Ok((frame, parts)) => {
-            format!("({}, {parts:?})", Literal::byte_string(&frame)).parse().unwrap_or_default()
+        Ok((stream, parts)) => {
+            format!("({}, {parts:?})", Literal::byte_string(&stream)).parse().unwrap_or_default()
         }
         Err(message) => error(&message),
     }
 }
 
-/// A frame, and for each library where it ends in the frame's content, and its hash.
+/// A stream, and for each library where it ends in the stream's content, and its hash.
 type Joined = (Vec<u8>, Vec<(usize, u64)>);
 
 /// Cargo recompiles the embedding crate when a library has changed, because it is a dependency.
@@ -63,10 +63,18 @@ fn joined(names: &TokenStream) -> Result<Joined, String> {
         return Ok((Vec::new(), parts));
     }
     // The best level takes seconds: too long for a build that is not installed.
-    let level =
-        if line.optimizes { *zstd::compression_level_range().end() } else { zstd::DEFAULT_COMPRESSION_LEVEL };
-    let frame = zstd::bulk::compress(&content, level).map_err(|error| error.to_string())?;
-    Ok((frame, parts))
+    let preset = if line.optimizes { 9 } else { 0 };
+    let stream = lzma(&content, preset).map_err(|error| error.to_string())?;
+    Ok((stream, parts))
+}
+
+fn lzma(content: &[u8], preset: u32) -> io::Result<Vec<u8>> {
+    let mut options = LzmaOptions::with_preset(preset);
+    // Whoever decompresses the stream allocates this much.
+    options.dict_size = (content.len() as u32).max(DICT_SIZE_MIN);
+    let mut writer = LzmaWriter::new_use_header(Vec::new(), &options, Some(content.len() as u64))?;
+    writer.write_all(content)?;
+    writer.finish()
 }
 
 /// FNV-1a.
@@ -82,7 +90,7 @@ pub fn file(path: TokenStream) -> TokenStream {
     let root = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
     let literal = path.to_string();
     let path = Path::new(&root).join(literal.trim_matches('"'));
-    match compressed(&path) {
+    match zlib(&path) {
         // The compiler does not know which files a macro reads; `include_bytes` makes it compile again after a change.
         Ok(content) => format!(
             "{{ const _: &[u8] = ::core::include_bytes!({}); {} }}",
@@ -104,7 +112,7 @@ pub fn path(name: TokenStream) -> TokenStream {
     }
 }
 
-fn compressed(path: &Path) -> io::Result<Vec<u8>> {
+fn zlib(path: &Path) -> io::Result<Vec<u8>> {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(&fs::read(path)?)?;
     encoder.finish()

@@ -84,7 +84,9 @@ impl ExportError {
 }
 
 /// Writes a recording in a format. Returns a note about what was left out, if anything.
-pub fn export(trace: &Trace, form: Form, to: impl Write + Send) -> Result<Option<String>, ExportError> {
+pub fn export(trace: &Trace, form: Form, mut to: impl Write + Send) -> Result<Option<String>, ExportError> {
+    // One type of writer: otherwise every crate that exports would compile all formats again.
+    let to: &mut (dyn Write + Send) = &mut to;
     match form {
         Form::Perfetto(by) => perfetto::write(trace, by, to),
         Form::Speedscope(by) => speedscope::write(trace, by, to).map(|()| None),

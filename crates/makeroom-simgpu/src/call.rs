@@ -42,19 +42,18 @@ pub(crate) struct Call<'a> {
     thread: &'a Thread,
 }
 
-/// Runs the body of an exported function.
+/// Runs the body of an exported function, at most once. Not generic, because there are hundreds of such functions.
 pub(crate) fn run(
     function: &'static str,
     default: DefaultStream,
-    body: impl FnOnce(Call<'_>) -> Result<()>,
+    body: &dyn Fn(Call<'_>) -> Result<()>,
 ) -> u32 {
-    let mut body = Some(body);
-    let mut on_thread = |thread: &Thread| match (faults::due(function), body.take()) {
-        (None, Some(body)) => body(Call { default, thread }),
-        (due, _) => Err(due.unwrap_or(Status::UNKNOWN)),
+    let on_thread = |thread: &Thread| match faults::due(function) {
+        None => body(Call { default, thread }),
+        Some(status) => Err(status),
     };
     // The state of an exiting thread is gone: it calls like a new thread.
-    let guarded = || THREAD.try_with(&mut on_thread).unwrap_or_else(|_| on_thread(&Thread::new()));
+    let guarded = || THREAD.try_with(on_thread).unwrap_or_else(|_| on_thread(&Thread::new()));
     match catch_unwind(AssertUnwindSafe(guarded)) {
         Ok(Ok(())) => Status::SUCCESS.0,
         Ok(Err(status)) => status.0,
@@ -141,7 +140,7 @@ macro_rules! driver_functions {
         #[unsafe(no_mangle)]
         pub(crate) extern "C" fn $name($($argument: $kind),*) -> u32 {
             let body = |$call: $crate::call::Call<'_>| -> $crate::status::Result<()> { $body };
-            $crate::call::run(stringify!($name), $crate::machine::DefaultStream::$default, body)
+            $crate::call::run(stringify!($name), $crate::machine::DefaultStream::$default, &body)
         }
     };
 }
@@ -154,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_panic_becomes_an_error() {
-        let answer = run("cuNothing", DefaultStream::Legacy, |_| panic!("expected in this test"));
+        let answer = run("cuNothing", DefaultStream::Legacy, &|_| panic!("expected in this test"));
         assert_eq!(answer, Status::UNKNOWN.0);
     }
 }

@@ -65,22 +65,23 @@ struct WrongChecksum {
 }
 
 /// Reads the rest of a stream so that its checksums are compared. Returns its length.
-pub(crate) fn verify(rest: &mut impl Read) -> io::Result<u64> {
+pub(crate) fn verify(rest: &mut dyn Read) -> io::Result<u64> {
     io::copy(rest, &mut io::sink())
 }
 
-struct Counted<R> {
-    stream: R,
+/// Not generic over the stream: otherwise the decompressors would be compiled for each.
+struct Counted<'a> {
+    stream: Box<dyn Read + 'a>,
     count: Rc<Cell<u64>>,
 }
 
-impl<R> Counted<R> {
-    fn new(stream: R) -> Self {
-        Self { stream, count: Rc::default() }
+impl<'a> Counted<'a> {
+    fn new(stream: impl Read + 'a) -> Self {
+        Self { stream: Box::new(stream), count: Rc::default() }
     }
 }
 
-impl<R: Read> Read for Counted<R> {
+impl Read for Counted<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = self.stream.read(buffer)?;
         self.count.set(self.count.get() + length as u64);

@@ -31,7 +31,7 @@ pub fn open(path: &Path) -> Result<Input, Error> {
 
 /// Reads a stream of any supported format to its end.
 pub fn read(stream: impl Read) -> Result<Input, Error> {
-    Ok(match recognize(stream)? {
+    Ok(match recognize(Box::new(stream))? {
         Recognized::Trace(trace) => Input::Trace(trace),
         Recognized::Text(stream) => Input::Text(read_text(stream)?),
     })
@@ -45,10 +45,10 @@ pub fn open_streaming(path: &Path, on_text: impl FnMut(&[u8])) -> Result<Option<
 
 /// Like [`read`], but passes text on in chunks, so that its length is not limited. Returns `None` if the input was
 /// text.
-pub fn read_streaming(stream: impl Read, on_text: impl FnMut(&[u8])) -> Result<Option<Trace>, Error> {
-    match recognize(stream)? {
+pub fn read_streaming(stream: impl Read, mut on_text: impl FnMut(&[u8])) -> Result<Option<Trace>, Error> {
+    match recognize(Box::new(stream))? {
         Recognized::Trace(trace) => Ok(Some(trace)),
-        Recognized::Text(stream) => text::stream(stream, on_text).map(|()| None),
+        Recognized::Text(mut stream) => text::stream(&mut *stream, &mut on_text).map(|()| None),
     }
 }
 
@@ -68,8 +68,8 @@ enum Recognized<'stream> {
     Text(Box<dyn Read + 'stream>),
 }
 
-fn recognize<'stream>(stream: impl Read + 'stream) -> Result<Recognized<'stream>, Error> {
-    let mut stream: Box<dyn Read + 'stream> = Box::new(stream);
+/// Not generic: otherwise every crate that reads an input would compile all readers again.
+fn recognize<'stream>(mut stream: Box<dyn Read + 'stream>) -> Result<Recognized<'stream>, Error> {
     for layer in 0..=COMPRESSION_LAYERS {
         let head = read_head(&mut stream)?;
         let format = Format::detect(&head);
@@ -126,7 +126,7 @@ pub(crate) fn read_failed(offset: u64, cause: std::io::Error) -> Error {
 }
 
 /// Reads from `offset` of a stream until the buffer is full or the stream ends. Returns the number of bytes.
-pub(crate) fn fill(stream: &mut impl Read, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
+pub(crate) fn fill(stream: &mut dyn Read, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
     let mut filled = 0;
     while filled < buffer.len() {
         match stream.read(&mut buffer[filled..]) {

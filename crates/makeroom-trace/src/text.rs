@@ -11,13 +11,13 @@ const LEAST_BARE_UTF16: usize = 8;
 const PIECE: usize = 256 << 10;
 
 /// Reads text to its end and passes it on in chunks. UTF-16 becomes UTF-8; other encodings are unchanged.
-pub(crate) fn stream(mut stream: impl Read, mut on_text: impl FnMut(&[u8])) -> Result<(), Error> {
+pub(crate) fn stream(stream: &mut dyn Read, on_text: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
     let mut offset = 0;
     let mut piece = vec![0; PIECE];
     // The head decides the encoding, so it must be complete before anything is passed on.
     let mut filled = 0;
     while filled < HEAD_LENGTH as usize {
-        match read(&mut stream, &mut piece[filled..], offset)? {
+        match read(stream, &mut piece[filled..], offset)? {
             0 => break,
             length => (filled, offset) = (filled + length, offset + length as u64),
         }
@@ -28,7 +28,7 @@ pub(crate) fn stream(mut stream: impl Read, mut on_text: impl FnMut(&[u8])) -> R
             Some(decoder) => on_text(decoder.decode(&piece[..filled]).as_bytes()),
             None => on_text(&piece[..filled]),
         }
-        filled = read(&mut stream, &mut piece, offset)?;
+        filled = read(stream, &mut piece, offset)?;
         offset += filled as u64;
         if filled == 0 {
             break;
@@ -40,7 +40,7 @@ pub(crate) fn stream(mut stream: impl Read, mut on_text: impl FnMut(&[u8])) -> R
     Ok(())
 }
 
-fn read(stream: &mut impl Read, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
+fn read(stream: &mut dyn Read, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
     loop {
         match stream.read(buffer) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -122,7 +122,7 @@ mod tests {
 
     fn streamed(text: &[u8]) -> Vec<u8> {
         let mut streamed = Vec::new();
-        stream(Slow(text), |piece| streamed.extend_from_slice(piece)).ok().unwrap_or_default();
+        stream(&mut Slow(text), &mut |piece| streamed.extend_from_slice(piece)).ok().unwrap_or_default();
         streamed
     }
 

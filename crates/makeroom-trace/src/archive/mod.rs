@@ -28,14 +28,24 @@ pub fn is_archive_name(name: &str) -> bool {
 
 /// Calls `visit` with every regular file in an archive, in order, until it breaks off.
 pub fn visit_archive(mut file: impl Read + Seek, visit: &mut Visit<'_>) -> Result<(), Error> {
+    visit_file(&mut file, visit)
+}
+
+/// A file that can be read at any offset.
+trait ReadSeek: Read + Seek {}
+
+impl<F: Read + Seek> ReadSeek for F {}
+
+/// Not generic: otherwise every crate that reads an archive would compile the decompressors again.
+fn visit_file(file: &mut dyn ReadSeek, visit: &mut Visit<'_>) -> Result<(), Error> {
     let mut head = [0; 4];
-    let length = fill(&mut file, &mut head, 0)?;
+    let length = fill(file, &mut head, 0)?;
     file.seek(SeekFrom::Start(0)).map_err(|cause| read_failed(0, cause))?;
     match &head[..length] {
         [] => Err(Error::Empty),
         [b'P', b'K', ..] => zip::visit(file, visit),
-        [0x1f, 0x8b, ..] => tar::visit(compressed::gzip(file), visit),
-        [0x28, 0xb5, 0x2f, 0xfd] => tar::visit(compressed::zstd(file), visit),
+        [0x1f, 0x8b, ..] => tar::visit(&mut *compressed::gzip(file), visit),
+        [0x28, 0xb5, 0x2f, 0xfd] => tar::visit(&mut *compressed::zstd(file), visit),
         _ => tar::visit(file, visit),
     }
 }

@@ -13,12 +13,12 @@ const BLOCK: usize = 512;
 const LONGEST_HEADER: u64 = 64 << 10;
 
 /// Visits the members of a tar stream.
-pub(super) fn visit(mut stream: impl Read, visit: &mut Visit<'_>) -> Result<(), Error> {
+pub(super) fn visit(stream: &mut dyn Read, visit: &mut Visit<'_>) -> Result<(), Error> {
     let mut offset = 0_u64;
     let mut long_name: Option<String> = None;
     loop {
         let mut header = [0; BLOCK];
-        let length = fill(&mut stream, &mut header, offset)?;
+        let length = fill(stream, &mut header, offset)?;
         if length == 0 || header.iter().all(|&byte| byte == 0) {
             return Ok(());
         }
@@ -28,7 +28,7 @@ pub(super) fn visit(mut stream: impl Read, visit: &mut Visit<'_>) -> Result<(), 
         offset += BLOCK as u64;
         let size = number(&header[124..136])
             .ok_or(Error::Archive { offset, problem: "the size of a tar member is not a number" })?;
-        let mut contents = (&mut stream).take(size);
+        let mut contents = stream.take(size);
         let mut flow = ControlFlow::Continue(());
         match header[156] {
             b'L' => long_name = Some(name_text(&extended(&mut contents, offset)?)),
@@ -45,7 +45,7 @@ pub(super) fn visit(mut stream: impl Read, visit: &mut Visit<'_>) -> Result<(), 
         }
         // The rest of the member, which the visitor may not have read, and the padding.
         let left = contents.limit() + size.next_multiple_of(BLOCK as u64).saturating_sub(size);
-        let skipped = std::io::copy(&mut (&mut stream).take(left), &mut std::io::sink());
+        let skipped = std::io::copy(&mut stream.take(left), &mut std::io::sink());
         let skipped = skipped.map_err(|cause| read_failed(offset, cause))?;
         offset = offset.saturating_add(size.next_multiple_of(BLOCK as u64));
         if skipped < left {

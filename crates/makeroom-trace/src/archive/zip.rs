@@ -1,10 +1,10 @@
 //! zip: a directory at the end of the file lists the members, each with a header of its own before its contents.
 //! Members are stored or deflated; archives and members over 4 GiB have 64-bit fields.
 
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read as _, SeekFrom};
 use std::ops::ControlFlow;
 
-use super::{Visit, name_text};
+use super::{ReadSeek, Visit, name_text};
 use crate::compressed;
 use crate::error::Error;
 use crate::input::{fill, read_failed};
@@ -25,15 +25,15 @@ struct Listed {
 }
 
 /// Visits the members of a zip file.
-pub(super) fn visit(mut file: impl Read + Seek, visit: &mut Visit<'_>) -> Result<(), Error> {
-    for member in directory(&mut file)? {
+pub(super) fn visit(file: &mut dyn ReadSeek, visit: &mut Visit<'_>) -> Result<(), Error> {
+    for member in directory(file)? {
         if member.name.ends_with('/') || member.is_encrypted {
             continue;
         }
         let mut header = [0; 30];
         let at = |cause| read_failed(member.offset, cause);
         file.seek(SeekFrom::Start(member.offset)).map_err(at)?;
-        let length = fill(&mut file, &mut header, member.offset)?;
+        let length = fill(file, &mut header, member.offset)?;
         if length < header.len() || !header.starts_with(b"PK\x03\x04") {
             return Err(Error::Archive {
                 offset: member.offset,
@@ -43,7 +43,7 @@ pub(super) fn visit(mut file: impl Read + Seek, visit: &mut Visit<'_>) -> Result
         // Its name and extra field may differ in length from those in the directory.
         let skipped = u64::from(two(&header, 26)) + u64::from(two(&header, 28));
         file.seek(SeekFrom::Current(skipped.cast_signed())).map_err(at)?;
-        let mut packed = (&mut file).take(member.packed);
+        let mut packed = file.take(member.packed);
         let flow = match member.method {
             0 => visit(&member.name, &mut packed),
             8 => visit(&member.name, &mut compressed::deflate(packed)),
@@ -56,7 +56,7 @@ pub(super) fn visit(mut file: impl Read + Seek, visit: &mut Visit<'_>) -> Result
     Ok(())
 }
 
-fn directory(file: &mut (impl Read + Seek)) -> Result<Vec<Listed>, Error> {
+fn directory(file: &mut dyn ReadSeek) -> Result<Vec<Listed>, Error> {
     let length = file.seek(SeekFrom::End(0)).map_err(|cause| read_failed(0, cause))?;
     let tail_at = length.saturating_sub(LONGEST_END);
     let tail = read_at(file, tail_at, LONGEST_END)?;
@@ -121,7 +121,7 @@ fn enlarge(member: &mut Listed, extra: &[u8], is_large: [bool; 3]) {
     }
 }
 
-fn read_at(file: &mut (impl Read + Seek), offset: u64, most: u64) -> Result<Vec<u8>, Error> {
+fn read_at(file: &mut dyn ReadSeek, offset: u64, most: u64) -> Result<Vec<u8>, Error> {
     let failed = |cause| read_failed(offset, cause);
     file.seek(SeekFrom::Start(offset)).map_err(failed)?;
     let mut bytes = Vec::new();

@@ -15,8 +15,8 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use lzma_rust2::LzmaReader;
 use rustix::fs::StatVfsMountFlags;
-use ruzstd::decoding::StreamingDecoder;
 
 use super::folders;
 use crate::commands::new_file;
@@ -24,7 +24,7 @@ use crate::commands::new_file;
 /// The ending of the link's name.
 const PASSES_CHECK: &str = "-before-libasan.so";
 
-/// The libraries, in the order of the frame. The recorder is first: `run` needs no other, and stops decompressing after it.
+/// The libraries, in the order of the stream. The recorder is first: `run` needs no other, and stops decompressing after it.
 #[derive(Clone, Copy)]
 enum Library {
     Recorder,
@@ -32,7 +32,7 @@ enum Library {
     Management,
 }
 
-/// One zstd frame; and for each library, where it ends in the content of the frame, and its [`hash`].
+/// One LZMA stream; and for each library, where it ends in the content of the stream, and its [`hash`].
 #[cfg(target_os = "linux")]
 static EMBEDDED: (&[u8], [(usize, u64); 3]) =
     makeroom_embed::libraries!(makeroom_preload, makeroom_simgpu, makeroom_simnvml);
@@ -107,10 +107,10 @@ impl Library {
     }
 
     fn content(self) -> io::Result<Vec<u8>> {
-        let (frame, libraries) = EMBEDDED;
+        let (stream, libraries) = EMBEDDED;
         let start = (self as usize).checked_sub(1).map_or(0, |before| libraries[before].0);
         let mut content = vec![0; libraries[self as usize].0 - start];
-        let mut decoder = StreamingDecoder::new(frame).map_err(io::Error::other)?;
+        let mut decoder = LzmaReader::new_mem_limit(stream, u32::MAX, None)?;
         io::copy(&mut decoder.by_ref().take(start as u64), &mut io::sink())?;
         decoder.read_exact(&mut content)?;
         Ok(content)
