@@ -2,6 +2,7 @@
 //!
 //! Most patterns whose words occur in a text do not match it, and many of the others are only used with `is_match`. Without a
 //! lazy DFA, a reverse NFA, a prefilter and capture groups, the NFA is built in a fraction of the time of a full compilation.
+//! A long pattern is an alternation of phrases, of which a text has the words of few: each alternative has an NFA of its own.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,15 +11,27 @@ use regex_automata::meta;
 use regex_automata::nfa::thompson::WhichCaptures;
 
 use super::ascii;
+use super::words::Words;
 
 /// After this many bytes, the pattern is compiled. With this limit, a log of 1 MB takes no longer than without the screen, and
 /// a single line takes half as long.
 const MOST_SEARCHED: usize = 16 << 10;
 
+/// A shorter pattern is not taken apart: each NFA has a cost of its own.
+const LEAST_DIVIDED: usize = 192;
+
 #[derive(Debug, Default)]
 pub(super) struct Screen {
-    nfa: OnceLock<Option<meta::Regex>>,
+    alternatives: OnceLock<Vec<Alternative>>,
     searched: AtomicUsize,
+}
+
+/// One of the alternatives of a pattern. Those whose words do not occur need no NFA.
+#[derive(Debug)]
+struct Alternative {
+    source: String,
+    words: Option<Words>,
+    nfa: OnceLock<Option<meta::Regex>>,
 }
 
 impl Screen {
@@ -28,8 +41,31 @@ impl Screen {
         if self.searched.fetch_add(text.len(), Ordering::Relaxed) + text.len() > MOST_SEARCHED {
             return None;
         }
-        Some(self.nfa.get_or_init(|| build(source)).as_ref()?.is_match(text))
+        for alternative in self.alternatives.get_or_init(|| alternatives(source)) {
+            if alternative.is_match(text)? {
+                return Some(true);
+            }
+        }
+        Some(false)
     }
+}
+
+impl Alternative {
+    fn is_match(&self, text: &str) -> Option<bool> {
+        if self.words.as_ref().is_some_and(|words| !words.are_in(text.as_bytes(), &mut 0)) {
+            return Some(false);
+        }
+        Some(self.nfa.get_or_init(|| build(&self.source)).as_ref()?.is_match(text))
+    }
+}
+
+fn alternatives(source: &str) -> Vec<Alternative> {
+    let divided = (source.len() >= LEAST_DIVIDED).then(|| Words::of_alternatives(source)).flatten();
+    divided
+        .unwrap_or_else(|| vec![(source.to_owned(), None)])
+        .into_iter()
+        .map(|(source, words)| Alternative { source, words, nfa: OnceLock::new() })
+        .collect()
 }
 
 fn build(source: &str) -> Option<meta::Regex> {
@@ -55,6 +91,17 @@ mod tests {
         assert_eq!(screen.is_match(source, "without of"), Some(false));
         assert_eq!(screen.is_match(source, &"x".repeat(MOST_SEARCHED)), None);
         assert_eq!(screen.is_match(source, "out of memory"), None);
+    }
+
+    #[test]
+    fn only_alternatives_whose_words_occur_get_an_nfa() {
+        let screen = Screen::default();
+        let phrases: Vec<String> = (100..120).map(|number| format!(r"\bphrase{number} \d")).collect();
+        let source = phrases.join("|");
+        assert_eq!(screen.is_match(&source, "phrase107 x"), Some(false));
+        assert_eq!(screen.is_match(&source, "phrase107 1"), Some(true));
+        let built = |alternative: &&Alternative| alternative.nfa.get().is_some();
+        assert_eq!(screen.alternatives.get().unwrap().iter().filter(built).count(), 1);
     }
 
     #[test]

@@ -24,9 +24,27 @@ pub(super) enum Words {
 impl Words {
     /// The words of a pattern; `None` if a match need not contain any, or if they cannot be determined.
     pub(super) fn of(source: &str) -> Option<Self> {
-        let mut reader = Reader { rest: source, ignores_space: false };
+        let mut reader = Reader::new(source);
         let words = reader.alternation().ok()?;
         if reader.rest.is_empty() { words } else { None }
+    }
+
+    /// The alternatives of a pattern, each a pattern of its own, with its words. `None` if they cannot be told apart.
+    pub(super) fn of_alternatives(source: &str) -> Option<Vec<(String, Option<Self>)>> {
+        let mut reader = Reader::new(source);
+        let flags = reader.leading_flags();
+        let mut alternatives = Vec::new();
+        loop {
+            let from = reader.rest;
+            let words = reader.concatenation().ok()?;
+            let alternative = &from[..from.len() - reader.rest.len()];
+            alternatives.push((format!("{flags}{alternative}"), words));
+            if !reader.skip('|') {
+                break;
+            }
+        }
+        // Flags inside an alternative may hold for those after it.
+        (reader.rest.is_empty() && !reader.sets_flags).then_some(alternatives)
     }
 
     /// Whether a text may contain a word that ASCII does not show: one with a letter that folds to it.
@@ -43,7 +61,7 @@ impl Words {
         let mut run = Vec::new();
         for part in parts {
             match part {
-                Part::Letters(mut letters) => run.append(&mut letters),
+                Part::Letter(letter) => run.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes()),
                 Part::Other(words) => {
                     all.push(Self::One(std::mem::take(&mut run)));
                     all.extend(words);
@@ -87,17 +105,17 @@ fn contains(text: &[u8], word: &[u8]) -> bool {
 /// A part of a pattern, with the repetition after it.
 enum Part {
     /// A letter that matches only itself and, in ASCII, its other case.
-    Letters(Vec<u8>),
+    Letter(char),
     /// Anything else, with its words.
     Other(Option<Words>),
 }
 
 impl Part {
     fn of_letter(letter: char, is_escaped: bool) -> Self {
-        let has_one_case = letter.to_lowercase().eq([letter]) && letter.to_uppercase().eq([letter]);
-        let is_caseless = letter.is_ascii() || !is_escaped && has_one_case;
+        let has_one_case = || letter.to_lowercase().eq([letter]) && letter.to_uppercase().eq([letter]);
+        let is_caseless = letter.is_ascii() || !is_escaped && has_one_case();
         if is_caseless {
-            Self::Letters(letter.to_string().into_bytes())
+            Self::Letter(letter)
         } else {
             Self::Other((!FOLDED.contains(&letter)).then_some(Words::OutsideAscii))
         }
@@ -105,7 +123,7 @@ impl Part {
 
     fn words(self) -> Option<Words> {
         match self {
-            Self::Letters(letters) => Some(Words::One(letters)),
+            Self::Letter(letter) => Some(Words::One(letter.to_string().into_bytes())),
             Self::Other(words) => words,
         }
     }
@@ -118,9 +136,25 @@ struct Reader<'source> {
     rest: &'source str,
     /// The flag `x`: spaces and comments have no meaning.
     ignores_space: bool,
+    /// Whether there were flags for the rest of a group.
+    sets_flags: bool,
 }
 
-impl Reader<'_> {
+impl<'source> Reader<'source> {
+    fn new(source: &'source str) -> Self {
+        Self { rest: source, ignores_space: false, sets_flags: false }
+    }
+
+    /// The flags for the whole pattern, if it starts with them.
+    fn leading_flags(&mut self) -> &'source str {
+        let source = self.rest;
+        if self.skip('(') && self.skip('?') && self.flags().is_ok_and(|are_for_rest| are_for_rest) {
+            return &source[..source.len() - self.rest.len()];
+        }
+        *self = Self::new(source);
+        ""
+    }
+
     fn next(&mut self) -> Option<char> {
         let mut letters = self.rest.chars();
         let next = letters.next();
@@ -213,9 +247,9 @@ impl Reader<'_> {
             // With braces, `\b` is a special kind of boundary.
             'b' if self.rest.starts_with('{') => Err(Unknown),
             'd' | 'D' | 's' | 'S' | 'w' | 'W' | 'b' | 'B' | 'A' | 'z' | '<' | '>' => Ok(Part::Other(None)),
-            't' => Ok(Part::Letters(b"\t".to_vec())),
-            'n' => Ok(Part::Letters(b"\n".to_vec())),
-            'r' => Ok(Part::Letters(b"\r".to_vec())),
+            't' => Ok(Part::Letter('\t')),
+            'n' => Ok(Part::Letter('\n')),
+            'r' => Ok(Part::Letter('\r')),
             letter if letter.is_alphanumeric() => Err(Unknown),
             letter => Ok(Part::of_letter(letter, true)),
         }
@@ -227,6 +261,7 @@ impl Reader<'_> {
             if self.rest.starts_with("P<") || self.rest.starts_with('<') {
                 self.rest = self.rest.split_once('>').ok_or(Unknown)?.1;
             } else if self.flags()? {
+                self.sets_flags = true;
                 return Ok(Part::Other(None));
             }
         }
@@ -380,6 +415,35 @@ mod tests {
                 prop_assert_eq!(Some(words), by_tree(&source), "{}", source);
             }
         }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn a_pattern_matches_if_an_alternative_does(source in pieces(), texts in prop::collection::vec("[a-d .1\n\\]A-]{0,12}", 8)) {
+            if let (Some(alternatives), Ok(whole)) = (Words::of_alternatives(&source), regex::Regex::new(&source)) {
+                for text in texts {
+                    let is_match = alternatives.iter().any(|(alternative, words)| {
+                        let is_match = regex::Regex::new(alternative).unwrap().is_match(&text);
+                        assert!(!is_match || words.as_ref().is_none_or(|words| words.are_in(text.as_bytes(), &mut 0)));
+                        is_match
+                    });
+                    prop_assert_eq!(whole.is_match(&text), is_match, "{} in {}", source, text);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn alternatives_keep_the_flags_of_the_pattern() {
+        let alternatives = |source| {
+            let found = Words::of_alternatives(source)?;
+            Some(found.into_iter().map(|(alternative, _)| alternative).collect::<Vec<_>>())
+        };
+        assert_eq!(alternatives("(?i)ab|c(d|e)").unwrap(), ["(?i)ab", "(?i)c(d|e)"]);
+        assert_eq!(alternatives("(?x)a # b|c\n|d").unwrap(), ["(?x)a # b|c\n", "(?x)d"]);
+        assert_eq!(alternatives("(?i:ab)|[|]|").unwrap(), ["(?i:ab)", "[|]", ""]);
+        assert_eq!(alternatives("a(?i)b|c"), None);
     }
 
     #[test]
