@@ -2,8 +2,8 @@
 //! `libraries!(makeroom_preload, makeroom_simgpu)` is the content of shared libraries that cargo builds as dependencies,
 //! `libmakeroom_preload.so` and `libmakeroom_simgpu.so`. `path!(makeroom_preload)` is the path of one, for tests.
 //!
-//! The page is compressed with zlib, which browsers decompress. The libraries are one LZMA stream, because they share much of
-//! their content, the standard library: that takes less than two thirds of the size of three zlib streams.
+//! The page is compressed with zlib, which browsers decompress. The libraries are one LZMA stream, because each contains
+//! the standard library: it is less than two thirds of the size of three zlib streams.
 //!
 //! For a library, a binary crate lists the library in its `[dependencies]` and never names it in its code. Cargo then builds the library
 //! once, in the same build and with the same options (`--locked`, `--offline`, `--target`, the profile), and rustc links
@@ -32,9 +32,12 @@ use proc_macro::{Literal, TokenStream, TokenTree};
 
 use command_line::CommandLine;
 
+/// Higher ones differ only in the size of the dictionary, which is set here.
+const BEST_PRESET: u32 = 6;
+
 /// The contents of dependencies' shared libraries, by the names of their crates, as a `(&'static [u8], [(usize, u64); N])`: one
-/// LZMA stream, with a header, of all of them in this order; and where each of them ends in its content, with the FNV-1a hash of
-/// the library. The stream is empty if this command builds no libraries.
+/// stream in the `.lzma` format that contains them in this order, and for each library its end in the decompressed content and
+/// its FNV-1a hash. The stream is empty if this command builds no libraries.
 #[proc_macro]
 pub fn libraries(names: TokenStream) -> TokenStream {
     match joined(&names) {
@@ -45,7 +48,7 @@ pub fn libraries(names: TokenStream) -> TokenStream {
     }
 }
 
-/// A stream, and for each library where it ends in the stream's content, and its hash.
+/// The stream, and for each library its end in the decompressed content and its hash.
 type Joined = (Vec<u8>, Vec<(usize, u64)>);
 
 /// Cargo recompiles the embedding crate when a library has changed, because it is a dependency.
@@ -62,15 +65,15 @@ fn joined(names: &TokenStream) -> Result<Joined, String> {
     if content.is_empty() {
         return Ok((Vec::new(), parts));
     }
-    // The best level takes seconds: too long for a build that is not installed.
-    let preset = if line.optimizes { 9 } else { 0 };
+    // The best preset takes seconds: too long for a debug build.
+    let preset = if line.optimizes { BEST_PRESET } else { 0 };
     let stream = lzma(&content, preset).map_err(|error| error.to_string())?;
     Ok((stream, parts))
 }
 
 fn lzma(content: &[u8], preset: u32) -> io::Result<Vec<u8>> {
     let mut options = LzmaOptions::with_preset(preset);
-    // Whoever decompresses the stream allocates this much.
+    // As large as the content: smaller would miss what the libraries share, and the encoder allocates about ten times this much.
     options.dict_size = (content.len() as u32).max(DICT_SIZE_MIN);
     let mut writer = LzmaWriter::new_use_header(Vec::new(), &options, Some(content.len() as u64))?;
     writer.write_all(content)?;

@@ -85,8 +85,11 @@ impl ExportError {
 
 /// Writes a recording in a format. Returns a note about what was left out, if anything.
 pub fn export(trace: &Trace, form: Form, mut to: impl Write + Send) -> Result<Option<String>, ExportError> {
-    // One type of writer: otherwise every crate that exports would compile all formats again.
-    let to: &mut (dyn Write + Send) = &mut to;
+    export_to(trace, form, &mut to)
+}
+
+/// Not generic: otherwise every crate that exports would compile all formats again.
+fn export_to(trace: &Trace, form: Form, to: &mut (dyn Write + Send)) -> Result<Option<String>, ExportError> {
     match form {
         Form::Perfetto(by) => perfetto::write(trace, by, to),
         Form::Speedscope(by) => speedscope::write(trace, by, to).map(|()| None),

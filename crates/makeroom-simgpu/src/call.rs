@@ -42,7 +42,8 @@ pub(crate) struct Call<'a> {
     thread: &'a Thread,
 }
 
-/// Runs the body of an exported function, at most once. Not generic, because there are hundreds of such functions.
+/// Runs the body of an exported function, unless a fault is due. Not generic, so that it is compiled once and not for each of
+/// hundreds of functions.
 pub(crate) fn run(
     function: &'static str,
     default: DefaultStream,

@@ -69,7 +69,8 @@ pub(crate) fn verify(rest: &mut dyn Read) -> io::Result<u64> {
     io::copy(rest, &mut io::sink())
 }
 
-/// Not generic over the stream: otherwise the decompressors would be compiled for each.
+/// Counts the bytes that are read from a stream. Not generic, so that the decompressors are compiled once and not for each type
+/// of stream.
 struct Counted<'a> {
     stream: Box<dyn Read + 'a>,
     count: Rc<Cell<u64>>,

@@ -119,7 +119,9 @@ mod tests {
     use super::super::screen::Screen;
     use super::*;
 
-    const SOURCES: [&str; 15] = [
+    const SOURCES: [&str; 16] = [
+        // Long enough to be split.
+        r"(?i)\bpytorch (\d)|out of [a-z]+$|^a,;|(?:x|ks)\d|größe \d|显存|\.py@x-\d|(?P<unit>KB|MB)\b|[|)]\s|\bin none of these texts\b|nor is this rather long phrase, which makes the pattern longer \d+",
         r"(?-u:\b)oom(?-u:\b)|(?-u:\w)+x",
         r"(?u:\b\w+)\r?$",
         r"^I(?:[0-9]{4})? |(?:a+)?b|(?:c*?)+d",

@@ -4,10 +4,11 @@
 //! 256 KiB for a word, so compiling all of them would take nearly all the time of a short answer. A pattern therefore
 //! first looks for the words that every match contains ([`Words`]); while they do not occur, it does not match. Once that
 //! search has cost as much as compiling, as it does in long logs, the pattern is compiled in any case, because the compiled
-//! one is faster. For a text in ASCII, a simpler pattern is compiled ([`ascii`]). As long as little text has been searched, an
-//! NFA first checks whether the text matches at all ([`Screen`]).
+//! one is faster. For a text in ASCII, a simpler pattern is compiled ([`ascii`]). As long as little text has been searched,
+//! NFAs first check whether the text matches at all ([`Screen`]).
 
 mod ascii;
+mod reader;
 mod screen;
 mod words;
 

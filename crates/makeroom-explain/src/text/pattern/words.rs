@@ -1,13 +1,15 @@
 //! The words that every match of a pattern contains.
 //!
-//! Every answer needs the words of hundreds of patterns, and a syntax tree for each of them would take longer than searching a
-//! short text. So they are read from the pattern itself, in one pass. Where the pass meets syntax that it does not know, the
-//! pattern has no words, which is always correct: then every text may match.
+//! Every answer needs the words of hundreds of patterns, so they are read in one pass ([`Reader`]), without a syntax tree. If the
+//! pass meets syntax that it does not know, the pattern has no words, which is always correct: then every text may match. The
+//! same pass splits a pattern into its top-level alternatives.
 
 use memchr::memchr2_iter;
 
+use super::reader::{Part, Reader};
+
 /// Letters outside ASCII that match `s` and `k` if case is ignored.
-const FOLDED: [char; 2] = ['ſ', '\u{212a}'];
+pub(super) const FOLDED: [char; 2] = ['ſ', '\u{212a}'];
 
 /// The words that a match contains, in any case.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +31,9 @@ impl Words {
         if reader.rest.is_empty() { words } else { None }
     }
 
-    /// The alternatives of a pattern, each a pattern of its own, with its words. `None` if they cannot be told apart.
-    pub(super) fn of_alternatives(source: &str) -> Option<Vec<(String, Option<Self>)>> {
+    /// The top-level alternatives of a pattern, each as a pattern with the same leading flags, and its words. `None` if the
+    /// pattern cannot be split.
+    pub(super) fn split_alternatives(source: &str) -> Option<Vec<(String, Option<Self>)>> {
         let mut reader = Reader::new(source);
         let flags = reader.leading_flags();
         let mut alternatives = Vec::new();
@@ -43,7 +46,7 @@ impl Words {
                 break;
             }
         }
-        // Flags inside an alternative may hold for those after it.
+        // Flags set inside an alternative may also apply to later ones.
         (reader.rest.is_empty() && !reader.sets_flags).then_some(alternatives)
     }
 
@@ -53,7 +56,7 @@ impl Words {
     }
 
     /// The words of parts that follow one another.
-    fn of_all(mut parts: Vec<Part>) -> Option<Self> {
+    pub(super) fn of_all(mut parts: Vec<Part>) -> Option<Self> {
         if parts.len() < 2 {
             return parts.pop()?.words();
         }
@@ -100,214 +103,6 @@ fn contains(text: &[u8], word: &[u8]) -> bool {
     let Some(last) = text.len().checked_sub(word.len()) else { return false };
     memchr2_iter(first.to_ascii_lowercase(), first.to_ascii_uppercase(), &text[..=last])
         .any(|start| text[start..start + word.len()].eq_ignore_ascii_case(word))
-}
-
-/// A part of a pattern, with the repetition after it.
-enum Part {
-    /// A letter that matches only itself and, in ASCII, its other case.
-    Letter(char),
-    /// Anything else, with its words.
-    Other(Option<Words>),
-}
-
-impl Part {
-    fn of_letter(letter: char, is_escaped: bool) -> Self {
-        let has_one_case = || letter.to_lowercase().eq([letter]) && letter.to_uppercase().eq([letter]);
-        let is_caseless = letter.is_ascii() || !is_escaped && has_one_case();
-        if is_caseless {
-            Self::Letter(letter)
-        } else {
-            Self::Other((!FOLDED.contains(&letter)).then_some(Words::OutsideAscii))
-        }
-    }
-
-    fn words(self) -> Option<Words> {
-        match self {
-            Self::Letter(letter) => Some(Words::One(letter.to_string().into_bytes())),
-            Self::Other(words) => words,
-        }
-    }
-}
-
-/// Syntax that is not known here, or an error.
-struct Unknown;
-
-struct Reader<'source> {
-    rest: &'source str,
-    /// The flag `x`: spaces and comments have no meaning.
-    ignores_space: bool,
-    /// Whether there were flags for the rest of a group.
-    sets_flags: bool,
-}
-
-impl<'source> Reader<'source> {
-    fn new(source: &'source str) -> Self {
-        Self { rest: source, ignores_space: false, sets_flags: false }
-    }
-
-    /// The flags for the whole pattern, if it starts with them.
-    fn leading_flags(&mut self) -> &'source str {
-        let source = self.rest;
-        if self.skip('(') && self.skip('?') && self.flags().is_ok_and(|are_for_rest| are_for_rest) {
-            return &source[..source.len() - self.rest.len()];
-        }
-        *self = Self::new(source);
-        ""
-    }
-
-    fn next(&mut self) -> Option<char> {
-        let mut letters = self.rest.chars();
-        let next = letters.next();
-        self.rest = letters.as_str();
-        next
-    }
-
-    fn skip(&mut self, wanted: char) -> bool {
-        let rest = self.rest.strip_prefix(wanted);
-        self.rest = rest.unwrap_or(self.rest);
-        rest.is_some()
-    }
-
-    fn skip_space(&mut self) {
-        while self.ignores_space {
-            let rest = self.rest.trim_start();
-            let Some(comment) = rest.strip_prefix('#') else {
-                self.rest = rest;
-                return;
-            };
-            self.rest = comment.split_once('\n').map_or("", |(_, rest)| rest);
-        }
-    }
-
-    /// Alternatives, up to the end of their group or of the pattern.
-    fn alternation(&mut self) -> Result<Option<Words>, Unknown> {
-        let first = self.concatenation()?;
-        if !self.rest.starts_with('|') {
-            return Ok(first);
-        }
-        let mut all = first.map(|first| vec![first]);
-        while self.skip('|') {
-            let next = self.concatenation()?;
-            all = all.zip(next).map(|(mut all, next)| {
-                all.push(next);
-                all
-            });
-        }
-        Ok(all.map(Words::Any))
-    }
-
-    fn concatenation(&mut self) -> Result<Option<Words>, Unknown> {
-        let mut parts: Vec<Part> = Vec::new();
-        loop {
-            self.skip_space();
-            match self.rest.chars().next() {
-                None | Some('|' | ')') => return Ok(Words::of_all(parts)),
-                Some('*' | '?' | '+' | '{') => {
-                    let least = self.repetition()?;
-                    let part = parts.pop().ok_or(Unknown)?;
-                    parts.push(Part::Other(if least == 0 { None } else { part.words() }));
-                }
-                Some(_) => parts.push(self.part()?),
-            }
-        }
-    }
-
-    /// The least number of times that the part before occurs.
-    fn repetition(&mut self) -> Result<u32, Unknown> {
-        let least = match self.next() {
-            Some('+') => 1,
-            Some('{') => {
-                let (range, rest) = self.rest.split_once('}').ok_or(Unknown)?;
-                self.rest = rest;
-                // A comment may contain anything.
-                if range.contains('#') {
-                    return Err(Unknown);
-                }
-                let least = range.split_once(',').map_or(range, |(least, _)| least).trim();
-                if least.is_empty() { 0 } else { least.parse().map_err(|_| Unknown)? }
-            }
-            _ => 0,
-        };
-        self.skip('?');
-        Ok(least)
-    }
-
-    fn part(&mut self) -> Result<Part, Unknown> {
-        match self.next().ok_or(Unknown)? {
-            '(' => self.group(),
-            '[' => self.class().map(|()| Part::Other(None)),
-            '\\' => self.escape(),
-            '.' | '^' | '$' => Ok(Part::Other(None)),
-            letter => Ok(Part::of_letter(letter, false)),
-        }
-    }
-
-    fn escape(&mut self) -> Result<Part, Unknown> {
-        match self.next().ok_or(Unknown)? {
-            // With braces, `\b` is a special kind of boundary.
-            'b' if self.rest.starts_with('{') => Err(Unknown),
-            'd' | 'D' | 's' | 'S' | 'w' | 'W' | 'b' | 'B' | 'A' | 'z' | '<' | '>' => Ok(Part::Other(None)),
-            't' => Ok(Part::Letter('\t')),
-            'n' => Ok(Part::Letter('\n')),
-            'r' => Ok(Part::Letter('\r')),
-            letter if letter.is_alphanumeric() => Err(Unknown),
-            letter => Ok(Part::of_letter(letter, true)),
-        }
-    }
-
-    fn group(&mut self) -> Result<Part, Unknown> {
-        let ignored_space = self.ignores_space;
-        if self.skip('?') {
-            if self.rest.starts_with("P<") || self.rest.starts_with('<') {
-                self.rest = self.rest.split_once('>').ok_or(Unknown)?.1;
-            } else if self.flags()? {
-                self.sets_flags = true;
-                return Ok(Part::Other(None));
-            }
-        }
-        let words = self.alternation()?;
-        self.ignores_space = ignored_space;
-        if self.skip(')') { Ok(Part::Other(words)) } else { Err(Unknown) }
-    }
-
-    /// The flags of a group. Returns whether they are for the rest of the group around them.
-    fn flags(&mut self) -> Result<bool, Unknown> {
-        let mut is_set = true;
-        loop {
-            match self.next() {
-                Some('x') => self.ignores_space = is_set,
-                Some('-') => is_set = false,
-                Some('i' | 'm' | 's' | 'U' | 'u' | 'R') => {}
-                Some(':') => return Ok(false),
-                Some(')') => return Ok(true),
-                _ => return Err(Unknown),
-            }
-        }
-    }
-
-    /// The rest of a class, in which there may be others.
-    fn class(&mut self) -> Result<(), Unknown> {
-        self.skip_space();
-        if self.skip('^') {
-            self.skip_space();
-        }
-        // At the start, it has no special meaning.
-        self.skip(']');
-        loop {
-            match self.next().ok_or(Unknown)? {
-                ']' => return Ok(()),
-                '[' => self.class()?,
-                '\\' => {
-                    self.next();
-                }
-                // The end of a range may be a bracket, which then opens no class.
-                '-' if self.rest.trim_start().starts_with('[') => return Err(Unknown),
-                // A comment may contain anything.
-                '#' if self.ignores_space => return Err(Unknown),
-                _ => {}
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -421,7 +216,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
         fn a_pattern_matches_if_an_alternative_does(source in pieces(), texts in prop::collection::vec("[a-d .1\n\\]A-]{0,12}", 8)) {
-            if let (Some(alternatives), Ok(whole)) = (Words::of_alternatives(&source), regex::Regex::new(&source)) {
+            if let (Some(alternatives), Ok(whole)) = (Words::split_alternatives(&source), regex::Regex::new(&source)) {
                 for text in texts {
                     let is_match = alternatives.iter().any(|(alternative, words)| {
                         let is_match = regex::Regex::new(alternative).unwrap().is_match(&text);
@@ -437,7 +232,7 @@ mod tests {
     #[test]
     fn alternatives_keep_the_flags_of_the_pattern() {
         let alternatives = |source| {
-            let found = Words::of_alternatives(source)?;
+            let found = Words::split_alternatives(source)?;
             Some(found.into_iter().map(|(alternative, _)| alternative).collect::<Vec<_>>())
         };
         assert_eq!(alternatives("(?i)ab|c(d|e)").unwrap(), ["(?i)ab", "(?i)c(d|e)"]);

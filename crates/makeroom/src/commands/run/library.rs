@@ -24,7 +24,8 @@ use crate::commands::new_file;
 /// The ending of the link's name.
 const PASSES_CHECK: &str = "-before-libasan.so";
 
-/// The libraries, in the order of the stream. The recorder is first: `run` needs no other, and stops decompressing after it.
+/// The libraries, in the order in which the stream contains them. The recorder is first: `run` needs only the recorder, and
+/// stops decompressing after it.
 #[derive(Clone, Copy)]
 enum Library {
     Recorder,
@@ -32,7 +33,7 @@ enum Library {
     Management,
 }
 
-/// One LZMA stream; and for each library, where it ends in the content of the stream, and its [`hash`].
+/// One LZMA stream, and for each library its end in the decompressed content and its [`hash`].
 #[cfg(target_os = "linux")]
 static EMBEDDED: (&[u8], [(usize, u64); 3]) =
     makeroom_embed::libraries!(makeroom_preload, makeroom_simgpu, makeroom_simnvml);
