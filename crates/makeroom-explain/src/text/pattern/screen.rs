@@ -56,7 +56,7 @@ impl Alternative {
         if self.words.as_ref().is_some_and(|words| !words.are_in(text.as_bytes(), &mut 0)) {
             return Some(false);
         }
-        // Not `is_match`: in texts over 128 bytes, it uses the PikeVM, which takes twice the instructions of the backtracker.
+        // Not `is_match`: in texts over 128 bytes, it uses the PikeVM, which takes longer than the backtracker.
         Some(self.nfa.get_or_init(|| build(&self.source)).as_ref()?.search_half(&Input::new(text)).is_some())
     }
 }

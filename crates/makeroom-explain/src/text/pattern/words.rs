@@ -215,7 +215,10 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
-        fn a_pattern_matches_if_an_alternative_does(source in pieces(), texts in prop::collection::vec("[a-d .1\n\\]A-]{0,12}", 8)) {
+        fn a_pattern_matches_if_an_alternative_does(
+            source in pieces(),
+            texts in prop::collection::vec("[a-d .1\n\\]A-]{0,12}", 8),
+        ) {
             if let (Some(alternatives), Ok(whole)) = (Words::split_alternatives(&source), regex::Regex::new(&source)) {
                 for text in texts {
                     let is_match = alternatives.iter().any(|(alternative, words)| {
