@@ -415,6 +415,9 @@ pub struct DeviceSample {
     /// How many of the device's events came before it. Times alone do not tell: a program can allocate, be sampled and
     /// free within one microsecond. `None` if only the times are known.
     pub events_before: Option<usize>,
+    /// The sampling thread, as an index into [`ProcessRecord::threads`]. `None` if unknown, or if the thread has no memory
+    /// events.
+    pub thread: Option<usize>,
 }
 
 impl DeviceSample {
@@ -490,6 +493,7 @@ mod tests {
             free: Bytes::new(free),
             total: Bytes::gib(1),
             events_before: None,
+            thread: None,
         };
         let record = ProcessRecord {
             device_samples: vec![sample(10, 0, 1), sample(100, 0, 3), sample(20, 1, 2)],

@@ -9,6 +9,9 @@
 
 use crate::{Action, Bytes, DeviceTrace, Event, FastMap, OlderBlock, Ranges, Start};
 
+/// The driver allocates pages of this size. Only smaller blocks share one.
+const DRIVER_PAGE: u64 = 2 << 20;
+
 /// The running sum of the memory taken from the driver.
 #[derive(Debug, Default)]
 pub struct Taken {
@@ -17,6 +20,13 @@ pub struct Taken {
     last: (u64, u64),
     outside: FastMap<u64, Bytes>,
     bytes: Bytes,
+    rounding: Bytes,
+}
+
+/// The most that the driver adds to a block.
+#[inline]
+fn rounding(size: Bytes) -> Bytes {
+    Bytes::new(size.get().wrapping_neg() % DRIVER_PAGE)
 }
 
 impl Taken {
@@ -41,6 +51,7 @@ impl Taken {
         if !self.is_in_segment(address) {
             let lost = self.outside.insert(address, size).unwrap_or(Bytes::ZERO);
             self.bytes = self.bytes - lost + size;
+            self.rounding = self.rounding - rounding(lost) + rounding(size);
         }
     }
 
@@ -62,7 +73,9 @@ impl Taken {
         match event.action {
             Action::Alloc => self.take(address, size),
             Action::FreeCompleted => {
-                self.bytes = self.bytes - self.outside.remove(&address).unwrap_or(Bytes::ZERO);
+                let freed = self.outside.remove(&address).unwrap_or(Bytes::ZERO);
+                self.bytes = self.bytes - freed;
+                self.rounding = self.rounding - rounding(freed);
             }
             Action::SegmentAlloc | Action::SegmentMap => {
                 self.segments.insert(address, size.get());
@@ -92,6 +105,11 @@ impl Taken {
         self.bytes
     }
 
+    /// The most that the driver added to blocks outside of segments, because it allocates whole pages. Not part of the sum.
+    pub fn rounding(&self) -> Bytes {
+        self.rounding
+    }
+
     /// The most that was taken at once during a recording that starts like this.
     pub fn peak(device: &DeviceTrace, start: &Start) -> Bytes {
         let mut taken = Self::new(start);
@@ -107,6 +125,22 @@ impl Taken {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_driver_rounds_what_is_outside_of_segments() {
+        let mut taken = Taken::default();
+        let mut after = |action, address, size: u64| {
+            taken.apply(&Event::new(action, address, size));
+            (taken.bytes().get(), taken.rounding().get())
+        };
+        assert_eq!(after(Action::SegmentAlloc, 1 << 30, 3 << 20), (3 << 20, 0));
+        assert_eq!(after(Action::Alloc, 1 << 30, 1 << 20), (3 << 20, 0));
+        assert_eq!(after(Action::Alloc, 1 << 40, 3 << 20), (6 << 20, 1 << 20));
+        assert_eq!(after(Action::Alloc, 1 << 41, 4 << 20), (10 << 20, 1 << 20));
+        // A damaged file can have two blocks at one address.
+        assert_eq!(after(Action::Alloc, 1 << 40, (2 << 20) - 512), ((9 << 20) - 512, 512));
+        assert_eq!(after(Action::FreeCompleted, 1 << 40, 0), (7 << 20, 0));
+    }
 
     #[test]
     fn blocks_outside_of_segments_are_taken_too() {

@@ -27,6 +27,7 @@ fn process(free: &[(u64, Bytes)]) -> ProcessRecord {
             free,
             total: CARD,
             events_before: None,
+            thread: None,
         })
         .collect();
     let contexts = vec![ContextRecord { created_us: 10, ..ContextRecord::default() }];

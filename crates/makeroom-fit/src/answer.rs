@@ -232,8 +232,13 @@ mod tests {
         let bounds = Bounds { first: 4, most: 1 << 30, multiple: 1, runs: 4, card: None, margin: None };
         let mut plan = Plan::new(bounds, makeroom_sim::parse("pytorch").unwrap());
         for batch in [4, 64] {
-            let overhead =
-                Some(DeviceOverhead { total: Bytes::gib(16), held: Bytes::mib(500), is_own: false });
+            let overhead = Some(DeviceOverhead {
+                total: Bytes::gib(16),
+                held: Bytes::mib(500),
+                uncertain: Bytes::ZERO,
+                is_settled: true,
+                is_own: false,
+            });
             plan.ran(batch, RunOutcome::Ran(Box::new(Probe { overhead, ..training(shape, batch) })));
         }
         let prediction = plan.predict().unwrap();

@@ -54,27 +54,17 @@ pub struct Budget {
 impl Budget {
     /// The budget on a GPU of this size, from runs on any GPU, in any order.
     pub fn new(card: Bytes, probes: &[Probe], margin: Margin) -> Self {
-        let held = |probe: &Probe| Some(probe.overhead?.held.get());
-        let with_libraries = |probe: &Probe| Some((probe.batch, held(probe)? + probe.libraries.get()));
-        let mut seen: Vec<(u64, u64)> = probes.iter().filter_map(with_libraries).collect();
-        seen.sort_unstable();
-        seen.dedup_by_key(|point| point.0);
-        let contexts = probes.iter().filter_map(held).min().unwrap_or(0);
-        let libraries = probes.iter().map(|probe| probe.libraries.get()).max().unwrap_or(0);
-        // Memory that libraries load on first use grows in the first runs. A decrease can only come from other
-        // processes.
-        let mut highest = 0;
-        for point in &mut seen {
-            highest = highest.max(point.1);
-            point.1 = highest;
-        }
         let is_own = probes.iter().all(|probe| probe.overhead.is_none_or(|overhead| overhead.is_own));
-        let law = match (seen.first(), seen.last()) {
+        let highest = probes.iter().filter_map(held_outside).max().unwrap_or(0);
+        let law = match growth(probes) {
             // The contexts of a process do not depend on the batch; memory of other processes can only add to them.
-            _ if is_own => SizeLaw::Fixed(contexts + libraries),
-            (Some(&first), Some(&last)) if first.0 != last.0 => SizeLaw::Line([first, last]),
-            (_, Some(&last)) => SizeLaw::Fixed(last.1),
-            _ => SizeLaw::Fixed(0),
+            _ if is_own => {
+                let contexts = probes.iter().filter_map(|probe| Some(probe.overhead?.held.get())).min();
+                let libraries = probes.iter().map(|probe| probe.libraries.get()).max();
+                SizeLaw::Fixed(contexts.unwrap_or(0) + libraries.unwrap_or(0))
+            }
+            Some(ends) => SizeLaw::Line(ends),
+            None => SizeLaw::Fixed(highest),
         };
         Self { card, margin: margin.on_card(card), overhead: law, missing: Bytes::ZERO }
     }
@@ -95,6 +85,25 @@ impl Budget {
     }
 }
 
+/// Memory outside the allocator, including that of libraries, if it was measured.
+fn held_outside(probe: &Probe) -> Option<u64> {
+    Some(probe.overhead?.held.get() + probe.libraries.get())
+}
+
+/// The smallest and the largest batch with their memory outside the allocator, if it grows with the batch.
+///
+/// Extrapolation multiplies the difference of two measurements, so it must not be noise: both are made during the steps,
+/// and the difference exceeds the variation within a run. A decrease can only come from other processes.
+fn growth(probes: &[Probe]) -> Option<[(u64, u64); 2]> {
+    let settled = || probes.iter().filter(|probe| probe.overhead.is_some_and(|overhead| overhead.is_settled));
+    let first = settled().min_by_key(|probe| (probe.batch, held_outside(probe)))?;
+    let last = settled().map(|probe| probe.batch).max()?;
+    let highest = settled().filter_map(held_outside).max()?;
+    let lowest = held_outside(first)?;
+    let is_growing = first.batch < last && highest - lowest > first.overhead?.uncertain.get();
+    is_growing.then_some([(first.batch, lowest), (last, highest)])
+}
+
 #[cfg(test)]
 mod tests {
     use makeroom_explain::DeviceOverhead;
@@ -103,7 +112,14 @@ mod tests {
     use crate::testing::{Shape, training};
 
     fn probe(batch: u64, held: u64) -> Probe {
-        let overhead = DeviceOverhead { total: Bytes::gib(8), held: Bytes::mib(held), is_own: false };
+        let held = Bytes::mib(held);
+        let overhead = DeviceOverhead {
+            total: Bytes::gib(8),
+            held,
+            uncertain: Bytes::ZERO,
+            is_settled: true,
+            is_own: false,
+        };
         Probe { overhead: Some(overhead), ..training(&Shape { steps: 0, ..Shape::default() }, batch) }
     }
 
@@ -114,6 +130,20 @@ mod tests {
         assert_eq!(budget.overhead(12), Bytes::mib(700));
         assert_eq!(budget.margin, Bytes::mib(64));
         assert_eq!(budget.allocator(8), (Bytes::gib(8) - Bytes::mib(664)).get());
+    }
+
+    #[test]
+    fn noise_is_not_growth() {
+        let at_12 = |change: fn(&mut DeviceOverhead)| {
+            let mut probes = [probe(8, 600), probe(4, 500)];
+            change(probes[1].overhead.as_mut().unwrap());
+            Budget::new(Bytes::gib(8), &probes, Margin::EXACT).overhead(12)
+        };
+        assert_eq!(at_12(|first| first.uncertain = Bytes::mib(99)), Bytes::mib(700));
+        assert_eq!(at_12(|first| first.uncertain = Bytes::mib(100)), Bytes::mib(600));
+        // A measurement from before the steps.
+        assert_eq!(at_12(|first| first.is_settled = false), Bytes::mib(600));
+        assert_eq!(at_12(|first| (first.is_settled, first.held) = (false, Bytes::mib(800))), Bytes::mib(800));
     }
 
     #[test]

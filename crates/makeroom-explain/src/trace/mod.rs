@@ -9,6 +9,7 @@
 //! sites.rs     live memory by place in the program
 //! steps.rs     steps, and what grows from one to the next;  rounds.rs  those of a loop that marks none;  trend.rs  if not
 //! taken.rs     what a process took from the driver;  overhead.rs  what the device holds beside it
+//! in_flight.rs driver calls that make a measurement of the device uncertain
 //! source.rs    what the source of a recording is called;  notes.rs  what to know about it
 //! beside.rs    what a whole process adds to the account
 //! verdict.rs   the cause;  around.rs  causes outside of the allocator that was asked
@@ -29,6 +30,7 @@ mod group_names;
 mod grouped;
 mod growing;
 mod history;
+mod in_flight;
 mod keeper;
 mod lifetimes;
 mod notes;

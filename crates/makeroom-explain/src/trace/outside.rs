@@ -3,13 +3,12 @@
 use makeroom_core::{Action, Bytes, DeviceTrace, Event, FastMap, OlderBlock, StackId, Start, Taken, Trace};
 
 use super::Places;
+use super::in_flight::InFlight;
 use super::overhead::{Measured, Measuring};
 use super::sites::{HeldByStack, StackTotal};
 use super::steps::Steps;
 use crate::thresholds::CONTEXT_TYPICAL;
 
-/// A call of the driver takes no longer, unless the machine is busy with something else.
-const LONGEST_CALL_US: u64 = 1000;
 /// Times at which contexts are counted, at most.
 const MOST_CONTEXT_TIMES: usize = 1000;
 
@@ -20,6 +19,10 @@ pub struct DeviceOverhead {
     pub total: Bytes,
     /// The most of it that was held beside what the process asked for.
     pub held: Bytes,
+    /// How much `held` can vary within a run: the driver's rounding of live blocks, and calls of other threads in flight.
+    pub uncertain: Bytes,
+    /// Whether a sample is from the second half of the recording, when memory that is allocated on first use is there.
+    pub is_settled: bool,
     /// Whether only the process's own counts, its contexts and their code: it ran under a limit. On a card with others
     /// that is told from theirs by its size.
     pub is_own: bool,
@@ -29,34 +32,40 @@ pub struct DeviceOverhead {
 ///
 /// Under `--limit` only what the process itself has counts, its contexts and their code: others may use the card meanwhile.
 ///
-/// It is asked by another thread than the one that takes memory, which may be inside of a call then: what that takes is there
-/// before its event, and what it gives back is there after it. So what one call around the moment can have taken counts as
-/// taken.
+/// When a sample is made, another thread may be inside a driver call: memory is allocated before the event is recorded, and
+/// released after it. So the memory of such a call is deducted.
 pub fn device_overhead(trace: &Trace, device: &DeviceTrace) -> Option<DeviceOverhead> {
     let process = trace.process.as_ref()?;
     let start = Start::new(device);
     let mut taken = Taken::new(&start);
     let mut events = device.events.iter().enumerate().peekable();
-    let (mut last_us, mut fallen) = (0, Bytes::ZERO);
+    let mut in_flight = InFlight::new(&device.events);
+    let mut last_sampled = 0;
     let samples = process.device_samples.iter().filter(|sample| sample.device == device.device);
     let held_outside = samples.map(|sample| {
         while let Some((_, event)) = events.next_if(|(position, event)| sample.is_after(*position, event)) {
             let before = taken.bytes();
             taken.apply(&event);
-            (last_us, fallen) = (event.time_us, before - taken.bytes());
+            in_flight.apply(&event, before - taken.bytes());
         }
-        let is_near = |time_us: u64| time_us.abs_diff(sample.time_us) <= LONGEST_CALL_US;
-        let given = if is_near(last_us) { fallen } else { Bytes::ZERO };
-        let next = events.peek().filter(|(_, event)| is_near(event.time_us));
-        let under_way = given.max(next.map_or(Bytes::ZERO, |(_, event)| taken.added_by(event)));
-        let held = sample.total - sample.free - taken.bytes() - under_way;
-        DeviceOverhead { total: sample.total, held, is_own: process.limit.is_some() }
+        let in_flight = in_flight.at(sample, &taken);
+        let held = sample.total - sample.free - taken.bytes() - in_flight;
+        let uncertain = in_flight + taken.rounding();
+        last_sampled = events.peek().map_or(device.events.len(), |(position, _)| *position);
+        DeviceOverhead {
+            total: sample.total,
+            held,
+            uncertain,
+            is_settled: false,
+            is_own: process.limit.is_some(),
+        }
     });
     let held_outside = held_outside.max_by_key(|held_outside| held_outside.held)?;
     let measured = || Measured::new(process, device, &start);
     let own = process.limit.and_then(|_| own_overhead(device, &measured()));
     Some(DeviceOverhead {
         held: own.map_or(held_outside.held, |own| own.min(held_outside.held)),
+        is_settled: last_sampled > device.events.len() / 2,
         ..held_outside
     })
 }
@@ -266,6 +275,15 @@ mod tests {
     }
 
     fn held_under(limit: Option<Bytes>, samples: &[(u64, u64)], blocks: &[(u64, u64, u64)]) -> Option<Bytes> {
+        let (trace, device) = recorded(limit, samples, blocks);
+        device_overhead(&trace, &device).map(|held_outside| held_outside.held)
+    }
+
+    fn recorded(
+        limit: Option<Bytes>,
+        samples: &[(u64, u64)],
+        blocks: &[(u64, u64, u64)],
+    ) -> (Trace, DeviceTrace) {
         let total = Bytes::gib(8);
         let sample = |&(time_us, used): &(u64, u64)| DeviceSample {
             time_us,
@@ -273,6 +291,7 @@ mod tests {
             free: total - Bytes::mib(used),
             total,
             events_before: None,
+            thread: None,
         };
         let device_samples = samples.iter().map(sample).collect();
         let process = Some(ProcessRecord { device_samples, limit, ..ProcessRecord::default() });
@@ -294,8 +313,7 @@ mod tests {
         for event in events {
             device.events.push(event);
         }
-        let trace = Trace { process, ..Trace::new(TraceKind::Room) };
-        device_overhead(&trace, &device).map(|held_outside| held_outside.held)
+        (Trace { process, ..Trace::new(TraceKind::Room) }, device)
     }
 
     #[test]
@@ -333,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_under_way_are_not_held_by_somebody_else() {
+    fn calls_in_flight_are_not_overhead() {
         let block = [(100_000, 900_000, 1024)];
         assert_eq!(held(&[(50_000, 400), (500_000, 1424)], &block), Some(Bytes::mib(400)));
         // Taken already, and not told yet; told to be given back, and still there.
@@ -341,6 +359,31 @@ mod tests {
         // A moment later it is not that call's.
         assert_eq!(held(&[(50_000, 1424)], &block), Some(Bytes::mib(1424)));
         assert_eq!(held(&[(950_000, 1424)], &block), Some(Bytes::mib(1424)));
+    }
+
+    /// A thread samples between two of its own calls, so they make nothing uncertain.
+    #[test]
+    fn a_thread_has_no_call_in_flight_while_it_samples() {
+        let (mut trace, mut device) = recorded(
+            None,
+            &[(100_050, 1424), (900_050, 400)],
+            &[(100_000, 900_000, 1024), (100_100, 900_100, 64)],
+        );
+        let mut held = |sampled_by, other_events: &[usize]| {
+            for sample in &mut trace.process.as_mut().unwrap().device_samples {
+                sample.thread = sampled_by;
+            }
+            for index in 0..device.events.len() {
+                device.events.set_thread(index, if other_events.contains(&index) { 2 } else { 1 });
+            }
+            device_overhead(&trace, &device).map(|found| (found.held, found.uncertain))
+        };
+        let certain = Some((Bytes::mib(400), Bytes::ZERO));
+        assert_eq!(held(Some(1), &[]), certain);
+        assert_eq!(held(Some(1), &[0, 2]), certain, "the other thread made the same calls");
+        let uncertain = Some((Bytes::mib(336), Bytes::mib(64)));
+        assert_eq!(held(None, &[]), uncertain);
+        assert_eq!(held(Some(1), &[1, 2]), uncertain, "the other thread may have been inside a call");
     }
 
     #[test]

@@ -276,6 +276,7 @@ mod tests {
             free: TOTAL - Bytes::mib(used),
             total: TOTAL,
             events_before: None,
+            thread: None,
         }));
         process.contexts.extend(
             contexts.iter().map(|&created_us| ContextRecord { created_us, ..ContextRecord::default() }),

@@ -65,7 +65,13 @@ impl Script {
 
     fn run(&self, batch: u64) -> RunOutcome {
         let (nearest, scaled) = self.near(batch);
-        let overhead = Some(DeviceOverhead { total: Bytes::gib(140), held: OVERHEAD, is_own: true });
+        let overhead = Some(DeviceOverhead {
+            total: Bytes::gib(140),
+            held: OVERHEAD,
+            uncertain: Bytes::ZERO,
+            is_settled: true,
+            is_own: true,
+        });
         let is_same = nearest.batch == batch;
         let program = if is_same { nearest.program.clone() } else { scaled.at(batch) };
         let probe = Probe { batch, program, overhead, ..nearest.clone() };
@@ -184,7 +190,13 @@ fn what_a_refused_run_asked_for_bounds_the_room() {
     }
     // As if there were no memory outside the allocator: more would fit than did.
     for probe in &mut plan.probes {
-        probe.overhead = Some(DeviceOverhead { total: CARD, held: Bytes::ZERO, is_own: true });
+        probe.overhead = Some(DeviceOverhead {
+            total: CARD,
+            held: Bytes::ZERO,
+            uncertain: Bytes::ZERO,
+            is_settled: true,
+            is_own: true,
+        });
     }
     assert!(plan.predict().unwrap().batch > Some(61));
     plan.ran(61, script.run(61));

@@ -30,7 +30,13 @@ impl Machine {
         if !self.fits(batch) {
             return RunOutcome::Refused(None);
         }
-        let overhead = Some(DeviceOverhead { total: self.card, held: OVERHEAD, is_own: false });
+        let overhead = Some(DeviceOverhead {
+            total: self.card,
+            held: OVERHEAD,
+            uncertain: Bytes::ZERO,
+            is_settled: true,
+            is_own: false,
+        });
         RunOutcome::Ran(Box::new(Probe { overhead, ..training(&self.shape, batch) }))
     }
 
@@ -141,7 +147,13 @@ fn what_does_not_grow_and_what_does_not_fit_is_said() {
 fn memory_that_grows_by_more_of_the_same_is_not_said_to_be_the_same() {
     let mut plan = Plan::new(bounds(), makeroom_sim::parse("cuda-async").unwrap());
     for batch in [4, 60] {
-        let overhead = Some(DeviceOverhead { total: Bytes::gib(24), held: OVERHEAD, is_own: false });
+        let overhead = Some(DeviceOverhead {
+            total: Bytes::gib(24),
+            held: OVERHEAD,
+            uncertain: Bytes::ZERO,
+            is_settled: true,
+            is_own: false,
+        });
         plan.ran(batch, RunOutcome::Ran(Box::new(Probe { overhead, ..keeping(batch) })));
     }
     assert_eq!(plan.next(), Next::Stop(Stop::NoLaw));

@@ -91,6 +91,14 @@ pub(super) struct OtherEvent {
 
 const _: () = assert!(size_of::<OtherEvent>() == 56);
 
+/// A device sample with its time and the sampling thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimedSample {
+    pub(super) since_ns: i64,
+    pub(super) thread: ThreadNumber,
+    pub(super) measured: DeviceSample,
+}
+
 /// The content of a file.
 #[derive(Debug)]
 pub(super) struct Collected {
@@ -107,7 +115,7 @@ pub(super) struct Collected {
     /// The first definition of each device.
     pub(super) device_definitions: Vec<DeviceDefinition>,
     defined: HashSet<DeviceIndex, FastHasher>,
-    pub(super) device_samples: Vec<(i64, DeviceSample)>,
+    pub(super) device_samples: Vec<TimedSample>,
     pub(super) host_samples: Vec<(i64, HostSample)>,
     pub(super) remarks: Vec<(i64, Remark)>,
     pub(super) end: Option<End>,
@@ -198,7 +206,7 @@ impl Collected {
                     self.device_definitions.push(device);
                 }
             }
-            Record::Sample(sample) => self.add_sample(&sample),
+            Record::Sample(sample) => self.add_sample(thread, &sample),
             Record::Dropped(dropped) => self.dropped = self.dropped.saturating_add(dropped.events),
             Record::Note(note) => self.add_note(&note),
             Record::End(end) => self.end = Some(end),
@@ -219,9 +227,9 @@ impl Collected {
         self.last_ns = self.last_ns.max(since_ns);
     }
 
-    fn add_sample(&mut self, sample: &Sample) {
+    fn add_sample(&mut self, thread: ThreadNumber, sample: &Sample) {
         let since_ns = self.clock.since(sample.time_ns);
-        self.device_samples.extend(sample.device.map(|measured| (since_ns, measured)));
+        self.device_samples.extend(sample.device.map(|measured| TimedSample { since_ns, thread, measured }));
         let Sample { resident, cgroup_usage, cgroup_limit, pinned, .. } = *sample;
         if resident.or(cgroup_usage).or(cgroup_limit).or(pinned).is_some() {
             let time_us = self.clock.date_us(since_ns);
@@ -371,7 +379,7 @@ impl Collected {
             self.devices.retain(|device| named.contains(device));
         }
         self.others.sort_by_key(|other| other.since_ns);
-        self.device_samples.sort_by_key(|&(since_ns, _)| since_ns);
+        self.device_samples.sort_by_key(|sample| sample.since_ns);
         self.host_samples.sort_by_key(|&(since_ns, _)| since_ns);
         self.remarks.sort_by_key(|&(since_ns, _)| since_ns);
         self.devices.sort_unstable();

@@ -47,8 +47,9 @@ pub(super) fn assemble(
     for index in 0..rows.len() {
         rows.forget_before(index);
         let row = &rows.get(index);
-        while let Some(&(since_ns, sample)) = samples.next_if(|(since_ns, _)| *since_ns < row.since_ns) {
-            contexts.end_until(since_ns, &mut devices);
+        while let Some(sample) = samples.next_if(|sample| sample.since_ns < row.since_ns) {
+            contexts.end_until(sample.since_ns, &mut devices);
+            let sample = sample.measured;
             events_before.entry(sample.device).or_default().push_back(event_count(&devices, sample.device));
         }
         contexts.end_until(row.since_ns, &mut devices);
@@ -73,8 +74,9 @@ pub(super) fn assemble(
             device.refuse(row, attempts.is_unasked(index, row));
         }
     }
-    for &(since_ns, sample) in samples {
-        contexts.end_until(since_ns, &mut devices);
+    for sample in samples {
+        contexts.end_until(sample.since_ns, &mut devices);
+        let sample = sample.measured;
         events_before.entry(sample.device).or_default().push_back(event_count(&devices, sample.device));
     }
     contexts.end_until(i64::MAX, &mut devices);

@@ -24,8 +24,8 @@ pub(super) fn find(clock: Clock, collected: &Collected) -> Vec<DriverKeeps> {
     let mut rows = collected.rows.of_driver().filter(|row| !row.is_refused).peekable();
     let mut others = collected.others.iter().filter(|other| other.result == 0).peekable();
     let mut found = Vec::new();
-    for &(since_ns, measured) in &collected.device_samples {
-        let device = measured.device;
+    for sample in &collected.device_samples {
+        let (since_ns, device) = (sample.since_ns, sample.measured.device);
         loop {
             let row_ns = rows.peek().map_or(i64::MAX, |row| row.since_ns);
             let other_ns = others.peek().map_or(i64::MAX, |other| other.since_ns);

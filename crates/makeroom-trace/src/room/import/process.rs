@@ -10,7 +10,7 @@ use makeroom_core::{
 };
 
 use super::Clock;
-use super::collect::{Collected, ON_HOST, OUT_OF_MEMORY, OtherEvent};
+use super::collect::{Collected, ON_HOST, OUT_OF_MEMORY, OtherEvent, TimedSample};
 use super::keeps;
 use crate::room::{self, DeviceDefinition, EndReason, EventKind, Header, NameNumber};
 
@@ -48,8 +48,7 @@ pub(super) fn assemble(
     }
     let (mut record, pinned, ended) = assembly.finish();
     let measured = collected.device_samples.iter();
-    record.device_samples =
-        measured.map(|&(since_ns, sample)| device_sample(clock, since_ns, sample)).collect();
+    record.device_samples = measured.map(|sample| device_sample(clock, collected, sample)).collect();
     // They are in order of time, which is preserved within each device.
     record.device_samples.sort_by_key(|sample| sample.device);
     let measured = std::mem::take(&mut collected.host_samples).into_iter();
@@ -123,9 +122,11 @@ fn device(device: &DeviceDefinition) -> DeviceIdentity {
     }
 }
 
-fn device_sample(clock: Clock, since_ns: i64, measured: room::DeviceSample) -> DeviceSample {
-    let room::DeviceSample { device, free, total } = measured;
-    DeviceSample { time_us: clock.date_us(since_ns), device, free, total, events_before: None }
+fn device_sample(clock: Clock, collected: &Collected, sample: &TimedSample) -> DeviceSample {
+    let room::DeviceSample { device, free, total } = sample.measured;
+    let thread = collected.threads.get(&sample.thread).map(|&index| index as usize);
+    let time_us = clock.date_us(sample.since_ns);
+    DeviceSample { time_us, device, free, total, events_before: None, thread }
 }
 
 /// The record under construction.

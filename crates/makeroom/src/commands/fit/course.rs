@@ -16,6 +16,10 @@ const LAST_CHANCE: usize = 3;
 /// A run that makes no progress for this long after a failure is stuck.
 const STANDSTILL: Duration = Duration::from_secs(15);
 
+/// How long to wait for a sample of the memory outside the allocator. The recorder makes one every 250 ms while the
+/// program calls the driver.
+const MEASURING: Duration = Duration::from_secs(1);
+
 /// When to stop observing a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeout {
@@ -41,16 +45,23 @@ pub(super) fn is_stuck(probe: &Probe) -> bool {
     probe.refusals > 0 && probe.cycles_since_refusal == 0
 }
 
+/// Whether the memory outside the allocator was sampled during the steps.
+fn is_measured(probe: &Probe) -> bool {
+    probe.overhead.is_none_or(|overhead| overhead.is_settled)
+}
+
 /// Observes a run over time.
 pub(super) struct Watch {
     timeout: Timeout,
     /// The progress so far, and when it last changed.
     last: (usize, Instant),
+    /// When enough steps had completed.
+    enough: Option<Instant>,
 }
 
 impl Watch {
     pub(super) fn new(timeout: Timeout) -> Self {
-        Self { timeout, last: (0, Instant::now()) }
+        Self { timeout, last: (0, Instant::now()), enough: None }
     }
 
     pub(super) fn look(&mut self, probe: &Probe) -> Course {
@@ -58,7 +69,12 @@ impl Watch {
         if done != self.last.0 {
             self.last = (done, Instant::now());
         }
-        self.judge(probe, self.last.1.elapsed())
+        let course = self.judge(probe, self.last.1.elapsed());
+        if course != Course::Enough {
+            return course;
+        }
+        let enough = *self.enough.get_or_insert_with(Instant::now);
+        if is_measured(probe) || enough.elapsed() >= MEASURING { course } else { Course::Open }
     }
 
     /// A run is done when its memory has settled and it has completed enough steps since the last failure; more steps
@@ -80,6 +96,7 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use makeroom_core::{Action, Address, Bytes, DeviceTrace, Event, StackId, StreamId, Trace, TraceKind};
+    use makeroom_explain::DeviceOverhead;
 
     use super::*;
 
@@ -120,6 +137,27 @@ mod tests {
     fn a_run_without_refusals_ends_with_its_steps() {
         assert_eq!(course("+++", 0), Course::Open);
         assert_eq!(course("++++", 0), Course::Enough);
+    }
+
+    #[test]
+    fn a_run_goes_on_until_the_memory_outside_the_allocator_is_measured() {
+        let mut probe = probe("++++");
+        let overhead = |is_settled| DeviceOverhead {
+            total: Bytes::gib(8),
+            held: Bytes::mib(400),
+            uncertain: Bytes::ZERO,
+            is_settled,
+            is_own: false,
+        };
+        let mut watch = Watch::new(Timeout { steps: 4, seconds: 300 });
+        probe.overhead = Some(overhead(false));
+        assert_eq!(watch.look(&probe), Course::Open);
+        probe.overhead = Some(overhead(true));
+        assert_eq!(watch.look(&probe), Course::Enough);
+        // A program that makes no more calls is not sampled again.
+        probe.overhead = Some(overhead(false));
+        watch.enough = Instant::now().checked_sub(MEASURING);
+        assert_eq!(watch.look(&probe), Course::Enough);
     }
 
     #[test]
