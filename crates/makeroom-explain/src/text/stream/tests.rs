@@ -61,9 +61,9 @@ fn log_text(parts: &[(u8, u16)]) -> String {
     text
 }
 
-/// Few cases, because each one is a log of megabytes; `PROPTEST_CASES` sets another number.
+/// Few cases, because some are logs of a megabyte; `PROPTEST_CASES` sets another number.
 fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(6)
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(8)
 }
 
 proptest! {
@@ -71,8 +71,9 @@ proptest! {
 
     #[test]
     fn a_condensed_log_has_the_answer_of_the_whole(
-        parts in prop::collection::vec((0_u8..7, 0_u16..1000), 1..6),
-        calm in 0_usize..30_000,
+        parts in prop::collection::vec((0_u8..7, 0_u16..500), 1..6),
+        // Most logs are only longer than the windows; some also have more lines than are searched before a failure.
+        calm in prop_oneof![15 => 0_usize..3000, 1 => 20_000_usize..30_000],
         piece in 1_usize..100_000,
     ) {
         let text = log_text(&parts) + &"epoch 3 loss 0.25\n".repeat(calm) + &log_text(&parts);
