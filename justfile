@@ -23,7 +23,7 @@ ci:
 
 # rewrite output shown in docs, help and snapshots; look at the diff before you commit it
 golden:
-    TRYCMD=overwrite INSTA_UPDATE=always cargo test -p makeroom --test documents --test help --test findings
+    TRYCMD=overwrite INSTA_UPDATE=always cargo test -p makeroom --test documents --test tests -- documents help findings
 
 # build the API documentation and open it
 docs:

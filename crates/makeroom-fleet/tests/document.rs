@@ -1,13 +1,11 @@
-//! docs/fleet.md shows actual output. To accept a change: `TRYCMD=overwrite cargo test -p makeroom-fleet --test document`.
+//! docs/fleet.md shows actual output. To accept a change: `TRYCMD=overwrite cargo test -p makeroom-fleet document`.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test may panic")]
-
-mod support;
 
 use std::fs;
 use std::path::Path;
 
-use support::bucket::{serve, variables};
-use support::{command, folder};
+use crate::support::bucket::{serve, variables};
+use crate::support::{command, folder};
 
 /// The objects of the bucket: recordings in the repository, as two jobs that were recorded and one that only left logs.
 const RECORDINGS: [(&str, &str); 8] = [

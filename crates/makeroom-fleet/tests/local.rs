@@ -1,12 +1,10 @@
 //! `makeroom index`, `makeroom fleet` and `makeroom job INDEX` on local folders.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test may panic")]
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 
-use support::{contents, folder, log, recordings, run, run_with, texts};
+use crate::support::{contents, folder, log, recordings, run, run_with, texts};
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()

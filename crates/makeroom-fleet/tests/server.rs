@@ -3,14 +3,12 @@
 //! Signatures are checked elsewhere, against servers that implement them; here the answers are what is tested.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test may panic")]
 
-mod support;
-
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::thread;
 
-use support::bucket::{Act, SECRET, reply, serve, variables};
-use support::{folder, log, run, run_with, texts};
+use crate::support::bucket::{Act, SECRET, reply, serve, variables};
+use crate::support::{folder, log, run, run_with, texts};
 
 fn index(address: &str, output: &str) -> std::process::Output {
     run_with(&["index", "s3://bucket", "-o", output], &variables(address))

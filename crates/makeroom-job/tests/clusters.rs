@@ -1,11 +1,9 @@
 //! Logs of clusters: pods of Kubernetes operators, Ray's workers, times in front of lines, and ranks that share a GPU.
 #![allow(clippy::unwrap_used, clippy::format_collect, reason = "a test may panic, and be slow")]
 
-mod support;
-
+use crate::support::{LOST, OUT_OF_MEMORY, TRACEBACK, culprits, job, prefixed, rows};
 use makeroom_job::{JobCause, Unread, answer};
 use proptest::prelude::*;
-use support::{LOST, OUT_OF_MEMORY, TRACEBACK, culprits, job, prefixed, rows};
 
 const STEPS: &str = "step 1: loss 2.71\nstep 2: loss 2.64\nstep 3: loss 2.60\n";
 

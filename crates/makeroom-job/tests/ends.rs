@@ -2,10 +2,8 @@
 //! and none may be named with more certainty than the logs give.
 #![allow(clippy::unwrap_used, clippy::format_collect, reason = "a test may panic, and be slow")]
 
-mod support;
-
+use crate::support::{OUT_OF_MEMORY, TRACEBACK, culprits, job, listed, prefixed};
 use makeroom_job::{ConsequenceKind, JobCause, JobReport};
-use support::{OUT_OF_MEMORY, TRACEBACK, culprits, job, listed, prefixed};
 
 const STEPS: &str = "step 1: loss 2.71\nstep 2: loss 2.64\nstep 3: loss 2.60\n";
 

@@ -2,12 +2,10 @@
 //! of one rank, numbered files, and prefixes of launchers.
 #![allow(clippy::unwrap_used, clippy::format_collect, reason = "a test may panic, and be slow")]
 
-mod support;
-
+use crate::support::{LOST, OUT_OF_MEMORY, TRACEBACK, culprits, job, prefixed, rows};
 use makeroom_core::identity::FailureList;
 use makeroom_job::{JobCause, RankFate, answer};
 use proptest::prelude::*;
-use support::{LOST, OUT_OF_MEMORY, TRACEBACK, culprits, job, prefixed, rows};
 
 /// The line of PyTorch's watchdog.
 fn timed_out(number: u32, operation: &str, elements: u32) -> String {

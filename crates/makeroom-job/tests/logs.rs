@@ -2,10 +2,8 @@
 //! and what the logs do not show.
 #![allow(clippy::unwrap_used, clippy::format_collect, reason = "a test may panic, and be slow")]
 
-mod support;
-
+use crate::support::{LOST, OUT_OF_MEMORY, TRACEBACK, culprits, job, listed, rows};
 use makeroom_job::{ConsequenceKind, JobCause, JobReport, Unread, answer};
-use support::{LOST, OUT_OF_MEMORY, TRACEBACK, culprits, job, listed, rows};
 
 const TIMED_OUT: &str =
     "[E1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE)";

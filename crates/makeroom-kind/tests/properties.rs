@@ -1,8 +1,6 @@
 //! For any recording, however broken: kinds add up to live memory at every moment, and nothing panics.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod support;
-
 use std::collections::HashMap;
 
 use makeroom_core::{
@@ -117,7 +115,7 @@ proptest! {
         }
         trace.devices.push(device);
         adds_up(&trace);
-        adds_up(&support::without_stacks(trace));
+        adds_up(&crate::support::without_stacks(trace));
     }
 
     #[test]
@@ -126,7 +124,7 @@ proptest! {
         cut in (0.0..1.0_f64, 0.0..1.0_f64),
         mutations in prop::collection::vec((0.0..1.0_f64, 0.0..1.0_f64, 0..9_usize), 0..40),
     ) {
-        let mut trace = support::open(&format!("kinds/{name}.pickle.gz"));
+        let mut trace = crate::support::open(&format!("kinds/{name}.pickle.gz"));
         let device = &mut trace.devices[0];
         let mut events: Vec<Event> = device.events.iter().collect();
         for (one, two, action) in mutations {

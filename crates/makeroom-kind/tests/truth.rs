@@ -2,13 +2,11 @@
 //! moments, how many bytes of blocks its parameters, gradients, optimizer state, inputs, caches and saved tensors had.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod support;
-
 use std::collections::HashMap;
 
+use crate::support::{Moment, block_sizes, bytes_of, marks, moments, open, without_stacks};
 use makeroom_core::{Action, Bytes, Events, StackId, Trace};
 use makeroom_kind::{Certainty, Kind, Kinds, Rule};
-use support::{Moment, block_sizes, bytes_of, marks, moments, open, without_stacks};
 
 const RECORDINGS: [&str; 16] = [
     "adamw",

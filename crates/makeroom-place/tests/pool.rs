@@ -1,7 +1,5 @@
 //! The pool on a card that detects every mistake: random programs, failed calls, invalid frees, steady loops.
 
-mod support;
-
 use std::collections::BTreeMap;
 
 use makeroom_core::{Address, StreamId};
@@ -10,7 +8,7 @@ use makeroom_place::pool::{
 };
 use proptest::prelude::*;
 
-use support::Card;
+use crate::support::Card;
 
 const MIB: u64 = 1 << 20;
 

@@ -1,12 +1,10 @@
 //! The pool on several streams: which stream owns memory, which streams it waits for and how long, and what retired
 //! streams leave behind.
 
-mod support;
-
 use makeroom_core::{Address, StreamId};
 use makeroom_place::pool::{BlockState, Cause, EVERY_STREAM, PAGE, Policy, Settings, Timeout};
 
-use support::Card;
+use crate::support::Card;
 
 const MIB: u64 = 1 << 20;
 

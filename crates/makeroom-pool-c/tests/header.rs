@@ -4,13 +4,12 @@
 #[allow(dead_code, reason = "only the layouts are compared")]
 #[path = "../src/abi.rs"]
 mod abi;
-mod common;
 
 use std::collections::BTreeSet;
 use std::mem::{align_of, offset_of, size_of};
 use std::process::Command;
 
-use common::{compile, here, stage};
+use crate::common::{compile, here, stage};
 use makeroom_simcard::testing::{built, succeeded};
 
 /// The functions that the header declares: names followed by a parenthesis, outside comments.

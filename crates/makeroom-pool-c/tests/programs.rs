@@ -1,11 +1,9 @@
 //! C and C++ programs against the header, on the software GPU.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
 use std::path::Path;
 
-use common::{compile, here, link};
+use crate::common::{compile, here, link};
 use makeroom_simcard::testing::{Stage, built, succeeded};
 use makeroom_trace::Input;
 
@@ -13,7 +11,7 @@ use makeroom_trace::Input;
 const MACHINE: &str = "memory=1GiB,context=0,module=0";
 
 fn stage(test: &str) -> Stage {
-    common::stage(test).with_machine(MACHINE)
+    crate::common::stage(test).with_machine(MACHINE)
 }
 
 fn run(program: &Path, stage: &Stage, arguments: &[&str]) -> String {

@@ -1,14 +1,12 @@
 //! Recordings of a bounded size, and recordings that are kept only if their process failed.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 
 use makeroom_trace::room::EventKind;
 
-use support::{Program, Recording};
+use crate::support::{Program, Recording};
 
 /// Bytes of the bound, and of what comes on top: the live set, the definitions and the events of 200 ms, after which no
 /// event of another thread is late. The program records at most 4,000 events of 7 bytes in 50 ms.

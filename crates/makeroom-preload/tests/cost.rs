@@ -2,9 +2,7 @@
 //! frames. Medians of many batches, and the best of three runs, to measure the library and not the machine's other
 //! work.
 
-mod support;
-
-use support::{Program, text};
+use crate::support::{Program, text};
 
 /// Nanoseconds for an allocation and its free.
 fn pair(stacks: Option<&str>) -> f64 {
@@ -32,7 +30,7 @@ fn a_recorded_call_is_cheap() {
 
 #[test]
 fn what_recording_cost_is_noted_when_asked_for() {
-    let notes = |recording: support::Recording| -> Vec<String> {
+    let notes = |recording: crate::support::Recording| -> Vec<String> {
         recording.notes.iter().map(|note| text(&note.text)).collect()
     };
     let is_cost = |note: &String| note.starts_with("time inside the recorder: ");

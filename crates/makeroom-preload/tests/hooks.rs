@@ -1,10 +1,8 @@
 //! Hooks for the less common ways to allocate, each on the software GPU: the events and their figures.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod support;
-
+use crate::support::{Program, Recording};
 use makeroom_trace::room::{Event, EventKind};
-use support::{Program, Recording};
 
 /// Compiled without checking for functions that the minimal driver lacks: the software GPU has them.
 fn recorded(name: &str) -> Recording {

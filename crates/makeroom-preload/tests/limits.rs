@@ -1,10 +1,8 @@
 //! `MAKEROOM_LIMIT`: a smaller card, to the megabyte.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod support;
-
+use crate::support::{Program, text};
 use makeroom_trace::room::EventKind;
-use support::{Program, text};
 
 #[test]
 fn a_limit_makes_the_card_smaller() {

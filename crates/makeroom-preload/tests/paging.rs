@@ -2,13 +2,11 @@
 //! GPU.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod support;
-
 use std::fs;
 use std::path::PathBuf;
 
+use crate::support::{Program, Recording, compile, scratch, text};
 use makeroom_trace::room::EventKind;
-use support::{Program, Recording, compile, scratch, text};
 
 /// The stand-in, and the program on it.
 fn built() -> (PathBuf, PathBuf) {

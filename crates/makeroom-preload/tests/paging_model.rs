@@ -2,16 +2,14 @@
 //! a stand-in for `libc10_cuda`, on the software GPU. Contents are written and checked on different streams.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod support;
-
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use crate::support::{Program, compile, scratch, text};
 use makeroom_core::{PoolId, Start};
 use makeroom_sim::{Driver, Program as Requests, Pytorch, Refused, Request, Settings, Step};
 use makeroom_trace::Input;
-use support::{Program, compile, scratch, text};
 
 const MIB: u64 = 1 << 20;
 /// The distance of two segments in the model's addresses.
@@ -240,7 +238,7 @@ fn every_driver_call_may_fail_once() {
     }
 }
 
-/// `cargo test -p makeroom-preload --test paging_model -- --ignored` runs for minutes.
+/// `cargo test -p makeroom-preload paging_model -- --ignored` runs for minutes.
 #[test]
 #[ignore = "10 million operations take minutes"]
 fn ten_million_operations_keep_their_contents() {

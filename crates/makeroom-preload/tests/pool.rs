@@ -1,10 +1,8 @@
 //! Programs whose memory comes from makeroom's pool: same output, less memory taken from the device.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod support;
-
+use crate::support::{Program, text};
 use makeroom_trace::room::EventKind;
-use support::{Program, text};
 
 fn pooled(name: &str) -> Program {
     Program::with_missing(name).on_software_gpu().variable("MAKEROOM_POOL", "on")
@@ -143,13 +141,13 @@ fn the_range_of_an_address_is_the_programs_own_allocation() {
 #[test]
 fn tensors_that_cannot_be_shared_are_told_once() {
     let directory = "exported";
-    std::fs::create_dir_all(support::scratch().join(directory)).unwrap();
-    let built = support::compile(
+    std::fs::create_dir_all(crate::support::scratch().join(directory)).unwrap();
+    let built = crate::support::compile(
         "segments.c",
         &format!("{directory}/libc10_cuda.so"),
         &["-shared", "-fPIC", "-Wl,-soname,libc10_cuda.so", "-lcuda"],
     );
-    let program = support::compile(
+    let program = crate::support::compile(
         "exported_segments.c",
         &format!("{directory}/exported_segments"),
         &["-lcuda", "-Wl,--unresolved-symbols=ignore-all", built.to_str().unwrap()],
@@ -187,14 +185,14 @@ fn every_process_may_copy_descriptors() -> bool {
 fn callers_that_share_memory_get_the_drivers_own() {
     for library in ["libc10_cuda.so", "libnccl.so.2"] {
         let directory = format!("callers-{library}");
-        std::fs::create_dir_all(support::scratch().join(&directory)).unwrap();
-        let built = support::compile(
+        std::fs::create_dir_all(crate::support::scratch().join(&directory)).unwrap();
+        let built = crate::support::compile(
             "segments.c",
             &format!("{directory}/{library}"),
             &["-shared", "-fPIC", &format!("-Wl,-soname,{library}"), "-lcuda"],
         );
         let found = built.parent().unwrap();
-        let program = support::compile(
+        let program = crate::support::compile(
             "shared_segments.c",
             &format!("{directory}/shared_segments"),
             &["-lcuda", "-Wl,--unresolved-symbols=ignore-all", built.to_str().unwrap()],
@@ -216,13 +214,13 @@ fn callers_that_share_memory_get_the_drivers_own() {
         }
     }
     // The pool serves every other library.
-    let built = support::compile(
+    let built = crate::support::compile(
         "segments.c",
         "libother.so",
         &["-shared", "-fPIC", "-Wl,-soname,libother.so", "-lcuda"],
     );
     let flags = ["-lcuda", "-Wl,--unresolved-symbols=ignore-all", built.to_str().unwrap()];
-    let program = support::compile("shared_segments.c", "other_segments", &flags);
+    let program = crate::support::compile("shared_segments.c", "other_segments", &flags);
     let program = Program::other(&program, "other").on_software_gpu().variable("MAKEROOM_POOL", "on");
     let output = program.search(built.parent().unwrap()).recorded();
     assert_ne!(text(&output.stdout), "shared: 0\n", "memory of a pool has no handle");

@@ -1,12 +1,10 @@
 //! Python stacks, with every interpreter on this machine: the recorder supports 3.9 to 3.15.
 
-mod support;
-
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::support::{Program, text};
 use makeroom_trace::room::EventKind;
-use support::{Program, text};
 
 /// The interpreters on this machine: supported versions in `PATH`, and those installed by pyenv.
 fn interpreters() -> Vec<(PathBuf, String)> {

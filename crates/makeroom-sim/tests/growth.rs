@@ -5,13 +5,10 @@
 //! events take eight to sixteen times as long, because they do not fit in caches; with a quadratic algorithm they would
 //! take 64 times as long. Measurements alternate, and are repeated if another program may have filled the caches.
 
-#[path = "support/cpu_time.rs"]
-mod cpu_time;
-
 use std::hint::black_box;
 use std::time::Duration;
 
-use cpu_time::cpu_time;
+use crate::support::cpu_time::cpu_time;
 use makeroom_core::{Action, DeviceTrace, Event, Stacks, StreamId};
 use makeroom_sim::{Memory, Settings, Workload, check, parse, smallest_memory};
 

@@ -1,11 +1,8 @@
 //! Replays recordings that no allocator could have written: nothing may overflow or take long.
 
-#[path = "support/cpu_time.rs"]
-mod cpu_time;
-
 use std::time::Duration;
 
-use cpu_time::cpu_time;
+use crate::support::cpu_time::cpu_time;
 use makeroom_core::{
     Action, Address, Block, BlockState, Bytes, DeviceTrace, Event, PoolId, Segment, StackId, Stacks,
 };

@@ -1,12 +1,10 @@
 //! Hostile files: nothing is executed, memory is bounded by the file, and every error has an offset.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::pickler::{Data, Writer, dict, int, list, pickle, read_trace, text};
 use makeroom_core::Bytes;
 use makeroom_trace::Error;
-use support::{Data, Writer, dict, int, list, pickle, read_trace, text};
 
 fn refusal(bytes: &[u8]) -> String {
     match read_trace(bytes) {

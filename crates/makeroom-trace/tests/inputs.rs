@@ -1,15 +1,13 @@
 //! Inputs that people pass: compressed, text, empty, other formats.
 
-mod support;
-
 use std::io::Write;
 use std::path::Path;
 
+use crate::support::pickler::{dict, list, pickle, unpacked};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use makeroom_trace::{Error, Input, open, read};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
-use support::{dict, list, pickle, unpacked};
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -131,7 +129,7 @@ fn damage_is_told_by_the_checksum_even_behind_the_end_of_a_snapshot() {
         "{message}"
     );
 
-    let snapshot = pickle(&dict([("segments", list([]))]), support::Writer::Protocol4);
+    let snapshot = pickle(&dict([("segments", list([]))]), crate::support::pickler::Writer::Protocol4);
     let error = read(&checked_zstd(&snapshot, 1)[..]).map(drop).expect_err("damaged");
     assert!(matches!(error, Error::Read { offset: 1.., .. }), "{error}");
     let mut packed = gzip(&unpacked("seed004"));
@@ -149,7 +147,7 @@ fn a_stream_that_comes_a_byte_at_a_time_is_read_all_the_same() {
             std::io::Read::read(&mut self.0, &mut buffer[..length])
         }
     }
-    for writer in support::WRITERS {
+    for writer in crate::support::pickler::WRITERS {
         let bytes = pickle(&dict([("segments", list([]))]), writer);
         assert!(matches!(read(Slow(&bytes)), Ok(Input::Trace(_))), "{writer:?}");
     }

@@ -1,16 +1,15 @@
 //! Real recordings with random damage: always a result or an error, never a panic.
 
-mod support;
-
 use std::sync::LazyLock;
 
+use crate::support::pickler::unpacked;
 use makeroom_trace::{Error, Input};
 use proptest::prelude::*;
-use support::unpacked;
 
 static SEEDS: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| [unpacked("seed001"), unpacked("graphs")]);
-static PACKED: LazyLock<Vec<u8>> =
-    LazyLock::new(|| std::fs::read(support::real("seed004")).expect("the recording is there"));
+static PACKED: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    std::fs::read(crate::support::pickler::real("seed004")).expect("the recording is there")
+});
 
 /// The offset in an error, if it has one.
 fn offset(error: &Error) -> Option<u64> {

@@ -1,9 +1,7 @@
 //! What the newest versions of PyTorch add to snapshots: labels, compiled frames, lines of models, pinned memory.
 
-mod support;
-
+use crate::support::pickler::{Data, Writer, dict, int, list, pickle, read_trace, text};
 use makeroom_core::{Action, Address, Bytes, PoolId, Trace};
-use support::{Data, Writer, dict, int, list, pickle, read_trace, text};
 
 fn read(data: &Data) -> Trace {
     read_trace(&pickle(data, Writer::Protocol4)).expect("a snapshot")

@@ -1,10 +1,8 @@
 //! Recordings of real programs, compared with PyTorch's own counters.
 
-mod support;
-
+use crate::support::pickler::real;
 use makeroom_core::{Action, BlockState, Bytes, PoolId, Trace};
 use makeroom_trace::Input;
-use support::real;
 
 fn open(name: &str) -> Trace {
     match makeroom_trace::open(&real(name)) {

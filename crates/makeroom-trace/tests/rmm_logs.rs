@@ -1,10 +1,8 @@
 //! Logs of different RMM versions.
 
-mod support;
-
+use crate::support::pickler::read_trace;
 use makeroom_core::{Action, Address, Bytes, StreamId, Trace, TraceKind};
 use makeroom_trace::Error;
-use support::read_trace;
 
 const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream\n";
 

@@ -1,8 +1,6 @@
 //! A recording that was cut anywhere, and starts with its live set, has the same live bytes by line as the full one.
 
-#[path = "support/rooms.rs"]
-mod rooms;
-
+use crate::support::rooms;
 use std::collections::BTreeMap;
 
 use makeroom_core::{Address, Bytes, DeviceIndex, StackId, StreamId, Trace, lifetimes};

@@ -1,11 +1,7 @@
 //! Golden files, which every version must read, and the worked example of the specification.
 
-#[path = "support/content.rs"]
-mod content;
-#[path = "support/rooms.rs"]
-mod rooms;
-
-use content::{Content, Part, check_golden, golden};
+use crate::support::content::{Content, Part, check_golden, golden};
+use crate::support::rooms;
 use makeroom_core::{Address, Bytes, DeviceIndex, StreamId};
 use makeroom_trace::room::{
     Compacted, ContextHandle, DeviceDefinition, DeviceSample, DropReason, Dropped, End, EndReason, Event,

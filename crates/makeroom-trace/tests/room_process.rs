@@ -1,13 +1,9 @@
 //! The process record of `.room` recordings, and files of the same run.
 
-#[path = "support/content.rs"]
-mod content;
-#[path = "support/rooms.rs"]
-mod rooms;
-
 use std::io::Write;
 
-use content::golden;
+use crate::support::content::golden;
+use crate::support::rooms;
 use makeroom_core::{
     Action, Address, Bytes, ContextRecord, DeviceIndex, FailedLaunch, HostSample, PinnedBlock, ProcessEnd,
     StackId, Trace,

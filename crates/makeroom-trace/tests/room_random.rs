@@ -1,11 +1,7 @@
 //! Random recordings survive a round trip, and random damage never panics.
 
-#[path = "support/content.rs"]
-mod content;
-#[path = "support/rooms.rs"]
-mod rooms;
-
-use content::{Content, Part, golden, put_together, take_apart};
+use crate::support::content::{Content, Part, golden, put_together, take_apart};
+use crate::support::rooms;
 use makeroom_core::{Address, Bytes, DeviceIndex, StreamId};
 use makeroom_trace::Error;
 use makeroom_trace::room::{

@@ -1,12 +1,8 @@
 //! Two complete recordings, as a recorder writes them, kept as golden files: a program that calls the driver
 //! directly, and a training run under PyTorch. `makeroom why` is also tested on them.
 
-#[path = "support/content.rs"]
-mod content;
-#[path = "support/rooms.rs"]
-mod rooms;
-
-use content::{Content, Part, check_golden};
+use crate::support::content::{self, Content, Part, check_golden};
+use crate::support::rooms;
 use makeroom_core::{Action, Address, Bytes, DeviceIndex, Trace};
 use makeroom_trace::Input;
 use makeroom_trace::room::{

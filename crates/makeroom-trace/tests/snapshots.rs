@@ -1,12 +1,10 @@
 //! All shapes of snapshots from different PyTorch versions and writers, built by hand.
 
-mod support;
-
+use crate::support::pickler::{Data, Writer, dict, for_each_writer, int, list, pickle, read_trace, text};
 use makeroom_core::{
     Action, Address, Annotation, AnnotationStage, BlockState, Bytes, DeviceIndex, PoolId, StackId, StreamId,
     Trace, TraceKind,
 };
-use support::{Data, Writer, dict, for_each_writer, int, list, pickle, read_trace, text};
 
 fn frame(line: i32) -> Data {
     dict([("name", text("forward")), ("filename", text("model.py")), ("line", int(line))])

@@ -153,3 +153,24 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     }
     files
 }
+
+/// Every file and folder in a crate's `tests` belongs to one of its test programs; cargo would not report one that does not.
+#[test]
+fn every_test_file_is_compiled() {
+    for entry in fs::read_dir(root().join("crates")).unwrap() {
+        let directory = entry.unwrap().path();
+        let tests = directory.join("tests");
+        let Ok(main) = fs::read_to_string(tests.join("main.rs")) else { continue };
+        let manifest = fs::read_to_string(directory.join("Cargo.toml")).unwrap();
+        for file in fs::read_dir(&tests).unwrap() {
+            let path = file.unwrap().path();
+            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+            let is_module =
+                path.extension().is_some_and(|extension| extension == "rs") || path.join("mod.rs").exists();
+            let is_declared = main.contains(&format!("mod {name};"))
+                || manifest.contains(&format!("[[test]]\nname = \"{name}\""))
+                || name == "main";
+            assert!(is_declared || !is_module, "{} is not in {}/main.rs", path.display(), tests.display());
+        }
+    }
+}

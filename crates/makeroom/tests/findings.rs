@@ -1,5 +1,5 @@
 //! The summary of `makeroom run`, with one program on the software GPU for each finding. To accept changes to the
-//! snapshots: `INSTA_UPDATE=always cargo test -p makeroom --test findings`.
+//! snapshots: `INSTA_UPDATE=always cargo test -p makeroom findings`.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::io::Read as _;

@@ -1,7 +1,5 @@
 //! Runs the program, and makes logs of jobs that ran out of memory.
 
-#![allow(dead_code, reason = "each test uses a part of it")]
-
 pub(crate) mod bucket;
 
 use std::fs;

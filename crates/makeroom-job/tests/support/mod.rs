@@ -1,5 +1,4 @@
 //! What the tests of logs share: messages as programs print them, and the answer for a set of files.
-#![allow(dead_code, reason = "each test uses a part")]
 
 use makeroom_core::identity::identities_of_set;
 use makeroom_job::{JobReport, LogReader, Rows, Source, answer};

@@ -1,5 +1,4 @@
 //! Recordings of models whose memory is known (`traces/kinds`), and the sizes of their blocks.
-#![allow(dead_code, reason = "each test uses a part")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,6 @@
 //! The card fails where a driver fails, and panics if the pool does something it must never do: map a handle twice or
 //! over another one, unmap memory that a block or the GPU still uses, or release a mapped handle. The GPU lags behind
 //! by as much as a test allows; freed memory stays in use until the GPU has reached the free on its stream.
-#![allow(dead_code, reason = "each test uses part of it")]
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
 //! Shared test support: C programs compiled against the header, run on the software GPU.
-#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses part of it, and a test may panic")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
 //! Runs small programs with and without the library, and reads their recordings.
-#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses part of it, and a test may panic")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod recording;
 

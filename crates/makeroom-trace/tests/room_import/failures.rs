@@ -3,7 +3,7 @@
 use makeroom_core::{Action, Address, Bytes, DeviceIndex};
 use makeroom_trace::room::{Encoder, Event, EventKind, StackNumber, ThreadNumber};
 
-use crate::recording::{NCCL, PYTHON, Recording, TORCH, actions, by, event, refused};
+use super::recording::{NCCL, PYTHON, Recording, TORCH, actions, by, event, refused};
 
 #[test]
 fn a_limit_of_the_recorder_is_kept() {

@@ -4,8 +4,8 @@ use makeroom_core::{Action, DeviceIndex, Trace};
 use makeroom_trace::room::{Encoder, Event, EventKind, ThreadNumber, beginning, seal};
 use makeroom_trace::{Error, Input};
 
-use crate::recording::{PYTHON, Recording, actions, by, event, read};
-use crate::rooms;
+use super::recording::{PYTHON, Recording, actions, by, event, read};
+use crate::support::rooms;
 
 #[test]
 fn a_sample_keeps_its_place_among_events_of_the_same_microsecond() {

@@ -7,7 +7,7 @@ use makeroom_trace::room::{
     StackNumber, ThreadNumber, beginning, seal,
 };
 
-use crate::rooms;
+use crate::support::rooms;
 
 /// A stack through PyTorch's allocator, one through NCCL, and one with only Python frames.
 pub(crate) const TORCH: StackNumber = StackNumber(1);

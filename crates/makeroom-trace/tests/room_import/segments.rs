@@ -3,8 +3,8 @@
 use makeroom_core::{Action, Address, Bytes, TraceKind};
 use makeroom_trace::room::{ContextHandle, Event, EventKind};
 
-use crate::recording::{NCCL, PYTHON, Recording, TORCH, actions, by, event, refused};
-use crate::rooms;
+use super::recording::{NCCL, PYTHON, Recording, TORCH, actions, by, event, refused};
+use crate::support::rooms;
 
 #[test]
 fn without_tensors_driver_memory_is_what_is_allocated() {

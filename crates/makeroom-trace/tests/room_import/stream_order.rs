@@ -3,7 +3,7 @@
 use makeroom_core::{Action, Bytes, StreamId};
 use makeroom_trace::room::{ContextHandle, Event, EventKind};
 
-use crate::recording::{PYTHON, Recording, actions, by, event, refused};
+use super::recording::{PYTHON, Recording, actions, by, event, refused};
 
 #[test]
 fn stream_ordered_frees_complete_at_once_unless_a_record_says_when() {

@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::stage::{Stage, mount, text, unmount};
+use super::stage::{Stage, mount, text, unmount};
 
 /// Longer than any of these programs runs, and shorter than any wait in the recorder.
 const SOON: Duration = Duration::from_secs(8);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::stage::{Stage, mount, text, unmount};
+use super::stage::{Stage, mount, text, unmount};
 
 /// `run` and `why` must report a program whose allocation failed after its recording had stopped.
 fn is_told(stage: &Stage, file: &str, said: &str, reason: &str) {

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::stage::{Stage, text};
+use super::stage::{Stage, text};
 
 /// A private file behind a link, which no run may touch.
 fn victim(stage: &Stage, link: &str) {

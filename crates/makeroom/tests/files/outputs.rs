@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::UnixDatagram;
 use std::process::Output;
 
-use crate::stage::{Stage, text};
+use super::stage::{Stage, text};
 
 /// `-o` rejects this file, starts nothing and leaves the file unchanged.
 fn is_kept(stage: &Stage, file: &str) {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::stage::{Stage, text};
+use super::stage::{Stage, text};
 
 #[test]
 fn recordings_are_the_users_alone() {

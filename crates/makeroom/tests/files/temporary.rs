@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::stage::{Stage, text};
+use super::stage::{Stage, text};
 
 /// Runs the program with this directory for temporary files, and without any other private directory.
 fn run(stage: &Stage, temporary: impl AsRef<Path>, steps: &str) -> Output {

@@ -3,8 +3,10 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
-use crate::findings::{mps_server, wait_for_state};
-use crate::machine::{GIB, Machine, assert_closes, first_cause, is_container, json, may_unshare, text};
+use super::findings::{mps_server, wait_for_state};
+use crate::support::machine::{
+    GIB, Machine, assert_closes, first_cause, is_container, json, may_unshare, text,
+};
 
 /// The device, checked to have 2 GiB without an owner.
 fn with_orphan(machine: &Machine, scenario: &str) -> serde_json::Value {
@@ -162,7 +164,7 @@ fn a_size_of_nothing_is_none() {
     let pid = machine.hold(&["files"]);
     let device = with_orphan(&machine, &format!("hold=0:{pid}:0"));
     assert_eq!(first_cause(&device).0, "no_size");
-    assert_eq!(crate::machine::findings(&device, pid), ["no_size"]);
+    assert_eq!(crate::support::machine::findings(&device, pid), ["no_size"]);
 }
 
 #[test]
@@ -215,7 +217,7 @@ fn a_look_from_another_namespace_takes_nothing_from_a_holder() {
     command.env("MAKEROOM_SIMNVML", machine.scenario(""));
     let seen = json(&command.output().unwrap())["devices"][0].clone();
     assert_closes(&seen);
-    assert_eq!(crate::machine::findings(&seen, pid), ["unseen"], "{seen:#}");
+    assert_eq!(crate::support::machine::findings(&seen, pid), ["unseen"], "{seen:#}");
     assert_eq!(seen["holders"][0]["bytes"], before["holders"][0]["bytes"]);
     let after = machine.device("");
     assert_eq!(after["holders"][0]["bytes"], before["holders"][0]["bytes"], "it holds what it held");
@@ -233,7 +235,7 @@ fn a_number_that_is_somebody_elses_in_this_namespace_is_not_taken_for_it() {
     // Process 1 of the new namespace is makeroom itself.
     command.env("MAKEROOM_SIMNVML", "hold=0:1:1GiB");
     let device = json(&command.output().unwrap())["devices"][0].clone();
-    assert_eq!(crate::machine::findings(&device, 1), ["unseen"]);
+    assert_eq!(crate::support::machine::findings(&device, 1), ["unseen"]);
 }
 
 #[test]
@@ -244,7 +246,7 @@ fn processes_without_a_size() {
     assert_closes(&device);
     let (cause, certainty, _) = first_cause(&device);
     assert_eq!((cause.as_str(), certainty.as_str()), ("no_size", "certain"));
-    assert_eq!(crate::machine::findings(&device, pid), ["no_size"]);
+    assert_eq!(crate::support::machine::findings(&device, pid), ["no_size"]);
 }
 
 #[test]

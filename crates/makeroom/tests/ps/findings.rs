@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::machine::{GIB, Machine, assert_closes, findings, may_unshare};
+use crate::support::machine::{GIB, Machine, assert_closes, findings, may_unshare};
 
 #[test]
 fn a_plain_holder_is_shown_with_its_command_and_the_account_closes() {

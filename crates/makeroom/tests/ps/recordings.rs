@@ -9,7 +9,7 @@ use makeroom_core::Bytes;
 use makeroom_trace::room::{Encoder, Event, Header, Record, ThreadNumber, beginning, seal};
 use serde_json::Value;
 
-use crate::machine::{Machine, json};
+use crate::support::machine::{Machine, json};
 
 /// A recording of about 60 MiB with three bytes per event: the most work for its size.
 fn dense_recording(path: &Path) {

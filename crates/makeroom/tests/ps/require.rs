@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::machine::{GIB, Machine, json, text};
+use crate::support::machine::{GIB, Machine, json, text};
 
 fn require(machine: &Machine, scenario: &str, size: &str) -> (i32, Value) {
     let output = machine.makeroom(scenario, &["ps", "--json", "--require", size]).output().unwrap();
@@ -71,7 +71,7 @@ fn a_zombie_goes_with_its_parent_and_what_hangs_cannot_go() {
     assert_ne!(command, format!("kill {zombie}"));
     assert!(command.starts_with("kill "));
     let hanging = machine.hold(&["uninterruptible"]);
-    crate::findings::wait_for_state(hanging, 'D');
+    super::findings::wait_for_state(hanging, 'D');
     let (status, requirement) = require(&machine, &format!("hold=0:{hanging}:6GiB"), "4GiB");
     assert_eq!((status, &requirement["plan"]), (1, &Value::Null));
 }

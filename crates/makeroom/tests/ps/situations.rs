@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::machine::{GIB, Machine, assert_closes, json, text};
+use crate::support::machine::{GIB, Machine, assert_closes, json, text};
 
 #[test]
 fn no_library_is_said_with_what_to_do() {

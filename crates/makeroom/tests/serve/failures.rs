@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::machine::Machine;
-use crate::{Server, receive};
+use super::{Server, receive};
+use crate::support::machine::Machine;
 
 const COUNTED: &str = "makeroom_oom_total{Hostname=";
 

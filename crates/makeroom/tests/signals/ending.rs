@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::stage::{Stage, send, state};
+use super::stage::{Stage, send, state};
 
 #[test]
 fn the_end_is_the_programs() {

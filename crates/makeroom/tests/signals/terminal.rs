@@ -1,6 +1,6 @@
 //! Keys, and signals while the program is on a terminal.
 
-use crate::stage::{Stage, child_called, send, state, wait_until_stopped};
+use super::stage::{Stage, child_called, send, state, wait_until_stopped};
 
 #[test]
 fn a_key_of_the_terminal_arrives_once() {

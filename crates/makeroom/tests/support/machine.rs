@@ -58,11 +58,13 @@ impl Machine {
 
     /// A machine as `MAKEROOM_SIMGPU` describes it.
     pub(crate) fn with(test: &str, cards: &str) -> Self {
-        let name = std::env::current_exe().unwrap().file_stem().unwrap().to_string_lossy().into_owned();
-        let name = name.split('-').next().unwrap().to_owned();
+        // The module of the test, so that tests with the same name in several modules have directories of their own.
+        let thread = std::thread::current();
+        let module = thread.name().and_then(|name| name.split("::").next()).unwrap_or("machine").to_owned();
         // Some tests run as other users, who must be able to read it.
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-        let stage = Stage::new(env!("CARGO_TARGET_TMPDIR"), Path::new(&name).join(test)).with_machine(cards);
+        let stage =
+            Stage::new(env!("CARGO_TARGET_TMPDIR"), Path::new(&module).join(test)).with_machine(cards);
         fs::create_dir(stage.path("dev")).unwrap();
         let minor = std::process::id() * 100 + NUMBER.fetch_add(1, Ordering::Relaxed);
         for file in ["nvidiactl", "nvidia-uvm", &format!("nvidia{minor}")] {

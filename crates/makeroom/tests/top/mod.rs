@@ -2,17 +2,13 @@
 //! control, and all ways to end.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may panic, and says what it skips")]
 
-#[path = "../support/machine.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
-mod machine;
-
 use std::io::{Read as _, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use machine::{Machine, text};
+use crate::support::machine::{Machine, text};
 
 /// `makeroom top` on a terminal of its own, of 80 columns and 24 rows.
 struct Terminal {

@@ -1,11 +1,7 @@
 //! `makeroom doctor` on the software NVML: problems are reported with a fix, and set the exit status.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#[path = "../support/machine.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
-mod machine;
-
-use machine::{Machine, json, text};
+use crate::support::machine::{Machine, json, text};
 
 fn verdict(value: &serde_json::Value, subject: &str) -> Option<String> {
     let checks = value["checks"].as_array().unwrap();

@@ -3,9 +3,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod calls;
 mod ends;
 mod files;

@@ -3,7 +3,5 @@
 mod failures;
 mod files;
 mod recording;
-#[path = "../support/rooms.rs"]
-mod rooms;
 mod segments;
 mod stream_order;

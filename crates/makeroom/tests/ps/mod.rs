@@ -4,8 +4,6 @@
 
 mod causes;
 mod findings;
-#[path = "../support/machine.rs"]
-mod machine;
 mod recordings;
 mod require;
 mod situations;

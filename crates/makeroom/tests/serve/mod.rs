@@ -2,9 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod failures;
-#[path = "../support/machine.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
-mod machine;
 #[cfg(feature = "tls")]
 mod tls;
 
@@ -13,7 +10,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use machine::Machine;
+use crate::support::machine::{self, Machine};
 use serde_json::Value;
 
 /// A running server. Its test sends SIGTERM, on which it must exit.

@@ -1,0 +1,20 @@
+//! Tests of explanations: error texts, recordings and the advice for them.
+//!
+//! They are one program, because each further one would link the crates under test again.
+
+mod advice;
+mod documents_and_reports;
+mod first_hand_reports;
+mod fitting_platforms;
+mod fitting_steps;
+mod growth;
+mod health;
+mod hostile_texts;
+mod plausible_steps;
+mod pools;
+mod processes;
+mod recordings;
+mod texts;
+mod told_failures;
+mod told_kills_and_figures;
+mod told_sizes;

@@ -1,0 +1,20 @@
+//! Tests of the readers and of the `.room` format, on golden, real, mutated and random files.
+//!
+//! They are one program, because each further one would link the crates under test again.
+
+mod hostile;
+mod inputs;
+mod jax_profiles;
+mod mutations;
+mod newest;
+mod real_traces;
+mod rmm_logs;
+mod room_compaction;
+mod room_frames;
+mod room_golden;
+mod room_import;
+mod room_process;
+mod room_random;
+mod room_recordings;
+mod snapshots;
+mod support;

@@ -1,0 +1,29 @@
+//! Tests of the command, on the software GPU.
+//!
+//! They are one program, because each further one would link the crates under test again.
+
+mod architecture;
+mod demo;
+mod doctor;
+mod environment;
+mod files;
+mod findings;
+mod fit;
+mod gate;
+mod groups;
+mod help;
+mod job;
+mod launchers;
+mod limited;
+mod measured;
+mod ps;
+mod run;
+mod sanitizers;
+mod serve;
+mod signals;
+mod status;
+mod support;
+mod terminals;
+mod top;
+mod view;
+mod why;
