@@ -2,8 +2,8 @@
 //! `libraries!(makeroom_preload, makeroom_simgpu)` is the content of shared libraries that cargo builds as dependencies,
 //! `libmakeroom_preload.so` and `libmakeroom_simgpu.so`. `path!(makeroom_preload)` is the path of one, for tests.
 //!
-//! The page is compressed with zlib, which browsers decompress. The libraries are one LZMA stream, because each contains
-//! the standard library: it is less than two thirds of the size of three zlib streams.
+//! Both are compressed with LZMA. The libraries are one stream, because each contains the standard library: it is less than two
+//! thirds of the size of three zlib streams.
 //!
 //! For a library, a binary crate lists the library in its `[dependencies]` and never names it in its code. Cargo then builds the library
 //! once, in the same build and with the same options (`--locked`, `--offline`, `--target`, the profile), and rustc links
@@ -25,8 +25,6 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use flate2::Compression;
-use flate2::write::ZlibEncoder;
 use lzma_rust2::{DICT_SIZE_MIN, LzmaOptions, LzmaWriter};
 use proc_macro::{Literal, TokenStream, TokenTree};
 
@@ -65,13 +63,13 @@ fn joined(names: &TokenStream) -> Result<Joined, String> {
     if content.is_empty() {
         return Ok((Vec::new(), parts));
     }
-    // The best preset takes seconds: too long for a debug build.
-    let preset = if line.optimizes { BEST_PRESET } else { 0 };
-    let stream = lzma(&content, preset).map_err(|error| error.to_string())?;
+    let stream = lzma(&content, &line).map_err(|error| error.to_string())?;
     Ok((stream, parts))
 }
 
-fn lzma(content: &[u8], preset: u32) -> io::Result<Vec<u8>> {
+fn lzma(content: &[u8], line: &CommandLine) -> io::Result<Vec<u8>> {
+    // The best preset takes seconds: too long for a debug build.
+    let preset = if line.optimizes { BEST_PRESET } else { 0 };
     let mut options = LzmaOptions::with_preset(preset);
     // As large as the content: smaller would miss what the libraries share, and the encoder allocates about ten times this much.
     options.dict_size = (content.len() as u32).max(DICT_SIZE_MIN);
@@ -87,13 +85,16 @@ fn hash(content: &[u8]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// The content of a file as a `&'static [u8]` in the zlib format, by its path in the directory of the crate.
+/// The content of a file as a `&'static [u8]` in the `.lzma` format, by its path in the directory of the crate.
 #[proc_macro]
 pub fn file(path: TokenStream) -> TokenStream {
     let root = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
     let literal = path.to_string();
     let path = Path::new(&root).join(literal.trim_matches('"'));
-    match zlib(&path) {
+    let compressed = command_line::of_this_process().and_then(|line| {
+        fs::read(&path).and_then(|content| lzma(&content, &line)).map_err(|error| error.to_string())
+    });
+    match compressed {
         // The compiler does not know which files a macro reads; `include_bytes` makes it compile again after a change.
         Ok(content) => format!(
             "{{ const _: &[u8] = ::core::include_bytes!({}); {} }}",
@@ -113,12 +114,6 @@ pub fn path(name: TokenStream) -> TokenStream {
         Ok(path) => literal(Literal::string(&path.unwrap_or_default())),
         Err(message) => error(&message),
     }
-}
-
-fn zlib(path: &Path) -> io::Result<Vec<u8>> {
-    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(&fs::read(path)?)?;
-    encoder.finish()
 }
 
 fn path_of(name: &TokenStream) -> Result<Option<String>, String> {

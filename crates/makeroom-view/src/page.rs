@@ -8,7 +8,7 @@ use std::sync::{LazyLock, OnceLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use flate2::read::ZlibDecoder;
+use lzma_rust2::LzmaReader;
 use sha2::{Digest, Sha256};
 
 /// The page without data.
@@ -18,7 +18,8 @@ static COMPRESSED: &[u8] = makeroom_embed::file!("src/viewer.html");
 // Only a damaged binary could fail to decompress; the test below would find an empty page.
 static PAGE: LazyLock<String> = LazyLock::new(|| {
     let mut page = String::new();
-    ZlibDecoder::new(COMPRESSED).read_to_string(&mut page).map_or_else(|_| String::new(), |_| page)
+    let reader = LzmaReader::new_mem_limit(COMPRESSED, u32::MAX, None);
+    reader.and_then(|mut reader| reader.read_to_string(&mut page)).map_or_else(|_| String::new(), |_| page)
 });
 
 /// The place for a report's data.
