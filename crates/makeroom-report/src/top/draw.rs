@@ -6,24 +6,21 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use anstyle::{AnsiColor, Style};
 use makeroom_core::Bytes;
 use makeroom_explain::Site;
 use makeroom_holders::{Account, Device};
-use ratatui::backend::TestBackend;
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::{Line, Span, Text};
-use ratatui::widgets::Paragraph;
-use ratatui::{Frame, Terminal};
 
+use super::layout::divide;
+use super::line::Line;
 use super::rows::HolderRow;
 use super::{Screen, Sites, usable};
 use crate::bars::bar;
 use crate::sanitize;
 use crate::wrap::{clip, wrap};
 
-const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
-const DIM: Style = Style::new().add_modifier(Modifier::DIM);
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
 /// Width of a GPU's bar, on a wide and on a narrow terminal.
 const BAR_COLUMNS: [usize; 2] = [20, 16];
 /// Minimum width of the command.
@@ -31,47 +28,47 @@ const LEAST_COMMAND: usize = 16;
 /// Maximum number of devices to show; the rest is counted.
 const MOST_DEVICES: usize = 8;
 /// Height of the lower part.
-const SITES_LINES: u16 = 10;
+const SITES_LINES: usize = 10;
 
 impl Screen {
-    /// Draws everything.
-    pub fn draw(&self, frame: &mut Frame<'_>) {
-        let devices = self.device_lines(usize::from(frame.area().width));
-        let lower = if self.sites.is_some() { SITES_LINES.min(frame.area().height / 2) } else { 0 };
-        let parts = [
-            Constraint::Length(1),
-            Constraint::Length(devices.len() as u16 + 1),
-            Constraint::Min(3),
-            Constraint::Length(lower),
-            Constraint::Length(1),
-        ];
-        let [title, upper, table, sites, keys] = Layout::vertical(parts).areas(frame.area());
-        frame.render_widget(self.title(usize::from(title.width)), title);
-        frame.render_widget(Paragraph::new(Text::from(devices)), upper);
-        self.draw_table(frame, table);
-        if let Some(shown) = &self.sites {
-            frame.render_widget(sites_text(shown, sites), sites);
-        }
-        frame.render_widget(self.keys(), keys);
+    /// The screen as `rows` lines of at most `columns` columns, with the escape sequences of their styles.
+    pub fn draw(&self, columns: u16, rows: u16) -> Vec<String> {
+        self.lines(columns, rows).iter().map(Line::rendered).collect()
     }
 
     /// The screen as plain text with at most this many columns and rows, for a terminal without cursor control.
     pub fn plain(&self, columns: u16, rows: u16) -> String {
-        let mut terminal =
-            Terminal::new(TestBackend::new(columns, rows)).unwrap_or_else(|never| match never {});
-        let _ = terminal.draw(|frame| self.draw(frame)).unwrap_or_else(|never| match never {});
-        let buffer = terminal.backend().buffer();
-        // Without the last line, which lists keys.
-        let row = |y: u16| (0..columns).map(|x| buffer[(x, y)].symbol()).collect::<String>();
         let mut lines: Vec<String> =
-            (0..rows.saturating_sub(1)).map(|y| row(y).trim_end().to_owned()).collect();
+            self.lines(columns, rows).iter().map(|line| line.text().trim_end().to_owned()).collect();
+        // Without the last line, which lists keys.
+        lines.pop();
         while lines.last().is_some_and(String::is_empty) {
             lines.pop();
         }
         lines.join("\n") + "\n"
     }
 
-    fn title(&self, columns: usize) -> Line<'static> {
+    pub(super) fn lines(&self, columns: u16, rows: u16) -> Vec<Line> {
+        let (columns, rows) = (usize::from(columns), usize::from(rows));
+        let devices = self.device_lines(columns);
+        let lower = if self.sites.is_some() { SITES_LINES.min(rows / 2) } else { 0 };
+        let heights = divide(rows, devices.len() + 1, lower);
+        let [_, _, table, _, _] = heights;
+        let parts = [
+            vec![self.title(columns)],
+            devices,
+            self.table_lines(columns, table),
+            self.sites.as_ref().map(|shown| sites_lines(shown, columns)).unwrap_or_default(),
+            vec![self.keys()],
+        ];
+        let parts = parts.into_iter().zip(heights).flat_map(|(mut lines, height)| {
+            lines.resize(height, Line::default());
+            lines
+        });
+        parts.map(|line| line.fit(columns)).collect()
+    }
+
+    fn title(&self, columns: usize) -> Line {
         let text = match &self.account {
             None => "makeroom top: reading GPUs".to_owned(),
             Some(Account { driver: Err(error), .. }) => format!("makeroom top: {error}"),
@@ -83,21 +80,21 @@ impl Screen {
         Line::styled(clip(&text, columns), BOLD)
     }
 
-    fn device_lines(&self, columns: usize) -> Vec<Line<'static>> {
+    fn device_lines(&self, columns: usize) -> Vec<Line> {
         let Some(account) = &self.account else { return Vec::new() };
         if let Err(error) = &account.driver {
-            return wrap(error.hint(), columns.saturating_sub(2)).into_iter().map(Line::raw).collect();
+            return wrap(error.hint(), columns.saturating_sub(2)).into_iter().map(Line::plain).collect();
         }
-        let mut lines: Vec<Line<'static>> =
+        let mut lines: Vec<Line> =
             usable(account).take(MOST_DEVICES).map(|device| self.device_line(device, columns)).collect();
         let rest = usable(account).skip(MOST_DEVICES).count();
         if rest > 0 {
-            lines.push(Line::raw(format!("and {rest} more")));
+            lines.push(Line::plain(format!("and {rest} more")));
         }
         lines
     }
 
-    fn device_line(&self, device: &Device, columns: usize) -> Line<'static> {
+    fn device_line(&self, device: &Device, columns: usize) -> Line {
         let Some(memory) = device.memory else {
             let why = device.problems.first().map_or("does not respond", |problem| problem.answer.as_str());
             let text = format!("GPU {:<3} {why}", device.label.to_string());
@@ -120,47 +117,44 @@ impl Screen {
         let bar_columns = if columns >= 100 { wide } else { narrow };
         let room = columns.saturating_sub(bar_columns + 10);
         let colour = match share {
-            share if share >= 0.95 => Color::Red,
-            share if share >= 0.8 => Color::Yellow,
-            _ => Color::Green,
+            share if share >= 0.95 => AnsiColor::Red,
+            share if share >= 0.8 => AnsiColor::Yellow,
+            _ => AnsiColor::Green,
         };
-        Line::from(vec![
-            Span::styled(format!("GPU {:<4}", device.label.to_string()), BOLD),
-            Span::styled(format!("{:<bar_columns$} ", bar(share, bar_columns)), self.coloured(colour)),
-            Span::raw(clip(&text, room)),
-        ])
+        Line::styled(format!("GPU {:<4}", device.label.to_string()), BOLD)
+            .and(format!("{:<bar_columns$} ", bar(share, bar_columns)), self.coloured(colour))
+            .and(clip(&text, room), Style::new())
     }
 
-    fn coloured(&self, colour: Color) -> Style {
-        if self.uses_colour { Style::new().fg(colour) } else { Style::new() }
+    fn coloured(&self, colour: AnsiColor) -> Style {
+        if self.uses_colour { colour.on_default() } else { Style::new() }
     }
 
-    fn draw_table(&self, frame: &mut Frame<'_>, area: Rect) {
+    fn table_lines(&self, columns: usize, height: usize) -> Vec<Line> {
         let rows = self.rows();
-        let columns = usize::from(area.width);
         let widths = Widths::for_columns(columns);
         let mut lines = vec![Line::styled(clip(&widths.heading(), columns), DIM)];
         // Scroll so that the selected row is visible.
-        let room = usize::from(area.height).saturating_sub(1);
+        let room = height.saturating_sub(1);
         let first = (self.selected() + 1).saturating_sub(room);
         for (position, row) in rows.iter().enumerate().skip(first).take(room) {
-            let mut style = if row.is_odd { self.coloured(Color::Yellow) } else { Style::new() };
+            let mut style = if row.is_odd { self.coloured(AnsiColor::Yellow) } else { Style::new() };
             if position == self.selected() {
-                style = style.add_modifier(Modifier::REVERSED);
+                style = style.invert();
             }
             lines.push(Line::styled(format!("{:<columns$}", widths.row(row, columns)), style));
         }
         // A driver that does not respond has no list of processes.
         if rows.is_empty() && self.account.as_ref().is_some_and(|account| account.driver.is_ok()) {
             let text = if self.filter.is_empty() { "no processes" } else { "no process matches the filter" };
-            lines.push(Line::raw(format!("     {text}")));
+            lines.push(Line::plain(format!("     {text}")));
         }
-        frame.render_widget(Paragraph::new(Text::from(lines)), area);
+        lines
     }
 
-    fn keys(&self) -> Line<'static> {
+    fn keys(&self) -> Line {
         if self.is_filtering {
-            return Line::from(vec![Span::styled("filter: ", BOLD), Span::raw(format!("{}▏", self.filter))]);
+            return Line::styled("filter: ", BOLD).and(format!("{}▏", self.filter), Style::new());
         }
         let filter = if self.filter.is_empty() { String::new() } else { format!(" ({})", self.filter) };
         let reversed = if self.is_reversed { ", reversed" } else { "" };
@@ -251,8 +245,7 @@ fn history(values: &VecDeque<u64>, columns: usize) -> String {
     recent.map(|&value| HEIGHTS[(value as f64 / most as f64 * highest) as usize % HEIGHTS.len()]).collect()
 }
 
-fn sites_text(sites: &Sites, area: Rect) -> Paragraph<'static> {
-    let columns = usize::from(area.width);
+fn sites_lines(sites: &Sites, columns: usize) -> Vec<Line> {
     let mut lines = vec![Line::styled(
         clip(
             &format!("lines of code of {} at its peak, from its recording (esc closes)", sites.pid),
@@ -261,23 +254,22 @@ fn sites_text(sites: &Sites, area: Rect) -> Paragraph<'static> {
         BOLD,
     )];
     match &sites.found {
-        None => lines.push(Line::raw("  reading")),
+        None => lines.push(Line::plain("  reading")),
         Some(Err(why)) => lines.extend(
             wrap(&sanitize(why), columns.saturating_sub(4))
                 .into_iter()
-                .map(|line| Line::raw(format!("  {line}"))),
+                .map(|line| Line::plain(format!("  {line}"))),
         ),
-        Some(Ok(found)) if found.is_empty() => lines.push(Line::raw("  no live memory")),
+        Some(Ok(found)) if found.is_empty() => lines.push(Line::plain("  no live memory")),
         Some(Ok(found)) => add_sites(&mut lines, found, 0, columns),
     }
-    lines.truncate(usize::from(area.height));
-    Paragraph::new(Text::from(lines))
+    lines
 }
 
-fn add_sites(lines: &mut Vec<Line<'static>>, sites: &[Site], depth: usize, columns: usize) {
+fn add_sites(lines: &mut Vec<Line>, sites: &[Site], depth: usize, columns: usize) {
     for site in sites {
         let text = format!("{:>12}  {}{}", site.bytes.to_string(), "  ".repeat(depth), site.place);
-        lines.push(Line::raw(clip(&text, columns)));
+        lines.push(Line::plain(clip(&text, columns)));
         add_sites(lines, &site.callees, depth + 1, columns);
     }
 }

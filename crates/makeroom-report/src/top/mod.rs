@@ -3,12 +3,16 @@
 //! ```text
 //! mod.rs      the state: the last account, each holder's history, order, filter, selection
 //! rows.rs     the rows of the table
-//! draw.rs     draws the state, with any backend of ratatui
+//! layout.rs   the rows of each part of the screen
+//! line.rs     a line with styles, cut to the terminal
+//! draw.rs     draws the state as lines
 //! ```
 //!
 //! Nothing here blocks, does I/O or depends on a terminal. Color only adds to information that is also in the text.
 
 mod draw;
+mod layout;
+mod line;
 mod rows;
 
 use std::collections::{HashMap, HashSet, VecDeque};

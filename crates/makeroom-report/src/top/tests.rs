@@ -8,8 +8,6 @@ use makeroom_holders::{
     Account, Device, DeviceMemory, Driver, Finding, Holder, Label, OpenFiles, Process, Stat, SurveyError,
     Unlisted, View,
 };
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
 
 use super::{Key, Request, Screen};
 
@@ -53,11 +51,7 @@ fn account(large: Bytes) -> Account {
 }
 
 fn lines(screen: &Screen) -> Vec<String> {
-    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
-    terminal.draw(|frame| screen.draw(frame)).unwrap();
-    let buffer = terminal.backend().buffer().clone();
-    let row = |y: u16| (0..80).map(|x| buffer[(x, y)].symbol().to_owned()).collect::<String>();
-    (0..24).map(|y| row(y).trim_end().to_owned()).collect()
+    screen.lines(80, 24).iter().map(|line| line.text().trim_end().to_owned()).collect()
 }
 
 fn line_of(lines: &[String], words: &str) -> usize {
@@ -233,4 +227,61 @@ fn a_process_that_is_gone_takes_its_history_with_it() {
     next.devices[0].holders.remove(0);
     screen.update(next);
     assert_eq!(screen.history.len(), 1);
+}
+
+#[test]
+fn the_whole_screen_with_its_styles() {
+    let mut screen = Screen::new(true);
+    screen.update(account(Bytes::gib(1)));
+    screen.update(account(Bytes::gib(60)));
+    screen.press(Key::Enter);
+    let expected = [
+        "\u{1b}[1mmakeroom top  node  driver 580.1, CUDA 13.0\u{1b}[0m",
+        "\u{1b}[1mGPU 0   \u{1b}[0m\u{1b}[33m█████████████    \u{1b}[0m 65.00 GiB of  80.00 GiB  81 %  no …",
+        "",
+        "\u{1b}[2m GPU  PROCESS USER         MEMORY    AGE COMMAND\u{1b}[0m",
+        "\u{1b}[7m   0        7 alice     60.00 GiB        python train.py --a-…\u{1b}[0m",
+        "\u{1b}[33m   0        9 bob        2.00 GiB       ●python train.py…  [s…\u{1b}[0m",
+        "\u{1b}[1mlines of code of 7 at its peak, from its recording (esc close…\u{1b}[0m",
+        "  not recorded: start it with makeroom run -- PROGRAM to see",
+        "  its lines of code",
+        "",
+        "",
+        "",
+        "",
+        "\u{1b}[2mq quit  s sort: memory  r reverse  / filter  ↑↓ select  enter \u{1b}[0m",
+    ];
+    assert_eq!(screen.draw(62, 14), expected);
+    screen.press(Key::Down);
+    screen.press(Key::Letter('/'));
+    let expected = [
+        "\u{1b}[1mmakeroom top  node  driver 580.1, CUDA 13.0\u{1b}[0m",
+        "\u{1b}[1mGPU 0   \u{1b}[0m\u{1b}[33m█████████████    \u{1b}[0m 65.00 GiB of  80.00 GiB  81 %  no owner: 3.00 GiB  N…",
+        "\u{1b}[2m GPU  PROCESS USER         MEMORY HISTORY     AGE COMMAND\u{1b}[0m",
+        "   0        7 alice     60.00 GiB ▁█              python train.py --a-long-opti…",
+        "\u{1b}[7m\u{1b}[33m   0        9 bob        2.00 GiB ██             ●python train.py --…  [stopped]\u{1b}[0m",
+        "\u{1b}[1mlines of code of 7 at its peak, from its recording (esc closes)\u{1b}[0m",
+        "  not recorded: start it with makeroom run -- PROGRAM to see its lines of code",
+        "",
+        "\u{1b}[1mfilter: \u{1b}[0m▏",
+    ];
+    assert_eq!(screen.draw(80, 9), expected);
+}
+
+#[test]
+fn any_size_gets_as_many_lines_as_rows() {
+    let mut screen = screen();
+    for is_open in [false, true] {
+        if is_open {
+            screen.press(Key::Enter);
+        }
+        for columns in (0..20).chain([59, 60, 75, 76, 99, 100, u16::MAX]) {
+            for rows in (0..30).chain([1000]) {
+                let lines = screen.lines(columns, rows);
+                assert_eq!(lines.len(), usize::from(rows), "{columns}");
+                let widest = lines.iter().map(|line| line.text().chars().count()).max();
+                assert!(widest.unwrap_or(0) <= usize::from(columns), "{columns}x{rows}");
+            }
+        }
+    }
 }

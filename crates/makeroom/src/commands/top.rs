@@ -1,12 +1,19 @@
 //! `makeroom top`: a live view of the processes on each GPU.
 //!
+//! ```text
+//! top.rs            threads, signals, and what keys and news change
+//! top/keys.rs       keys from the bytes of a terminal
+//! top/terminal.rs   the terminal: raw mode, frames, and that it is restored
+//! ```
+//!
 //! One thread takes accounts, and another reads a recording when its lines are requested; the main thread waits for
 //! keys and draws. On a terminal without cursor control (`TERM=dumb`), each account is printed below the previous
 //! one.
 
-use std::fs::File;
-use std::io::{IsTerminal as _, Read as _, stdin, stdout};
-use std::os::fd::OwnedFd;
+mod keys;
+mod terminal;
+
+use std::io::{IsTerminal as _, Read as _, stdout};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,20 +24,15 @@ use std::time::Duration;
 use makeroom_core::Bytes;
 use makeroom_explain::{Room, Site, TraceQuestion, explain_trace};
 use makeroom_holders::{Account, Watcher, open_recording};
-use makeroom_report::{Key, Request, Screen};
+use makeroom_report::{Request, Screen};
 use makeroom_trace::Input;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::Top;
 use crate::commands::looking;
 use crate::failure::Failure;
 use crate::output;
-
-/// How long to wait for keys before checking for news.
-const POLL_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+use terminal::Terminal;
 
 /// Minimum number of rows to print.
 const LEAST_ROWS: u16 = 24;
@@ -66,9 +68,9 @@ pub(crate) fn run(arguments: &Top) -> Result<ExitCode, Failure> {
     for signal in [SIGTERM, SIGINT, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&is_over))?;
     }
-    let mut terminal = ratatui::try_init()?;
+    let mut terminal = Terminal::open()?;
     let ended = show(&mut terminal, Screen::new(uses_colour), &news, &sender, &is_over);
-    ratatui::try_restore()?;
+    terminal.restore()?;
     ended?;
     Ok(ExitCode::SUCCESS)
 }
@@ -88,32 +90,21 @@ fn print(mut screen: Screen, news: &Receiver<News>) -> Result<(), Failure> {
 }
 
 fn show(
-    terminal: &mut ratatui::DefaultTerminal,
+    terminal: &mut Terminal,
     mut screen: Screen,
     news: &Receiver<News>,
     sender: &Sender<News>,
     is_over: &AtomicBool,
 ) -> std::io::Result<()> {
-    let keyboard = keyboard()?;
     let mut is_new = true;
     while !is_over.load(Ordering::Relaxed) {
-        if is_new {
-            terminal.draw(|frame| screen.draw(frame))?;
+        if is_new || terminal.is_stale() {
+            terminal.show(|columns, rows| screen.draw(columns, rows))?;
         }
-        // One read can return several keys; crossterm buffers the rest.
-        is_new = event::poll(Duration::ZERO)?;
-        if !is_new {
-            if wait(&keyboard)? == Keyboard::Gone {
-                return Ok(());
-            }
-            is_new = event::poll(Duration::ZERO)?;
-        }
-        if is_new {
-            let request = match event::read()? {
-                Event::Key(pressed) => key(pressed).and_then(|key| screen.press(key)),
-                _ => None,
-            };
-            match request {
+        let Some(keys) = terminal.keys()? else { return Ok(()) };
+        is_new = !keys.is_empty();
+        for key in keys {
+            match screen.press(key) {
                 Some(Request::Quit) => return Ok(()),
                 Some(Request::Sites { pid, recording }) => {
                     let sender = sender.clone();
@@ -134,32 +125,6 @@ fn show(
         }
     }
     Ok(())
-}
-
-/// The result of waiting for keys.
-#[derive(PartialEq)]
-enum Keyboard {
-    There,
-    /// The window was closed, or the connection was lost.
-    Gone,
-}
-
-/// The terminal from which crossterm reads keys.
-fn keyboard() -> std::io::Result<OwnedFd> {
-    let input = stdin();
-    if input.is_terminal() { Ok(rustix::io::dup(&input)?) } else { Ok(File::open("/dev/tty")?.into()) }
-}
-
-/// Waits for keys, a signal, or `POLL_TIMEOUT`. Crossterm itself waits forever on a terminal that is gone (its issue
-/// 793).
-fn wait(keyboard: &OwnedFd) -> std::io::Result<Keyboard> {
-    let mut asked = [PollFd::new(keyboard, PollFlags::IN)];
-    match rustix::event::poll(&mut asked, Some(&POLL_TIMEOUT)) {
-        Ok(_) | Err(Errno::INTR) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let is_gone = asked[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL);
-    Ok(if is_gone { Keyboard::Gone } else { Keyboard::There })
 }
 
 fn look(mut watcher: Watcher, interval: Duration, news: &Sender<News>) {
@@ -188,24 +153,10 @@ fn sites(recording: &Path) -> Result<Vec<Site>, String> {
     }
 }
 
-fn key(pressed: KeyEvent) -> Option<Key> {
-    if pressed.kind == KeyEventKind::Release {
-        return None;
-    }
-    match pressed.code {
-        KeyCode::Char('c') if pressed.modifiers.contains(KeyModifiers::CONTROL) => Some(Key::Letter('q')),
-        KeyCode::Char(letter) => Some(Key::Letter(letter)),
-        KeyCode::Up => Some(Key::Up),
-        KeyCode::Down => Some(Key::Down),
-        KeyCode::Backspace => Some(Key::Backspace),
-        KeyCode::Enter => Some(Key::Enter),
-        KeyCode::Esc => Some(Key::Escape),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     /// Another user may choose the file.

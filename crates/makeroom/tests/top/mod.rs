@@ -117,9 +117,31 @@ fn holders_are_shown_and_q_ends_it() {
     assert_eq!(status, Some(0), "{shown}");
     assert!(shown.contains("makeroom top"), "{shown}");
     assert!(shown.contains(&pid.to_string()), "{shown}");
-    // Only changes are drawn, so words arrive one by one.
-    assert!(shown.contains("owner:") && shown.contains("1.00"), "{shown}");
-    assert!(!shown.contains("\u{1b}[31m") && !shown.contains("38;5;"), "NO_COLOR is set: {shown}");
+    assert!(shown.contains("no owner: 1.00 GiB"), "{shown}");
+    let colours = ["\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m", "38;5;"];
+    assert!(!colours.iter().any(|colour| shown.contains(colour)), "NO_COLOR is set: {shown}");
+    assert!(shown.contains("\u{1b}[1m") && shown.contains("\u{1b}[7m"), "other styles remain: {shown}");
+}
+
+#[test]
+fn a_new_size_and_a_stop_draw_everything_again() {
+    let mut machine = Machine::new("size");
+    let pid = machine.hold(&["memory", "1024"]);
+    let Some(mut terminal) = Terminal::start(&machine, "xterm", "") else { return };
+    terminal.press(&format!("{pid} "), "");
+    let top = terminal.pid();
+    let tty = std::fs::read_link(format!("/proc/{top}/fd/0")).unwrap();
+    let mut resize = Command::new("stty");
+    assert!(resize.arg("--file").arg(tty).args(["cols", "50", "rows", "9"]).status().unwrap().success());
+    terminal.wait_for("\u{1b}[2J", 2);
+    // A line that is the same on any terminal of this width.
+    terminal.press(" GPU  PROCESS     MEMORY COMMAND", "");
+    for (signal, drawn) in [("-STOP", 2), ("-CONT", 3)] {
+        assert!(Command::new("kill").args([signal, &top]).status().unwrap().success());
+        terminal.wait_for("\u{1b}[2J", drawn);
+    }
+    terminal.press("GPU", "q");
+    assert_eq!(terminal.end().0, Some(0));
 }
 
 #[test]
