@@ -124,7 +124,7 @@ fn holders_are_shown_and_q_ends_it() {
 }
 
 #[test]
-fn a_new_size_and_a_stop_draw_everything_again() {
+fn a_new_size_and_a_continued_process_draw_everything_again() {
     let mut machine = Machine::new("size");
     let pid = machine.hold(&["memory", "1024"]);
     let Some(mut terminal) = Terminal::start(&machine, "xterm", "") else { return };
@@ -136,10 +136,9 @@ fn a_new_size_and_a_stop_draw_everything_again() {
     terminal.wait_for("\u{1b}[2J", 2);
     // A line that is the same on any terminal of this width.
     terminal.press(" GPU  PROCESS     MEMORY COMMAND", "");
-    for (signal, drawn) in [("-STOP", 2), ("-CONT", 3)] {
-        assert!(Command::new("kill").args([signal, &top]).status().unwrap().success());
-        terminal.wait_for("\u{1b}[2J", drawn);
-    }
+    // `script` would stop itself with a stopped child.
+    assert!(Command::new("kill").args(["-CONT", &top]).status().unwrap().success());
+    terminal.wait_for("\u{1b}[2J", 3);
     terminal.press("GPU", "q");
     assert_eq!(terminal.end().0, Some(0));
 }
