@@ -3,14 +3,9 @@
 //! The library is loaded at run time; if it is missing, that is an ordinary reply. All queries run on every GPU, and
 //! one that fails on one GPU does not affect the others.
 
-use std::ffi::OsStr;
 use std::io::{BufRead, Write};
 
-use nvml_wrapper::enum_wrappers::device as nvml;
-use nvml_wrapper::enums::device::UsedGpuMemory;
-use nvml_wrapper::error::NvmlError;
-use nvml_wrapper::struct_wrappers::device::ProcessInfo;
-use nvml_wrapper::{Device, Nvml};
+use makeroom_nvml::{Code, Device, Error, Library, Process};
 use serde::{Deserialize, Serialize};
 
 use super::{Card, ComputeMode, List, Listed, Memory, Problem, ProblemKind, Survey};
@@ -57,49 +52,52 @@ pub fn answer(questions: impl BufRead, mut answers: impl Write) -> std::io::Resu
     Ok(())
 }
 
-fn start() -> Result<Nvml, Answer> {
+fn start() -> Result<Library, Answer> {
     let mut missing = String::new();
-    for library in LIBRARIES {
-        match Nvml::builder().lib_path(OsStr::new(library)).init() {
+    for path in LIBRARIES {
+        let error = match Library::open(path) {
             Ok(library) => return Ok(library),
-            Err(NvmlError::LibloadingError(error)) => {
-                if missing.is_empty() {
-                    missing = error.to_string();
-                }
+            Err(error) => error,
+        };
+        match error {
+            Error::NotLoaded { reason } if missing.is_empty() => missing = reason,
+            Error::NotLoaded { .. } => {}
+            error => {
+                return Err(match error.code() {
+                    Some(Code::DRIVER_NOT_LOADED) => Answer::NoDriver,
+                    Some(Code::LIBRARY_MISMATCH) => Answer::Mismatch,
+                    _ => Answer::Refused(error.to_string()),
+                });
             }
-            Err(NvmlError::DriverNotLoaded) => return Err(Answer::NoDriver),
-            Err(NvmlError::LibRmVersionMismatch) => return Err(Answer::Mismatch),
-            Err(error) => return Err(Answer::Refused(error.to_string())),
         }
     }
     Err(Answer::NoLibrary(missing))
 }
 
-fn survey(library: &Nvml) -> Result<Survey, NvmlError> {
+fn survey(library: &Library) -> Result<Survey, Error> {
     let count = library.device_count()?;
     Ok(Survey {
-        driver: library.sys_driver_version().unwrap_or_default(),
-        cuda: library.sys_cuda_driver_version().ok(),
+        driver: library.driver_version().unwrap_or_default(),
+        cuda: library.cuda_version().ok(),
         cards: (0..count).map(|index| card_at(library, index)).collect(),
     })
 }
 
-fn card_at(library: &Nvml, index: u32) -> Card {
-    match library.device_by_index(index) {
-        Ok(device) => card(&device, index, false),
+fn card_at(library: &Library, index: u32) -> Card {
+    match library.device(index) {
+        Ok(device) => card(device, index, false),
         Err(error) => Card { index, problems: vec![problem("GPU", &error)], ..Card::default() },
     }
 }
 
-fn card(device: &Device<'_>, index: u32, is_part: bool) -> Card {
+fn card(device: Device<'_>, index: u32, is_part: bool) -> Card {
     let mut card = Card { index, name: device.name().unwrap_or_default(), ..Card::default() };
     match device.uuid() {
         Ok(uuid) => card.uuid = uuid,
         Err(error) => card.problems.push(problem("UUID", &error)),
     }
-    match device.memory_info() {
-        Ok(memory) => {
-            let (total, reserved, used, free) = (memory.total, memory.reserved, memory.used, memory.free);
+    match device.memory() {
+        Ok(makeroom_nvml::Memory { total, reserved, used, free }) => {
             card.memory = Some(Memory { total, reserved, used, free });
         }
         Err(error) => card.problems.push(problem("memory", &error)),
@@ -112,20 +110,22 @@ fn card(device: &Device<'_>, index: u32, is_part: bool) -> Card {
 }
 
 /// Reads properties that MIG instances do not have.
-fn whole(card: &mut Card, device: &Device<'_>) {
-    card.bus_id = device.pci_info().map(|place| place.bus_id).unwrap_or_default();
+fn whole(card: &mut Card, device: Device<'_>) {
+    card.bus_id = device.bus_id().unwrap_or_default();
     card.minor = device.minor_number().ok();
     card.drives_display = device.is_display_active().ok();
-    card.is_persistent = device.is_in_persistent_mode().ok();
-    card.keeps_account = device.is_accounting_enabled().ok();
+    card.is_persistent = device.is_persistent().ok();
+    card.keeps_account = device.is_accounting().ok();
     card.compute_mode = device.compute_mode().ok().map(|mode| match mode {
-        nvml::ComputeMode::Default => ComputeMode::Shared,
-        nvml::ComputeMode::Prohibited => ComputeMode::Prohibited,
-        nvml::ComputeMode::ExclusiveThread | nvml::ComputeMode::ExclusiveProcess => ComputeMode::Exclusive,
+        makeroom_nvml::ComputeMode::Default => ComputeMode::Shared,
+        makeroom_nvml::ComputeMode::Prohibited => ComputeMode::Prohibited,
+        makeroom_nvml::ComputeMode::ExclusiveThread | makeroom_nvml::ComputeMode::ExclusiveProcess => {
+            ComputeMode::Exclusive
+        }
     });
-    match device.mig_mode() {
-        Ok(mode) => card.is_divided = mode.current == 1,
-        Err(error) if is_lacking(&error) => {}
+    match device.is_mig_enabled() {
+        Ok(is_divided) => card.is_divided = is_divided,
+        Err(error) if error.is_unsupported() => {}
         Err(error) => card.problems.push(problem("MIG mode", &error)),
     }
     if card.is_divided {
@@ -134,70 +134,48 @@ fn whole(card: &mut Card, device: &Device<'_>) {
 }
 
 /// Reads the lists of processes.
-fn lists(card: &mut Card, device: &Device<'_>) {
-    let compute = newest_or(device.running_compute_processes(), || device.running_compute_processes_v2());
-    let graphics = newest_or(device.running_graphics_processes(), || device.running_graphics_processes_v2());
+fn lists(card: &mut Card, device: Device<'_>) {
     let lists = [
-        (List::Compute, "compute processes", compute),
-        (List::Graphics, "graphics processes", graphics),
-        (List::Mps, "MPS clients", device.mps_running_compute_processes()),
+        (List::Compute, makeroom_nvml::List::Compute, "compute processes"),
+        (List::Graphics, makeroom_nvml::List::Graphics, "graphics processes"),
+        (List::Mps, makeroom_nvml::List::Mps, "MPS clients"),
     ];
-    for (list, what, processes) in lists {
-        match processes {
+    for (list, of_device, what) in lists {
+        match device.processes(of_device) {
             Ok(processes) => card.listed.extend(processes.iter().map(|process| listed(process, list))),
-            Err(error) if is_lacking(&error) => {}
+            Err(error) if error.is_unsupported() => {}
             Err(error) => card.problems.push(problem(what, &error)),
         }
     }
     if card.keeps_account == Some(true) {
         for process in &mut card.listed {
-            let statistics = device.accounting_stats_for(process.pid);
-            process.peak = statistics.ok().and_then(|known| known.max_memory_usage);
+            process.peak = device.peak_memory(process.pid).ok().flatten();
         }
     }
 }
 
 /// Reads the MIG instances. Their indices have gaps where instances were removed.
-fn parts(card: &mut Card, device: &Device<'_>) {
+fn parts(card: &mut Card, device: Device<'_>) {
     for index in 0..device.mig_device_count().unwrap_or(0) {
-        match device.mig_device_by_index(index) {
-            Ok(part) => card.parts.push(Card { minor: card.minor, ..self::card(&part, index, true) }),
-            Err(NvmlError::NotFound) => {}
+        match device.mig_device(index) {
+            Ok(part) => card.parts.push(Card { minor: card.minor, ..self::card(part, index, true) }),
+            Err(error) if error.code() == Some(Code::NOT_FOUND) => {}
             Err(error) => card.problems.push(problem(&format!("MIG instance {index}"), &error)),
         }
     }
 }
 
-/// Whether a GPU or driver merely lacks a feature, which is not a problem.
-fn is_lacking(error: &NvmlError) -> bool {
-    matches!(error, NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_))
-}
-
-/// The older version of a list, if the driver does not support the newer one.
-fn newest_or(
-    newest: Result<Vec<ProcessInfo>, NvmlError>,
-    older: impl FnOnce() -> Result<Vec<ProcessInfo>, NvmlError>,
-) -> Result<Vec<ProcessInfo>, NvmlError> {
-    match newest {
-        Err(NvmlError::FailedToLoadSymbol(_)) => older(),
-        answer => answer,
-    }
-}
-
-fn listed(process: &ProcessInfo, list: List) -> Listed {
-    let bytes = match process.used_gpu_memory {
-        // A listed process has a context. Inside a container, the driver lists it without its size.
-        UsedGpuMemory::Unavailable | UsedGpuMemory::Used(0) => None,
-        UsedGpuMemory::Used(bytes) => Some(bytes),
-    };
+fn listed(process: &Process, list: List) -> Listed {
+    // A listed process has a context. Inside a container, the driver lists it without its size.
+    let bytes = process.used_memory.filter(|bytes| *bytes > 0);
     Listed { pid: process.pid, list, bytes, peak: None }
 }
 
-fn problem(what: &str, error: &NvmlError) -> Problem {
-    let kind = match error {
-        NvmlError::NoPermission => ProblemKind::NoPermission,
-        NvmlError::GpuLost => ProblemKind::Lost,
-        NvmlError::ResetRequired => ProblemKind::NeedsReset,
+fn problem(what: &str, error: &Error) -> Problem {
+    let kind = match error.code() {
+        Some(Code::NO_PERMISSION) => ProblemKind::NoPermission,
+        Some(Code::GPU_IS_LOST) => ProblemKind::Lost,
+        Some(Code::RESET_REQUIRED) => ProblemKind::NeedsReset,
         _ => ProblemKind::Other,
     };
     Problem { what: what.to_owned(), answer: error.to_string(), kind }
