@@ -37,6 +37,7 @@ mod buffer;
 mod chunked;
 mod contention;
 mod core;
+#[cfg(feature = "drop-sites")]
 mod drop_site;
 mod error;
 mod fences;

@@ -7,6 +7,7 @@ use std::panic::Location;
 use makeroom_core::{Address, FastMap};
 use makeroom_place::pool::BlockId;
 
+#[cfg(feature = "drop-sites")]
 use crate::drop_site;
 
 /// The site of an allocation or free.
@@ -27,10 +28,15 @@ impl Site {
     }
 
     /// The line at which a value is dropped, called from its `drop`. The compiler does not track that, so debug
-    /// builds walk the stack; other builds do not know it.
+    /// builds with the feature `drop-sites` walk the stack; other builds do not know it.
     pub(crate) fn of_drop() -> Self {
-        let walked = if cfg!(debug_assertions) { drop_site::find() } else { None };
-        walked.map_or_else(Self::here, Self::Code)
+        #[cfg(feature = "drop-sites")]
+        if cfg!(debug_assertions)
+            && let Some(address) = drop_site::find()
+        {
+            return Self::Code(address);
+        }
+        Self::here()
     }
 }
 
@@ -38,10 +44,13 @@ impl fmt::Display for Site {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rust(location) => write!(formatter, "{location}"),
-            Self::Code(address) => match drop_site::line(*address) {
-                Some(line) => formatter.write_str(&line),
-                None => write!(formatter, "code at {address:#x}"),
-            },
+            Self::Code(address) => {
+                #[cfg(feature = "drop-sites")]
+                if let Some(line) = drop_site::line(*address) {
+                    return formatter.write_str(&line);
+                }
+                write!(formatter, "code at {address:#x}")
+            }
         }
     }
 }

@@ -24,12 +24,10 @@ const LINKED: &[&str] = &[
     "libloading",
     // Symbolizing stacks.
     "addr2line",
-    "backtrace",
     "gimli",
     "memchr",
     "memmap2",
     "object",
-    "rustc-demangle",
     "typed-arena",
     // Compressed debug information.
     "adler2",
