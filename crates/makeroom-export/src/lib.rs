@@ -5,7 +5,7 @@
 //! perfetto.rs     counters and slices, as a trace-event file
 //! speedscope.rs   live memory by stack at the most relevant moments
 //! snapshot.rs     PyTorch's memory snapshot
-//! table.rs        rows of events and of allocations, which parquet.rs and csv.rs write
+//! table.rs        rows of events and of allocations, which parquet/ and csv.rs write
 //! recognize.rs    whether a file is one of these
 //! ```
 #![forbid(unsafe_code)]
@@ -50,9 +50,6 @@ pub enum ExportError {
     /// The file could not be written.
     #[error(transparent)]
     Write(#[from] io::Error),
-    /// The Parquet writer failed.
-    #[error("could not write the table: {0}")]
-    Parquet(#[from] ::parquet::errors::ParquetError),
     /// The JSON writer failed.
     #[error("could not write the file: {0}")]
     Json(#[from] serde_json::Error),
@@ -70,8 +67,7 @@ impl ExportError {
                 ::csv::ErrorKind::Io(error) => Some(error),
                 _ => None,
             },
-            Self::Parquet(::parquet::errors::ParquetError::External(error)) => error.downcast_ref(),
-            Self::Parquet(_) | Self::Json(_) => None,
+            Self::Json(_) => None,
         }
     }
 
@@ -84,12 +80,12 @@ impl ExportError {
 }
 
 /// Writes a recording in a format. Returns a note about what was left out, if anything.
-pub fn export(trace: &Trace, form: Form, mut to: impl Write + Send) -> Result<Option<String>, ExportError> {
+pub fn export(trace: &Trace, form: Form, mut to: impl Write) -> Result<Option<String>, ExportError> {
     export_to(trace, form, &mut to)
 }
 
 /// Not generic: otherwise every crate that exports would compile all formats again.
-fn export_to(trace: &Trace, form: Form, to: &mut (dyn Write + Send)) -> Result<Option<String>, ExportError> {
+fn export_to(trace: &Trace, form: Form, to: &mut dyn Write) -> Result<Option<String>, ExportError> {
     match form {
         Form::Perfetto(by) => perfetto::write(trace, by, to),
         Form::Speedscope(by) => speedscope::write(trace, by, to).map(|()| None),

@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &Export) -> Result<(), Failure> {
         }
         None if is_binary(form) && io::stdout().is_terminal() => return Err(Failure::BinaryToTerminal),
         None => {
-            let to: Box<dyn Write + Send> = if io::stdout().is_terminal() {
+            let to: Box<dyn Write> = if io::stdout().is_terminal() {
                 Box::new(output::ToTerminal::new())
             } else {
                 Box::new(BufWriter::new(io::stdout()))
