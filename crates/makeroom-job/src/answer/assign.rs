@@ -1,12 +1,11 @@
 //! Assigns the recordings of a job to its ranks: which of several recordings of a rank counts, and which add to it.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use super::select::Process;
 use super::witness;
 use crate::report::{LogConflict, Used};
 use crate::tables::{RecordingKind, RecordingRow, Rows};
 use makeroom_core::SortCompact as _;
+use makeroom_ordered::{OrderedMap, OrderedSet};
 
 /// A process of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,9 +21,9 @@ enum Place<'rows> {
 pub(super) struct Assigned<'rows> {
     pub(super) processes: Vec<Process<'rows>>,
     /// Processes that the kernel killed, and that are not known: PID and file.
-    pub(super) killed: BTreeSet<(u32, &'rows str)>,
+    pub(super) killed: OrderedSet<(u32, &'rows str)>,
     /// The files that the processes and their failures come from.
-    pub(super) files: BTreeSet<&'rows str>,
+    pub(super) files: OrderedSet<&'rows str>,
 }
 
 impl<'rows> Place<'rows> {
@@ -41,15 +40,15 @@ pub(super) fn processes<'rows>(
     members: &[&'rows RecordingRow],
     used: &mut Used,
 ) -> Assigned<'rows> {
-    let mut by_place: BTreeMap<Place<'_>, Vec<&RecordingRow>> = BTreeMap::new();
+    let mut by_place: OrderedMap<Place<'_>, Vec<&RecordingRow>> = OrderedMap::new();
     let mut others = Vec::new();
-    let mut by_local: BTreeMap<u32, Vec<&RecordingRow>> = BTreeMap::new();
+    let mut by_local: OrderedMap<u32, Vec<&RecordingRow>> = OrderedMap::new();
     for &row in members {
         if let Some(local) = row.local_rank {
             by_local.entry(local).or_default().push(row);
         }
     }
-    let ranks: BTreeMap<u32, u32> =
+    let ranks: OrderedMap<u32, u32> =
         by_local.iter().filter_map(|(&local, rows)| Some((local, rank_of_local(rows)?))).collect();
     let pods = pods(members);
     for &row in members {
@@ -61,7 +60,7 @@ pub(super) fn processes<'rows>(
             None => others.push(row),
         }
     }
-    let mut owners: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut owners: OrderedMap<&str, usize> = OrderedMap::new();
     let mut processes: Vec<Process<'rows>> = Vec::new();
     let mut push = |processes: &mut Vec<Process<'rows>>, row: &'rows RecordingRow, label: String| {
         owners.insert(&row.recording, processes.len());
@@ -147,13 +146,13 @@ pub(super) fn processes<'rows>(
 /// The files that processes and their failures come from.
 fn files<'rows>(
     members: &[&'rows RecordingRow],
-    owners: &BTreeMap<&str, usize>,
+    owners: &OrderedMap<&str, usize>,
     processes: &[Process<'rows>],
-    killed: &BTreeSet<(u32, &'rows str)>,
-) -> BTreeSet<&'rows str> {
-    let by_name: BTreeMap<&str, &str> =
+    killed: &OrderedSet<(u32, &'rows str)>,
+) -> OrderedSet<&'rows str> {
+    let by_name: OrderedMap<&str, &str> =
         members.iter().map(|row| (row.recording.as_str(), row.file())).collect();
-    let mut files: BTreeSet<&str> = owners.keys().filter_map(|name| by_name.get(name).copied()).collect();
+    let mut files: OrderedSet<&str> = owners.keys().filter_map(|name| by_name.get(name).copied()).collect();
     let failures = processes.iter().flat_map(|process| &process.failures);
     let reports = failures.map(|failure| failure.recording.as_str());
     files.extend(reports.map(|name| by_name.get(name).copied().unwrap_or(name)));
@@ -170,8 +169,8 @@ fn pod_of(row: &RecordingRow) -> Option<&str> {
 }
 
 /// The place of each pod that a log names: its rank, if the name of a file gives it one.
-fn pods<'rows>(members: &[&'rows RecordingRow]) -> BTreeMap<&'rows str, Place<'rows>> {
-    let mut pods: BTreeMap<&str, Place<'_>> = BTreeMap::new();
+fn pods<'rows>(members: &[&'rows RecordingRow]) -> OrderedMap<&'rows str, Place<'rows>> {
+    let mut pods: OrderedMap<&str, Place<'_>> = OrderedMap::new();
     for row in members {
         if let Some(pod) = row.pod.as_deref().filter(|_| row.rank.is_none() && row.local_rank.is_none()) {
             pods.entry(pod).or_insert(Place::Pod(pod));
@@ -189,10 +188,10 @@ fn pods<'rows>(members: &[&'rows RecordingRow]) -> BTreeMap<&'rows str, Place<'r
 /// ranks, and no other process can be meant.
 fn rank_of_local(same_local: &[&RecordingRow]) -> Option<u32> {
     let unranked = same_local.iter().filter(|row| row.rank.is_none());
-    let nodes: BTreeSet<_> = unranked.map(|row| (row.host.as_deref(), row.node_rank)).collect();
+    let nodes: OrderedSet<_> = unranked.map(|row| (row.host.as_deref(), row.node_rank)).collect();
     let &(host, _) = nodes.first().filter(|_| nodes.len() == 1)?;
     let is_on_host = |row: &&&RecordingRow| host.zip(row.host.as_deref()).is_none_or(|(one, two)| one == two);
-    let ranks: BTreeSet<u32> = same_local.iter().filter(is_on_host).filter_map(|row| row.rank).collect();
+    let ranks: OrderedSet<u32> = same_local.iter().filter(is_on_host).filter_map(|row| row.rank).collect();
     ranks.first().copied().filter(|_| ranks.len() == 1)
 }
 
@@ -233,9 +232,9 @@ fn is_helper(main: &RecordingRow, other: &RecordingRow) -> bool {
 /// Adds the rows of the other tables to their processes. Returns the killed processes that are not known.
 fn attach<'rows>(
     rows: &'rows Rows,
-    owners: &BTreeMap<&str, usize>,
+    owners: &OrderedMap<&str, usize>,
     processes: &mut [Process<'rows>],
-) -> BTreeSet<(u32, &'rows str)> {
+) -> OrderedSet<(u32, &'rows str)> {
     let mut repeated = Vec::new();
     for failure in rows.failures.iter().filter(|failure| failure.pid.is_none()) {
         let Some(&owner) = owners.get(failure.recording.as_str()) else { continue };

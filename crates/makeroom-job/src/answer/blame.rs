@@ -14,8 +14,6 @@
 //! only collectives that timed out                              the rank that the others waited for: see `stall.rs`
 //! ```
 
-use std::collections::BTreeSet;
-
 use super::cards::{Cards, exceeds_device};
 use super::fate::fate;
 use super::first::{ended_before, has_own_failure, is_stalled, killed_before};
@@ -27,6 +25,7 @@ use super::witness;
 use crate::report::{ConsequenceKind, JobCause, RankFate};
 use crate::tables::{End, FailureKind, StopReason, StopRow};
 use makeroom_core::SortCompact as _;
+use makeroom_ordered::OrderedSet;
 
 /// Ranks are as full as the ones that failed between these shares. A rank that holds far more shows that its GPU has more.
 const AS_FULL: f64 = 0.9;
@@ -247,7 +246,7 @@ fn judge_memory(
         device.and_then(|device| cards.of(process, device))
     };
     blame.failed = ran_out.first().copied();
-    let mistaken: BTreeSet<usize> =
+    let mistaken: OrderedSet<usize> =
         cards.mistaken().flat_map(|card| card.users.iter().map(|user| user.0)).collect();
     let is_victim = |index: &&usize| mistaken.contains(index) && !is_limited(&processes[**index]);
     if let Some(&first) = ran_out.iter().find(is_victim) {
@@ -259,9 +258,9 @@ fn judge_memory(
         return;
     }
     // Heavy ranks that ran out, or on whose GPU another one did.
-    let mut heavy: BTreeSet<usize> =
+    let mut heavy: OrderedSet<usize> =
         ran_out.iter().copied().filter(|&index| excesses[index].is_some()).collect();
-    let mut victims = BTreeSet::new();
+    let mut victims = OrderedSet::new();
     let has_victims = |index: &&usize| excesses[**index].is_none() && !is_limited(&processes[**index]);
     for &index in ran_out.iter().filter(has_victims) {
         let siblings = card_of(index).into_iter().flat_map(|card| card.users.iter().map(|user| user.0));
@@ -368,7 +367,7 @@ fn add_consequences(blame: &mut Blame, processes: &[Process<'_>], fates: &[RankF
     if !blame.cause.is_failure() || matches!(blame.cause, JobCause::AllKilled) {
         return;
     }
-    let culprits: BTreeSet<usize> = blame.culprits.iter().copied().collect();
+    let culprits: OrderedSet<usize> = blame.culprits.iter().copied().collect();
     for (index, fate) in fates.iter().enumerate() {
         let kind = match fate {
             RankFate::Terminated => ConsequenceKind::Terminated,

@@ -3,13 +3,12 @@
 //! A GPU is known by its UUID. Without one, two ranks may both see their own GPU as number 0, so recordings without
 //! UUIDs share a GPU only if the messages of ranks that ran out list the other processes on it: see `sharing.rs`.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use super::select::Process;
 use super::sharing::{self, Sharing};
 use crate::report::{Account, AccountLine, CardUse};
 use crate::tables::{DeviceRow, FailureKind, FailureRow};
 use makeroom_core::SortCompact as _;
+use makeroom_ordered::{OrderedMap, OrderedSet};
 
 /// An account that leaves this share of the GPU open is tried with the ranks' peaks.
 const OPEN_SHARE: f64 = 0.05;
@@ -50,11 +49,11 @@ pub(super) struct Cards<'rows> {
 
 impl<'rows> Cards<'rows> {
     pub(super) fn new(processes: &[Process<'rows>]) -> Self {
-        let hosts: BTreeSet<Option<&str>> =
+        let hosts: OrderedSet<Option<&str>> =
             processes.iter().map(|process| process.row.host.as_deref()).collect();
         let sharing = sharing::find(processes);
-        let mut used: BTreeMap<String, Card<'rows>> = BTreeMap::new();
-        let mut seen: BTreeMap<String, Card<'rows>> = BTreeMap::new();
+        let mut used: OrderedMap<String, Card<'rows>> = OrderedMap::new();
+        let mut seen: OrderedMap<String, Card<'rows>> = OrderedMap::new();
         for (index, process) in processes.iter().enumerate() {
             let row = process.row;
             for device in &row.devices {
@@ -78,12 +77,12 @@ impl<'rows> Cards<'rows> {
             }
         }
         // A rank with a context on a GPU but without memory, as PyTorch creates on GPU 0 by mistake, is not a user.
-        let shared_hosts: BTreeSet<Option<&str>> =
+        let shared_hosts: OrderedSet<Option<&str>> =
             used.values().filter(|card| card.ranks > 1).map(|card| card.host).collect();
         seen.retain(|key, card| !used.contains_key(key) && shared_hosts.contains(&card.host));
         let order =
             |card: &Card<'_>| (card.host.map(str::to_owned), card.device.device, card.device.uuid.clone());
-        let sorted = |cards: BTreeMap<String, Card<'rows>>| {
+        let sorted = |cards: OrderedMap<String, Card<'rows>>| {
             let mut cards: Vec<Card<'rows>> = cards.into_values().collect();
             cards.sort_by_cached_key(order);
             cards

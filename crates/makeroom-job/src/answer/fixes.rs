@@ -1,9 +1,9 @@
 //! What to do, most effective first. The last step shows more about the rank to blame, if its file has more to show.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use makeroom_core::shell_word;
+use makeroom_ordered::OrderedSet;
 
 use super::Case;
 use super::look;
@@ -118,7 +118,7 @@ impl Case<'_, '_> {
             let (least, most) = (known.iter().min(), known.iter().max());
             least.zip(most).is_none_or(|(&least, &most)| least as f64 >= most as f64 * SAME)
         };
-        let causes: BTreeSet<&str> = ran_out().map(|process| process.shown.cause.as_str()).collect();
+        let causes: OrderedSet<&str> = ran_out().map(|process| process.shown.cause.as_str()).collect();
         causes.len() < 2
             && figures(&|process| process.decisive()?.held_bytes)
             && figures(&|process| process.total_bytes(process.decisive()?.device))

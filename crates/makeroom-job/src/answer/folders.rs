@@ -5,7 +5,7 @@
 //! other reasons, and directories per node or per rank have no rank in common. The output of all ranks, or a launcher's
 //! report, in one directory and logs of single ranks in another are one run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use makeroom_ordered::{OrderedMap, OrderedSet};
 
 use crate::tables::{RecordingKind, RecordingRow};
 
@@ -20,9 +20,9 @@ pub(super) fn of(row: &RecordingRow) -> &str {
 }
 
 /// The directories that contain runs of their own.
-pub(super) fn runs<'rows>(rows: &[&'rows RecordingRow]) -> BTreeSet<&'rows str> {
-    type Kinds = BTreeSet<(RecordingKind, bool, u32)>;
-    let mut ranks: BTreeMap<&str, Kinds> = BTreeMap::new();
+pub(super) fn runs<'rows>(rows: &[&'rows RecordingRow]) -> OrderedSet<&'rows str> {
+    type Kinds = OrderedSet<(RecordingKind, bool, u32)>;
+    let mut ranks: OrderedMap<&str, Kinds> = OrderedMap::new();
     for row in rows {
         let of_folder = ranks.entry(of(row)).or_default();
         let is_own = row.process.is_none();
@@ -30,7 +30,7 @@ pub(super) fn runs<'rows>(rows: &[&'rows RecordingRow]) -> BTreeSet<&'rows str> 
     }
     let folders: Vec<(&str, Kinds)> =
         ranks.into_iter().filter(|(_, ranks)| ranks.len() >= LEAST_COMMON).take(MOST_FOLDERS).collect();
-    let mut runs = BTreeSet::new();
+    let mut runs = OrderedSet::new();
     for (index, (one, one_ranks)) in folders.iter().enumerate() {
         for (two, two_ranks) in &folders[index + 1..] {
             if one_ranks.intersection(two_ranks).take(LEAST_COMMON).count() == LEAST_COMMON {

@@ -8,10 +8,9 @@
 //! Similarity of a and b: Σ min(aᵢ, bᵢ) ÷ Σ max(aᵢ, bᵢ) over lines. Clusters are found by comparing each rank, in the
 //! order of ranks, with the first member of each cluster; the number of clusters is bounded, so the time is linear.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use crate::report::LineDifference;
 use makeroom_core::SortCompact as _;
+use makeroom_ordered::{OrderedMap, OrderedSet};
 
 /// Ranks this similar are of one group.
 const SIMILAR: f64 = 0.85;
@@ -35,7 +34,7 @@ const MOST_LINES: usize = 5;
 const LINE_SHARE: f64 = 0.2;
 
 /// Live memory of a rank by line.
-pub(super) type Lines<'rows> = BTreeMap<&'rows str, u64>;
+pub(super) type Lines<'rows> = OrderedMap<&'rows str, u64>;
 
 /// A rank in the order of ranks, with what it holds.
 #[derive(Debug)]
@@ -64,7 +63,8 @@ pub(super) struct Cluster<'rows> {
 impl<'rows> Cluster<'rows> {
     fn new(mut members: Vec<Member<'rows>>) -> Self {
         members.sort_compact_by_key(|member| member.process);
-        let places: BTreeSet<&str> = members.iter().flat_map(|member| member.lines.keys().copied()).collect();
+        let places: OrderedSet<&str> =
+            members.iter().flat_map(|member| member.lines.keys().copied()).collect();
         let of = |place: &str| {
             members.iter().map(|member| member.lines.get(place).copied().unwrap_or(0)).collect()
         };

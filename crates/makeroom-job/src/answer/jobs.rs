@@ -1,7 +1,7 @@
 //! Which recordings belong together: those of one job, one attempt of it and one directory. Files that do not say which
 //! job they belong to belong to the only one there is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use makeroom_ordered::{OrderedMap, OrderedSet};
 
 use super::folders;
 use crate::tables::{End, RecordingKind, RecordingRow};
@@ -48,16 +48,18 @@ pub(super) fn recording_count(count: usize) -> String {
 /// The recordings by job. A recording that does not name a job, a run or an attempt belongs to the only one there is.
 pub(super) fn jobs<'rows>(
     rows: impl Iterator<Item = &'rows RecordingRow>,
-) -> BTreeMap<Key<'rows>, Vec<&'rows RecordingRow>> {
+) -> OrderedMap<Key<'rows>, Vec<&'rows RecordingRow>> {
     let rows: Vec<&RecordingRow> = rows.collect();
-    let only = |values: BTreeSet<&'rows str>| if values.len() == 1 { values.first().copied() } else { None };
+    let only =
+        |values: OrderedSet<&'rows str>| if values.len() == 1 { values.first().copied() } else { None };
     let only_job = only(rows.iter().filter_map(|row| row.job.as_deref()).collect());
-    let mut runs: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut runs: OrderedMap<&str, usize> = OrderedMap::new();
     for run in rows.iter().filter(|row| row.job.is_none()).filter_map(|row| row.run.as_deref()) {
         *runs.entry(run).or_default() += 1;
     }
     // `makeroom run` gives all its processes one run; processes that were recorded one by one have one each.
-    let shared: BTreeSet<&str> = runs.iter().filter(|(_, count)| **count > 1).map(|(run, _)| *run).collect();
+    let shared: OrderedSet<&str> =
+        runs.iter().filter(|(_, count)| **count > 1).map(|(run, _)| *run).collect();
     let only_run = only(shared.clone());
     let mut keyed: Vec<(Key<'rows>, &RecordingRow)> = Vec::new();
     for row in rows {
@@ -70,11 +72,11 @@ pub(super) fn jobs<'rows>(
             row,
         ));
     }
-    let mut attempts: BTreeMap<(Option<&str>, Option<&str>), BTreeSet<u32>> = BTreeMap::new();
+    let mut attempts: OrderedMap<(Option<&str>, Option<&str>), OrderedSet<u32>> = OrderedMap::new();
     for (key, _) in &keyed {
         attempts.entry((key.job, key.run)).or_default().extend(key.attempt);
     }
-    let mut jobs: BTreeMap<Key<'rows>, Vec<&RecordingRow>> = BTreeMap::new();
+    let mut jobs: OrderedMap<Key<'rows>, Vec<&RecordingRow>> = OrderedMap::new();
     for (mut key, row) in keyed {
         let known = attempts.get(&(key.job, key.run)).filter(|known| known.len() == 1);
         key.attempt = key.attempt.or(known.and_then(|known| known.first().copied()));

@@ -37,8 +37,6 @@ mod stall;
 mod witness;
 mod words;
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use crate::report::{
     Consequence, Group, HostUse, JobCause, JobReport, JobVerdict, LineDifference, Outlier, RankError,
     RankFate, RankFinding, RankReport,
@@ -48,6 +46,7 @@ use blame::Blame;
 use cards::Cards;
 use groups::{Cluster, Lines, Member};
 use makeroom_core::SortCompact as _;
+use makeroom_ordered::{OrderedMap, OrderedSet};
 use select::{Process, Selected};
 
 /// Lines of a group that are listed.
@@ -107,7 +106,7 @@ struct Case<'case, 'rows> {
 /// What each rank holds by line: at its failure with the failed request, else at its peak.
 fn members<'rows>(processes: &[Process<'rows>]) -> Vec<Member<'rows>> {
     let member = |(index, process): (usize, &Process<'rows>)| {
-        let mut lines: Lines<'rows> = BTreeMap::new();
+        let mut lines: Lines<'rows> = OrderedMap::new();
         for site in &process.sites {
             let line = lines.entry(site.place.as_str()).or_default();
             *line = line.saturating_add(site.bytes);
@@ -132,7 +131,7 @@ fn labels(processes: &[Process<'_>], is_meant: impl Fn(usize) -> bool) -> Vec<St
 }
 
 fn consequences(processes: &[Process<'_>], blame: &Blame) -> Vec<Consequence> {
-    let mut by_kind: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    let mut by_kind: OrderedMap<_, Vec<usize>> = OrderedMap::new();
     for &(index, kind) in &blame.consequences {
         by_kind.entry(kind).or_default().push(index);
     }
@@ -190,7 +189,7 @@ fn group_name(index: usize) -> String {
 }
 
 fn hosts(processes: &[Process<'_>]) -> Vec<HostUse> {
-    let mut hosts: BTreeMap<&str, HostUse> = BTreeMap::new();
+    let mut hosts: OrderedMap<&str, HostUse> = OrderedMap::new();
     for process in processes {
         let row = process.row;
         let (Some(host), Some(resident)) = (row.host.as_deref(), row.host_peak_bytes) else { continue };
@@ -227,9 +226,9 @@ impl Case<'_, '_> {
 
     /// Errors of ranks that are not to blame, by text.
     fn errors(&self) -> Vec<RankError> {
-        let culprits: BTreeSet<usize> = self.blame.culprits.iter().copied().collect();
+        let culprits: OrderedSet<usize> = self.blame.culprits.iter().copied().collect();
         let is_killed_first = matches!(self.blame.cause, JobCause::RankKilled | JobCause::HostMemory);
-        let mut by_error: BTreeMap<String, Vec<&Process<'_>>> = BTreeMap::new();
+        let mut by_error: OrderedMap<String, Vec<&Process<'_>>> = OrderedMap::new();
         for (index, process) in self.selected.processes.iter().enumerate() {
             let error = match self.blame.fates[index] {
                 _ if culprits.contains(&index) => None,
@@ -285,7 +284,7 @@ impl Case<'_, '_> {
                 cards[user].push(card.name(self.cards.has_hosts));
             }
         }
-        let culprits: BTreeSet<usize> = self.blame.culprits.iter().copied().collect();
+        let culprits: OrderedSet<usize> = self.blame.culprits.iter().copied().collect();
         let processes = self.selected.processes.iter().enumerate();
         let reports =
             processes.zip(groups.into_iter().zip(cards)).map(|((index, process), (group, cards))| {

@@ -1,6 +1,6 @@
 //! Names of ranks in sentences: `ranks 0–2, 4 and 9–15`.
 
-use std::collections::BTreeMap;
+use makeroom_ordered::OrderedMap;
 
 use super::select::Process;
 
@@ -43,7 +43,7 @@ pub(super) fn capital(text: &str) -> String {
 
 fn parts(processes: &[&Process<'_>]) -> Vec<Part> {
     let mut ranks: Vec<u32> = Vec::new();
-    let mut local: BTreeMap<Option<&str>, Vec<u32>> = BTreeMap::new();
+    let mut local: OrderedMap<Option<&str>, Vec<u32>> = OrderedMap::new();
     let mut others: Vec<Part> = Vec::new();
     let mut pods: Vec<&str> = Vec::new();
     for process in processes {

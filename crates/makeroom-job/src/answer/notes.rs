@@ -1,6 +1,6 @@
 //! Remarks about what an answer is based on: ranks without a recording, files that were not used, clocks.
 
-use std::collections::BTreeMap;
+use makeroom_ordered::OrderedMap;
 
 use super::Case;
 use super::names::rank_words;
@@ -46,7 +46,7 @@ impl Case<'_, '_> {
         });
         notes.extend(conflicts.take(MOST_CONFLICTS));
         // torchrun leaves a file for each stream of each rank, and many are empty.
-        let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        let mut by_reason: OrderedMap<&str, Vec<String>> = OrderedMap::new();
         let empty: Vec<String> = used
             .unread
             .iter()
@@ -106,7 +106,7 @@ impl Case<'_, '_> {
                 self.process(culprit).label
             ));
         }
-        let mut hosts: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+        let mut hosts: OrderedMap<&str, Vec<u64>> = OrderedMap::new();
         for process in &self.selected.processes {
             if let (Some(host), Some(began)) = (process.row.host.as_deref(), process.row.began_us) {
                 hosts.entry(host).or_default().push(began);

@@ -10,11 +10,10 @@
 //!
 //! Only processes of one host are compared, because clocks of hosts differ.
 
-use std::collections::BTreeMap;
-
 use super::select::Process;
 use crate::report::RankFate;
 use makeroom_core::SortCompact as _;
+use makeroom_ordered::OrderedMap;
 
 /// The silence of a recording that does not show one: recorders wrote once a second.
 const UNKNOWN_SILENCE_US: u64 = 1_000_000;
@@ -41,8 +40,8 @@ impl Moment {
 }
 
 /// The longest silence of the killed processes of each host: a busy host delays all its recorders.
-fn silences<'rows>(processes: &[Process<'rows>], fates: &[RankFate]) -> BTreeMap<Option<&'rows str>, u64> {
-    let mut silences = BTreeMap::new();
+fn silences<'rows>(processes: &[Process<'rows>], fates: &[RankFate]) -> OrderedMap<Option<&'rows str>, u64> {
+    let mut silences = OrderedMap::new();
     for (process, _) in processes.iter().zip(fates).filter(|(_, fate)| **fate == RankFate::Killed) {
         let longest = silences.entry(process.row.host.as_deref()).or_insert(LEAST_SILENCE_US);
         *longest = process.row.silence_us.unwrap_or(UNKNOWN_SILENCE_US).max(*longest);
@@ -82,7 +81,7 @@ impl<'case, 'rows> Ends<'case, 'rows> {
 
     /// The process among these that ended first, and how certain that is. `None` if it is not known.
     pub(super) fn first(&self, among: &[usize]) -> Option<(usize, &'static str)> {
-        let mut hosts: BTreeMap<Option<&str>, Vec<(Moment, usize)>> = BTreeMap::new();
+        let mut hosts: OrderedMap<Option<&str>, Vec<(Moment, usize)>> = OrderedMap::new();
         for &index in among {
             let ended = (self.moments[index]?, index);
             hosts.entry(self.processes[index].row.host.as_deref()).or_default().push(ended);

@@ -3,9 +3,8 @@
 //! A folder can contain several jobs, several attempts of one, and several recordings of a rank. The newest job that
 //! failed is explained, or the newest if none failed; the others are listed.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use makeroom_core::identity::JobIdentity;
+use makeroom_ordered::{OrderedMap, OrderedSet};
 
 use super::assign::{Assigned, processes};
 use super::jobs::{Key, has_failed, jobs, name, recording_count};
@@ -114,14 +113,14 @@ pub(super) struct Selected<'rows> {
     pub(super) world_size: Option<u32>,
     pub(super) used: Used,
     /// Processes that the kernel killed, but whose rank is not known: PID and file.
-    pub(super) killed: BTreeSet<(u32, &'rows str)>,
+    pub(super) killed: OrderedSet<(u32, &'rows str)>,
     /// The scheduler's report that it ended the job, the most exact one.
     pub(super) stop: Option<&'rows StopRow>,
 }
 
 /// Chooses a job and assigns its recordings to ranks.
 pub(super) fn select(rows: &Rows) -> Selected<'_> {
-    let mut recordings: BTreeMap<&str, &RecordingRow> = BTreeMap::new();
+    let mut recordings: OrderedMap<&str, &RecordingRow> = OrderedMap::new();
     for row in &rows.recordings {
         recordings.entry(&row.recording).or_insert(row);
     }
@@ -158,7 +157,7 @@ pub(super) fn select(rows: &Rows) -> Selected<'_> {
         }
     }
     let mut members = chosen.as_ref().and_then(|key| jobs.get(key)).cloned().unwrap_or_default();
-    let given: BTreeSet<&str> = members.iter().map(|row| row.file()).collect();
+    let given: OrderedSet<&str> = members.iter().map(|row| row.file()).collect();
     let stop = rows
         .stops
         .iter()
@@ -171,7 +170,7 @@ pub(super) fn select(rows: &Rows) -> Selected<'_> {
     let world_size = members.iter().filter_map(|row| row.world_size).max();
     let Assigned { processes, killed, mut files } = processes(rows, &members, &mut used);
     files.extend(stop.map(|stop| stop.file.as_str()));
-    let present: BTreeSet<u32> = processes.iter().filter_map(|process| process.rank).collect();
+    let present: OrderedSet<u32> = processes.iter().filter_map(|process| process.rank).collect();
     // Without a world size, only a gap between files shows that a rank is missing: not all ranks print to a common log.
     let has_own_file = |process: &Process<'_>| process.rank.is_some() && process.row.process.is_none();
     let has_own_files = processes.iter().any(has_own_file);
@@ -219,7 +218,7 @@ fn leave_out_unranked<'rows>(
     if ranked.is_empty() {
         return;
     }
-    let runs: BTreeSet<&str> = ranked.iter().filter_map(|row| row.run.as_deref()).collect();
+    let runs: OrderedSet<&str> = ranked.iter().filter_map(|row| row.run.as_deref()).collect();
     members.retain(|row| row.names_rank() || !is_launcher(row, &ranked));
     let before = members.len();
     members.retain(|row| {

@@ -12,7 +12,7 @@
 //! PIDs in different containers or on different hosts can be the same, so ranks of different hosts are never compared, and
 //! PIDs are only likely to show it if no host is known or several ranks have the same one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use makeroom_ordered::{OrderedMap, OrderedSet};
 
 use super::select::Process;
 use crate::tables::{FailureKind, FailureRow, RecordingKind};
@@ -26,7 +26,7 @@ const SAME: f64 = 0.05;
 #[derive(Debug, Default)]
 pub(super) struct Sharing {
     /// The first process on the same GPU, by process.
-    groups: BTreeMap<usize, usize>,
+    groups: OrderedMap<usize, usize>,
     /// Whether PIDs show it for all of them.
     pub(super) is_certain: bool,
 }
@@ -48,7 +48,7 @@ struct Listing<'rows> {
 
 /// Finds ranks that share a GPU.
 pub(super) fn find(processes: &[Process<'_>]) -> Sharing {
-    let mut cards: BTreeMap<(Option<&str>, u32), Vec<Listing<'_>>> = BTreeMap::new();
+    let mut cards: OrderedMap<(Option<&str>, u32), Vec<Listing<'_>>> = OrderedMap::new();
     for (index, process) in processes.iter().enumerate() {
         let listing = process.decisive().filter(|failure| failure.kind == FailureKind::DeviceMemory);
         let listing =
@@ -61,7 +61,7 @@ pub(super) fn find(processes: &[Process<'_>]) -> Sharing {
         let own = total.saturating_sub(failure.free_bytes.unwrap_or(0)).saturating_sub(others);
         cards.entry((process.host, device)).or_default().push(Listing { process: index, failure, own });
     }
-    let mut sharing = Sharing { groups: BTreeMap::new(), is_certain: true };
+    let mut sharing = Sharing { groups: OrderedMap::new(), is_certain: true };
     for ((host, _), listings) in cards.iter().filter(|(_, listings)| listings.len() > 1) {
         let by_pid = by_pid(processes, listings);
         let is_shared = by_pid.iter().any(|(process, group)| process != group);
@@ -74,12 +74,12 @@ pub(super) fn find(processes: &[Process<'_>]) -> Sharing {
 
 /// Groups of ranks that list the same PID, or one another: a union-find over the ranks. Two ranks with the same PID are in
 /// different containers, where equal PIDs mean nothing, so they are never united.
-fn by_pid(processes: &[Process<'_>], listings: &[Listing<'_>]) -> BTreeMap<usize, usize> {
+fn by_pid(processes: &[Process<'_>], listings: &[Listing<'_>]) -> OrderedMap<usize, usize> {
     let own = |listing: &Listing<'_>| processes[listing.process].pid;
     let mut parents: Vec<usize> = (0..listings.len()).collect();
-    let mut pids: Vec<BTreeSet<u32>> =
+    let mut pids: Vec<OrderedSet<u32>> =
         listings.iter().map(|listing| own(listing).into_iter().collect()).collect();
-    let mut first: BTreeMap<u32, usize> = BTreeMap::new();
+    let mut first: OrderedMap<u32, usize> = OrderedMap::new();
     let mut unite = |one: usize, two: usize| {
         let (one, two) = (root(&mut parents, one), root(&mut parents, two));
         let (least, other) = (one.min(two), one.max(two));
@@ -107,8 +107,8 @@ fn by_pid(processes: &[Process<'_>], listings: &[Listing<'_>]) -> BTreeMap<usize
 }
 
 /// The PIDs that several ranks have.
-fn repeated(processes: &[Process<'_>], listings: &[Listing<'_>]) -> BTreeSet<u32> {
-    let mut seen = BTreeSet::new();
+fn repeated(processes: &[Process<'_>], listings: &[Listing<'_>]) -> OrderedSet<u32> {
+    let mut seen = OrderedSet::new();
     let pids = listings.iter().filter_map(|listing| processes[listing.process].pid);
     pids.filter(|&pid| !seen.insert(pid)).collect()
 }
@@ -123,7 +123,7 @@ fn root(parents: &mut [usize], mut position: usize) -> usize {
 }
 
 /// Groups of ranks that list each other's sizes, or that a host tells apart.
-fn by_size(processes: &[Process<'_>], listings: &[Listing<'_>]) -> BTreeMap<usize, usize> {
+fn by_size(processes: &[Process<'_>], listings: &[Listing<'_>]) -> OrderedMap<usize, usize> {
     let lists = |one: &Listing<'_>, bytes: u64| {
         let is_same = |(_, other): &(u32, u64)| other.abs_diff(bytes) as f64 <= bytes as f64 * SAME;
         bytes > 0 && one.failure.others.iter().any(is_same)
@@ -132,7 +132,7 @@ fn by_size(processes: &[Process<'_>], listings: &[Listing<'_>]) -> BTreeMap<usiz
         let (one, two) = (&processes[one.process], &processes[two.process]);
         one.host.is_some() && one.row.local_rank.zip(two.row.local_rank).is_some_and(|(one, two)| one != two)
     };
-    let mut groups = BTreeMap::new();
+    let mut groups = OrderedMap::new();
     let compared = &listings[..listings.len().min(MOST_COMPARED)];
     for (position, listing) in compared.iter().enumerate() {
         let shares = |other: &&Listing<'_>| {

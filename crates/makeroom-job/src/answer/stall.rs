@@ -12,12 +12,11 @@
 //! Numbers of different process groups are not compared. Where the lines do not name the group, they may be of several, so
 //! the result is only possible. A few: fewer than the others; of two ranks, the one that is behind.
 
-use std::collections::BTreeMap;
-
 use super::select::Process;
 use crate::report::RankFate;
 use crate::tables::{Collective, FailureKind};
 use makeroom_core::SortCompact as _;
+use makeroom_ordered::OrderedMap;
 
 /// How ranks that others waited for are told from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +75,7 @@ pub(super) fn find(processes: &[Process<'_>], fates: &[RankFate]) -> Option<Stal
 
 /// The collectives that timed out by process group, the largest group first: most ranks wait in it.
 fn calls<'rows>(processes: &[Process<'rows>]) -> Vec<Calls<'rows>> {
-    let mut groups: BTreeMap<Option<&str>, Calls<'_>> = BTreeMap::new();
+    let mut groups: OrderedMap<Option<&str>, Calls<'_>> = OrderedMap::new();
     for (index, process) in processes.iter().enumerate() {
         let failures =
             process.failures.iter().filter(|failure| failure.kind == FailureKind::CollectiveTimeout);
@@ -102,7 +101,7 @@ fn behind(calls: &Calls<'_>) -> Option<Stall> {
 
 /// The calls of another operation or size, if these are a few.
 fn other_operation(calls: &Calls<'_>) -> Option<Stall> {
-    let mut kinds: BTreeMap<_, Calls<'_>> = BTreeMap::new();
+    let mut kinds: OrderedMap<_, Calls<'_>> = OrderedMap::new();
     for &(index, call) in calls {
         kinds.entry((&call.operation, call.elements)).or_default().push((index, call));
     }

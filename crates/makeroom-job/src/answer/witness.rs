@@ -11,17 +11,17 @@
 //! a traceback without the name of a rank                 a process of its own, named after the file
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use makeroom_ordered::{OrderedMap, OrderedSet};
 
 use super::select::Process;
 use crate::tables::{End, FailureKind, FailureRow, KilledProcess, RecordingKind, RecordingRow, Rows};
 
 /// Failures by recording.
-pub(super) type Reports<'rows> = BTreeMap<&'rows str, Vec<&'rows FailureRow>>;
+pub(super) type Reports<'rows> = OrderedMap<&'rows str, Vec<&'rows FailureRow>>;
 
 /// The failures of each recording, without those of other processes.
 pub(super) fn reports(rows: &Rows) -> Reports<'_> {
-    let mut reports: Reports<'_> = BTreeMap::new();
+    let mut reports: Reports<'_> = OrderedMap::new();
     for failure in rows.failures.iter().filter(|failure| failure.pid.is_none()) {
         reports.entry(&failure.recording).or_default().push(failure);
     }
@@ -37,15 +37,15 @@ pub(super) fn is_unnamed(row: &RecordingRow) -> bool {
 pub(super) fn kinds_by_file<'rows>(
     named: &[&'rows RecordingRow],
     reports: &Reports<'rows>,
-) -> BTreeMap<&'rows str, BTreeSet<FailureKind>> {
-    let mut shown: BTreeMap<&str, BTreeSet<FailureKind>> = BTreeMap::new();
+) -> OrderedMap<&'rows str, OrderedSet<FailureKind>> {
+    let mut shown: OrderedMap<&str, OrderedSet<FailureKind>> = OrderedMap::new();
     for row in named {
         shown.entry(row.file()).or_default().extend(kinds(row, reports));
     }
     shown
 }
 
-fn kinds(row: &RecordingRow, reports: &Reports<'_>) -> BTreeSet<FailureKind> {
+fn kinds(row: &RecordingRow, reports: &Reports<'_>) -> OrderedSet<FailureKind> {
     let found = reports.get(row.recording.as_str());
     found.into_iter().flatten().map(|failure| failure.kind).collect()
 }
@@ -54,7 +54,7 @@ fn kinds(row: &RecordingRow, reports: &Reports<'_>) -> BTreeSet<FailureKind> {
 /// repeats the error of a rank.
 pub(super) fn is_evidence(
     row: &RecordingRow,
-    shown: &BTreeMap<&str, BTreeSet<FailureKind>>,
+    shown: &OrderedMap<&str, OrderedSet<FailureKind>>,
     reports: &Reports<'_>,
 ) -> bool {
     let repeated = shown.get(row.file());
@@ -76,8 +76,8 @@ const INTERPRETERS: [&str; 3] = ["python", "pt_main_thread", "pt_data_worker"];
 pub(super) fn add_reported<'rows>(
     rows: &'rows Rows,
     processes: &mut [Process<'rows>],
-) -> BTreeSet<(u32, &'rows str)> {
-    let mut by_pid: BTreeMap<u32, ByHost> = BTreeMap::new();
+) -> OrderedSet<(u32, &'rows str)> {
+    let mut by_pid: OrderedMap<u32, ByHost> = OrderedMap::new();
     let (mut killed_ranks, mut killed_without_pid) = (ByHost::default(), ByHost::default());
     for (index, process) in processes.iter().enumerate() {
         let host = process.host.map(short);
@@ -91,7 +91,7 @@ pub(super) fn add_reported<'rows>(
             }
         }
     }
-    let mut unknown = BTreeSet::new();
+    let mut unknown = OrderedSet::new();
     for failure in &rows.failures {
         let Some(pid) = failure.pid else { continue };
         let killed = failure.killed.as_ref();
@@ -122,7 +122,7 @@ pub(super) fn add_reported<'rows>(
 #[derive(Debug, Default)]
 struct ByHost {
     all: Vec<usize>,
-    known: BTreeMap<String, Vec<usize>>,
+    known: OrderedMap<String, Vec<usize>>,
     /// Those whose host is not known.
     unknown: Vec<usize>,
 }

@@ -10,13 +10,12 @@
 //!
 //! The number in which file names differ (`job_0.txt`, `job_1.txt`) is a rank only if the lines do not name other ones.
 
-use std::collections::BTreeMap;
-
 use makeroom_core::identity::{
     FailureList, JobIdentity, LinePrefix, ListedRank, PodLabels, PodStatuses, ProcessReports, RayReports,
     ReportedProcess, without_header,
 };
 use makeroom_explain::TextReader;
+use makeroom_ordered::OrderedMap;
 
 use super::Source;
 use super::crashes;
@@ -51,7 +50,7 @@ pub struct LogReader {
     line: Vec<u8>,
     /// Number of lines read.
     pub(super) lines: u64,
-    pub(super) ranks: BTreeMap<Label, RankText>,
+    pub(super) ranks: OrderedMap<Label, RankText>,
     readers: usize,
     /// Lines that start with a number and a colon, less those that do not.
     labels: u32,
@@ -64,7 +63,7 @@ pub struct LogReader {
     /// Bytes of tracebacks that are kept.
     kept: usize,
     /// The rank of each local rank and its pod, where a line or a report has both; `None` if several have the local rank.
-    pub(super) by_local: BTreeMap<(u32, Option<String>), Option<u32>>,
+    pub(super) by_local: OrderedMap<(u32, Option<String>), Option<u32>>,
     pub(super) listed: FailureList,
     /// The rank whose failure the launcher observed first.
     pub(super) root: Option<ListedRank>,
@@ -90,14 +89,14 @@ impl LogReader {
             numbered,
             line: Vec::new(),
             lines: 0,
-            ranks: BTreeMap::new(),
+            ranks: OrderedMap::new(),
             readers: 0,
             labels: 0,
             pending: Some(Vec::new()),
             pods: None,
             statuses: PodStatuses::default(),
             kept: 0,
-            by_local: BTreeMap::new(),
+            by_local: OrderedMap::new(),
             listed: FailureList::default(),
             root: None,
             has_list: false,

@@ -1,10 +1,9 @@
 //! The rows of a process in a log, and the kind of failure that its text shows.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use makeroom_core::Bytes;
 use makeroom_core::identity::{JobField, JobIdentity, ProcessEvent, ReportedProcess};
 use makeroom_explain::{Cause, Explanation, LedgerLine, TextReader};
+use makeroom_ordered::{OrderedMap, OrderedSet};
 
 use super::log_text::{Label, RankText};
 use super::{MOST_FIXES, Source, first_fixes};
@@ -21,7 +20,7 @@ pub(super) struct Found<'log> {
     /// Whether it names a process.
     has_ranks: bool,
     /// The pods whose ranks it names.
-    pods: BTreeSet<String>,
+    pods: OrderedSet<String>,
     /// Whether it is, or contains, a log of the kernel.
     is_of_kernel: bool,
     /// Whether a launcher reports how ranks ended.
@@ -31,7 +30,7 @@ pub(super) struct Found<'log> {
 impl<'log> Found<'log> {
     pub(super) fn new(
         source: &'log Source,
-        ranks: &BTreeMap<Label, RankText>,
+        ranks: &OrderedMap<Label, RankText>,
         reported: &[ReportedProcess],
         has_list: bool,
     ) -> Self {

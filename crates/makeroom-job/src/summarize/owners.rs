@@ -4,7 +4,7 @@
 //! prefix has the local rank, and its report both ranks. A traceback without a prefix is that of the rank that the launcher
 //! names.
 
-use std::collections::{BTreeMap, BTreeSet};
+use makeroom_ordered::{OrderedMap, OrderedSet};
 
 use super::log::{LogReader, MOST_RANKS};
 use super::log_text::{Label, RankText};
@@ -13,10 +13,10 @@ use super::log_text::{Label, RankText};
 #[derive(Debug, Default)]
 pub(super) struct Workers {
     /// By PID, and by PID and host: hosts may use the same PID, and not every line names the host.
-    by_pid: BTreeMap<u32, Ranks>,
-    by_host: BTreeMap<(u32, Option<String>), Ranks>,
+    by_pid: OrderedMap<u32, Ranks>,
+    by_host: OrderedMap<(u32, Option<String>), Ranks>,
     /// Workers that Ray killed because host memory ran out.
-    pub(super) starved: BTreeSet<u32>,
+    pub(super) starved: OrderedSet<u32>,
 }
 
 /// The rank of a worker: the least and the greatest that its lines name, and its local rank.
@@ -110,7 +110,7 @@ impl LogReader {
                 _ => None,
             })
             .collect();
-        let pods: BTreeSet<&Option<String>> = locals.iter().map(|(_, pod)| pod).collect();
+        let pods: OrderedSet<&Option<String>> = locals.iter().map(|(_, pod)| pod).collect();
         let is_one_pod = pods.len() == 1;
         for (local, pod) in locals {
             // torchrun's report does not name pods.

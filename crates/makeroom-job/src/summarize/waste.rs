@@ -9,9 +9,8 @@
 //!
 //! Expandable segments release free pages next to used ones, so their free memory is cached and not fragmented.
 
-use std::collections::BTreeMap;
-
 use makeroom_core::{Action, Event, Start};
+use makeroom_ordered::OrderedMap;
 
 /// Byte-seconds of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,7 +49,7 @@ struct Found {
 #[derive(Default)]
 pub(super) struct WasteOverTime {
     /// By address, as positions in `parts`. A recording can have as many segments as events.
-    by_address: BTreeMap<u64, usize>,
+    by_address: OrderedMap<u64, usize>,
     /// A segment that was freed has no size.
     parts: Vec<Part>,
     /// The segments of recent blocks, by page.
