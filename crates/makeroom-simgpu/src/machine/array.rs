@@ -3,7 +3,7 @@
 //! Elements are stored row by row without gaps, in memory that counts like any other. The overhead of a real GPU's
 //! tiling is unknown and not counted.
 
-use std::collections::BTreeMap;
+use makeroom_ordered::OrderedMap;
 
 use super::{ArrayId, BlockKind, ContextId, Machine};
 use crate::status::{Result, Status};
@@ -72,7 +72,7 @@ pub(super) struct Array {
     shape: ArrayShape,
     address: u64,
     /// For a mipmapped array: the number of levels, and those created so far.
-    levels: Option<(u32, BTreeMap<u32, ArrayId>)>,
+    levels: Option<(u32, OrderedMap<u32, ArrayId>)>,
     /// Whether it is a level, which is freed with its array.
     is_level: bool,
 }
@@ -108,7 +108,7 @@ impl Machine {
         }
         let address = self.allocate_as(context, bytes, BlockKind::Array)?;
         let array = self.identities.fresh();
-        let levels = Some((levels, BTreeMap::new()));
+        let levels = Some((levels, OrderedMap::new()));
         self.arrays.insert(array, Array { context, shape, address, levels, is_level: false });
         Ok(array)
     }

@@ -1,8 +1,9 @@
 //! Modules, libraries and kernels. Code is neither parsed nor run: any image is a module, and any name a function. A
 //! launch is checked against the GPU's limits and keeps its stream busy for the time in the machine's description.
 
-use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
+
+use makeroom_ordered::OrderedMap;
 
 use super::{
     BlockKind, ContextId, FunctionId, KernelId, LibraryId, Machine, ModuleId, Operation, StreamId, Submitted,
@@ -31,7 +32,7 @@ const GRID_SIDE: u32 = 65_535;
 pub(super) struct Module {
     pub(super) context: ContextId,
     address: u64,
-    functions: BTreeMap<Vec<u8>, FunctionId>,
+    functions: OrderedMap<Vec<u8>, FunctionId>,
 }
 
 /// A function of a module.
@@ -47,8 +48,8 @@ pub(super) struct Function {
 /// A library: a module for each context that uses it.
 #[derive(Debug, Default)]
 pub(super) struct Library {
-    kernels: BTreeMap<Vec<u8>, KernelId>,
-    loaded: BTreeMap<ContextId, ModuleId>,
+    kernels: OrderedMap<Vec<u8>, KernelId>,
+    loaded: OrderedMap<ContextId, ModuleId>,
 }
 
 impl Library {
@@ -62,7 +63,7 @@ impl Library {
 pub(super) struct Kernel {
     library: LibraryId,
     name: CString,
-    functions: BTreeMap<ContextId, FunctionId>,
+    functions: OrderedMap<ContextId, FunctionId>,
 }
 
 impl Kernel {
@@ -103,7 +104,7 @@ impl Machine {
             bytes => self.allocate_as(context, bytes, BlockKind::Code)?,
         };
         let module = self.identities.fresh();
-        self.modules.insert(module, Module { context, address, functions: BTreeMap::new() });
+        self.modules.insert(module, Module { context, address, functions: OrderedMap::new() });
         Ok(module)
     }
 
@@ -176,7 +177,7 @@ impl Machine {
         let text = CString::new(name).map_err(|_| Status::NOT_FOUND)?;
         let kernel = self.identities.fresh();
         found.kernels.insert(name.to_vec(), kernel);
-        self.kernels.insert(kernel, Kernel { library, name: text, functions: BTreeMap::new() });
+        self.kernels.insert(kernel, Kernel { library, name: text, functions: OrderedMap::new() });
         Ok(kernel)
     }
 

@@ -1,7 +1,6 @@
 //! Contexts: their memory, the objects that end with them, and primary contexts.
 
-use std::collections::BTreeMap;
-
+use makeroom_ordered::OrderedMap;
 use makeroom_simcard::PAGE;
 
 use super::limits::Limits;
@@ -24,7 +23,7 @@ pub(super) struct Context {
     /// Free ranges in the pages that small blocks share.
     pub(super) heap: Ranges,
     pub(super) legacy: StreamId,
-    pub(super) per_thread: BTreeMap<u64, StreamId>,
+    pub(super) per_thread: OrderedMap<u64, StreamId>,
     /// Contexts whose memory this one can access.
     pub(super) peers: Vec<ContextId>,
 }
@@ -103,7 +102,7 @@ impl Machine {
             limits: Limits::default(),
             heap: Ranges::with_walls(PAGE),
             legacy,
-            per_thread: BTreeMap::new(),
+            per_thread: OrderedMap::new(),
             peers: Vec::new(),
         };
         self.contexts.insert(context, made);

@@ -1,6 +1,6 @@
 //! Events.
 
-use std::collections::BTreeMap;
+use makeroom_ordered::OrderedMap;
 
 use super::{CaptureId, ContextId, EventId, Machine, StreamId};
 use crate::status::{Result, Status};
@@ -19,7 +19,7 @@ pub(super) struct Record {
     /// When all work before it is complete.
     pub(super) at: u64,
     /// The positions in streams that it comes after, including its own stream.
-    pub(super) seen: BTreeMap<StreamId, u64>,
+    pub(super) seen: OrderedMap<StreamId, u64>,
     /// The capture in which it was recorded, if any.
     pub(super) capture: Option<CaptureId>,
 }

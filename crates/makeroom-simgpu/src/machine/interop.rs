@@ -4,8 +4,7 @@
 //! Memory of another API is host memory here, reserved and mapped like virtual memory; it uses no GPU memory. A
 //! multicast object is a list of the memory bound to it. Writes to it are not simulated, so it cannot be mapped.
 
-use std::collections::BTreeMap;
-
+use makeroom_ordered::OrderedMap;
 use makeroom_simcard::PAGE;
 
 use super::{
@@ -22,19 +21,19 @@ pub(super) struct Multicast {
     team: usize,
     devices: Vec<usize>,
     /// Bound memory: GPU and offset, and its size.
-    bound: BTreeMap<(usize, u64), u64>,
+    bound: OrderedMap<(usize, u64), u64>,
 }
 
 /// All such objects.
 #[derive(Debug, Default)]
 pub(super) struct Interop {
     /// Imported memory of other APIs, and its size.
-    externals: BTreeMap<ExternalId, u64>,
+    externals: OrderedMap<ExternalId, u64>,
     /// Its mappings: reserved bytes, and the handle behind them.
-    buffers: BTreeMap<u64, (u64, HandleId)>,
-    multicasts: BTreeMap<MulticastId, Multicast>,
+    buffers: OrderedMap<u64, (u64, HandleId)>,
+    multicasts: OrderedMap<MulticastId, Multicast>,
     /// Green contexts and their GPUs.
-    greens: BTreeMap<GreenId, usize>,
+    greens: OrderedMap<GreenId, usize>,
 }
 
 impl Machine {

@@ -3,8 +3,7 @@
 //! A block below 2 MiB shares pages with other small blocks of its context; a larger one has its own pages. Small
 //! blocks never span two pages, so one live block of 512 bytes holds 2 MiB: the GPU fragments as real ones do.
 
-use std::collections::BTreeMap;
-
+use makeroom_ordered::OrderedMap;
 use makeroom_simcard::PAGE;
 
 use super::{ContextId, GRAIN, Machine, PoolId};
@@ -56,7 +55,7 @@ impl Machine {
     }
 
     /// All blocks by address.
-    pub fn blocks(&self) -> &BTreeMap<u64, Block> {
+    pub fn blocks(&self) -> &OrderedMap<u64, Block> {
         &self.blocks
     }
 

@@ -4,8 +4,7 @@
 //! call synchronizes and the pool holds more than its threshold, when it is trimmed, and when it is destroyed and its
 //! last block is freed. `reuse.rs` decides which freed memory a stream may reuse.
 
-use std::collections::BTreeMap;
-
+use makeroom_ordered::OrderedMap;
 use makeroom_simcard::PAGE;
 
 use super::pages::Region;
@@ -20,7 +19,7 @@ use crate::status::{Result, Status};
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) device: usize,
-    pub(super) chunks: BTreeMap<u64, u64>,
+    pub(super) chunks: OrderedMap<u64, u64>,
     pub(super) holes: Ranges,
     pub(super) pending: Vec<Pending>,
     pub(super) reserved: Counter,
@@ -28,7 +27,7 @@ pub(super) struct Pool {
     pub(super) threshold: u64,
     pub(super) largest: u64,
     pub(super) reuse: Reuse,
-    access: BTreeMap<usize, u32>,
+    access: OrderedMap<usize, u32>,
     destroyed: bool,
 }
 
@@ -113,7 +112,7 @@ impl Pool {
     fn new(device: usize, largest: u64) -> Self {
         Self {
             device,
-            chunks: BTreeMap::new(),
+            chunks: OrderedMap::new(),
             holes: Ranges::default(),
             pending: Vec::new(),
             reserved: Counter::default(),
@@ -121,7 +120,7 @@ impl Pool {
             threshold: 0,
             largest,
             reuse: Reuse { follow_events: true, opportunistic: true, internal_dependencies: true },
-            access: BTreeMap::new(),
+            access: OrderedMap::new(),
             destroyed: false,
         }
     }

@@ -3,13 +3,13 @@
 //! It is used for the address space, for the free ranges in the pages that small blocks share, and for the unused
 //! parts of a pool.
 
-use std::collections::{BTreeMap, BTreeSet};
+use makeroom_ordered::{OrderedMap, OrderedSet};
 
 /// Free ranges, none empty, none adjacent to another except at a multiple of `wall`.
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
-    by_start: BTreeMap<u64, u64>,
-    by_size: BTreeSet<(u64, u64)>,
+    by_start: OrderedMap<u64, u64>,
+    by_size: OrderedSet<(u64, u64)>,
     wall: Option<u64>,
 }
 

@@ -4,7 +4,7 @@
 //! at no cost in real time), and by a microsecond when a query finds unfinished work, so that polling programs
 //! terminate. Work is done when it is submitted; the clock only decides when it counts as complete.
 
-use std::collections::BTreeMap;
+use makeroom_ordered::OrderedMap;
 
 use super::{CaptureId, ContextId, EventId, Machine, StreamId};
 use crate::status::{Result, Status};
@@ -47,12 +47,20 @@ pub(super) struct Stream {
     /// Number of submitted operations.
     pub(super) position: u64,
     /// The positions in other streams that it comes after.
-    pub(super) seen: BTreeMap<StreamId, u64>,
+    pub(super) seen: OrderedMap<StreamId, u64>,
 }
 
 impl Stream {
     pub(super) fn new(context: ContextId, blocking: bool, priority: i32) -> Self {
-        Self { context, blocking, priority, capture: None, busy_until: 0, position: 0, seen: BTreeMap::new() }
+        Self {
+            context,
+            blocking,
+            priority,
+            capture: None,
+            busy_until: 0,
+            position: 0,
+            seen: OrderedMap::new(),
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Random calls preserve the machine's invariants, and allocations fail exactly when there is no memory.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use makeroom_ordered::OrderedSet;
 use makeroom_simcard::{Description, Ledger, PAGE};
 use proptest::prelude::*;
 
@@ -196,7 +196,7 @@ impl World {
         let handles = machine.handles.values().flat_map(|handle| &handle.frames);
         let held: Vec<_> =
             context.frames.iter().chain(&context.limit_frames).chain(regions).chain(handles).collect();
-        assert_eq!(held.iter().collect::<BTreeSet<_>>().len(), held.len(), "a frame is held twice");
+        assert_eq!(held.iter().collect::<OrderedSet<_>>().len(), held.len(), "a frame is held twice");
         let total = machine.description.pages();
         assert_eq!(held.len() as u64 + machine.frames[0].free(), total);
         assert_eq!(machine.member.ledger().used(0), held.len() as u64 * PAGE);
