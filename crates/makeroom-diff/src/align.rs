@@ -10,7 +10,7 @@
 //! An edit above a function shifts all of its lines by the same distance, so all of them can still be paired. Pairing by
 //! equal line numbers would leave the first and last ones unpaired.
 
-use std::collections::{BTreeMap, BTreeSet};
+use makeroom_ordered::{OrderedMap, OrderedSet};
 
 use crate::profile::Line;
 
@@ -81,7 +81,7 @@ pub(crate) fn align(old: &[Place<'_>], new: &[Place<'_>], tolerance: Tolerance) 
 }
 
 fn equal_numbers(old: &[Place<'_>], new: &[Place<'_>]) -> Vec<(usize, usize)> {
-    let positions: BTreeMap<u64, usize> =
+    let positions: OrderedMap<u64, usize> =
         old.iter().enumerate().map(|(at, place)| (place.number, at)).collect();
     let pair = |(two, place): (usize, &Place<'_>)| Some((*positions.get(&place.number)?, two));
     new.iter().enumerate().filter_map(pair).collect()
@@ -92,8 +92,8 @@ fn distance(old: &Place<'_>, new: &Place<'_>) -> i128 {
 }
 
 /// The distances by which the function, or a part of it, moved.
-fn distances(old: &[Place<'_>], new: &[Place<'_>], tolerance: Tolerance) -> BTreeSet<i128> {
-    let mut same: BTreeMap<i128, usize> = BTreeMap::new();
+fn distances(old: &[Place<'_>], new: &[Place<'_>], tolerance: Tolerance) -> OrderedSet<i128> {
+    let mut same: OrderedMap<i128, usize> = OrderedMap::new();
     for one in old {
         for two in
             new.iter().filter(|two| two.number != one.number && holds_the_same(one, two, tolerance.noise))
@@ -101,7 +101,7 @@ fn distances(old: &[Place<'_>], new: &[Place<'_>], tolerance: Tolerance) -> BTre
             *same.entry(distance(one, two)).or_default() += 1;
         }
     }
-    let mut distances: BTreeSet<i128> = same
+    let mut distances: OrderedSet<i128> = same
         .into_iter()
         .filter(|&(_, count)| count >= LEAST_AT_DISTANCE)
         .map(|(distance, _)| distance)
@@ -148,7 +148,12 @@ fn has_ratio(old: &Line, new: &Line, ratio: f64) -> bool {
 }
 
 /// How well two places fit; `None` if they cannot be the same.
-fn score(old: &Place<'_>, new: &Place<'_>, distances: &BTreeSet<i128>, tolerance: Tolerance) -> Option<u64> {
+fn score(
+    old: &Place<'_>,
+    new: &Place<'_>,
+    distances: &OrderedSet<i128>,
+    tolerance: Tolerance,
+) -> Option<u64> {
     let is_same_number = old.number == new.number;
     if holds_the_same(old, new, tolerance.noise) {
         return Some(GOOD + SAME_MEMORY + u64::from(is_same_number) * SAME_NUMBER);

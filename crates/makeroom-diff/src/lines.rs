@@ -4,12 +4,11 @@
 //! (`align`). Of the lines that remain, those of the same kind, file and function are paired if they hold the same, or if
 //! there is only one on each side and they hold similar amounts.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use crate::align::{Place, Tolerance, align, is_ratio, is_similar};
 use crate::places::{harmonized, number, parts};
 use crate::profile::{Line, Profile};
 use makeroom_core::SortCompact as _;
+use makeroom_ordered::{OrderedMap, OrderedSet};
 
 /// Lines that must have changed by the same ratio before it is that of the run.
 const LEAST_OF_RATIO: usize = 3;
@@ -64,8 +63,8 @@ pub(crate) fn changes(before: &Profile, after: &Profile, noise: u64) -> Vec<Line
     let [old, new] = harmonized(before, after);
     let tolerance = Tolerance { noise, ratio: usual_ratio(&old, &new, noise) };
     let mut pairs: Vec<Pair<'_>> = Vec::new();
-    let mut functions: BTreeMap<FunctionKey<'_>, [BTreeMap<u64, Place<'_>>; 2]> = BTreeMap::new();
-    let mut others: BTreeMap<LineKey<'_>, Pair<'_>> = BTreeMap::new();
+    let mut functions: OrderedMap<FunctionKey<'_>, [OrderedMap<u64, Place<'_>>; 2]> = OrderedMap::new();
+    let mut others: OrderedMap<LineKey<'_>, Pair<'_>> = OrderedMap::new();
     for (side, lines) in [&old, &new].into_iter().enumerate() {
         for line in lines {
             if let Some((file, number, function)) = line.place.as_deref().and_then(parts) {
@@ -92,7 +91,7 @@ pub(crate) fn changes(before: &Profile, after: &Profile, noise: u64) -> Vec<Line
 
 /// The ratio by which most of the lines that changed did, if there is one.
 fn usual_ratio(old: &[Line], new: &[Line], noise: u64) -> Option<f64> {
-    let after: BTreeMap<LineKey<'_>, &Line> =
+    let after: OrderedMap<LineKey<'_>, &Line> =
         new.iter().map(|line| ((line.kind.as_str(), line.place.as_deref()), line)).collect();
     let mut ratios: Vec<f64> = old
         .iter()
@@ -112,14 +111,15 @@ fn pair_function<'line>(sides: &[Vec<Place<'line>>; 2], tolerance: Tolerance, pa
     let mut is_paired = [vec![false; old.len()], vec![false; new.len()]];
     for (one, two) in align(old, new, tolerance) {
         (is_paired[0][one], is_paired[1][two]) = (true, true);
-        let mut kinds: BTreeMap<&str, Pair<'line>> = BTreeMap::new();
+        let mut kinds: OrderedMap<&str, Pair<'line>> = OrderedMap::new();
         old[one].lines.iter().for_each(|line| kinds.entry(&line.kind).or_default().0 = Some(line));
         new[two].lines.iter().for_each(|line| kinds.entry(&line.kind).or_default().1 = Some(line));
         pairs.extend(kinds.into_values());
     }
     // A place that holds memory in both runs did not move.
-    let numbers = [old, new].map(|places| places.iter().map(|place| place.number).collect::<BTreeSet<u64>>());
-    let mut left: BTreeMap<&str, Sides<'line>> = BTreeMap::new();
+    let numbers =
+        [old, new].map(|places| places.iter().map(|place| place.number).collect::<OrderedSet<u64>>());
+    let mut left: OrderedMap<&str, Sides<'line>> = OrderedMap::new();
     for (side, places) in sides.iter().enumerate() {
         let alone = places.iter().zip(&is_paired[side]).filter(|(_, is_paired)| !**is_paired);
         for (line, number) in
@@ -154,7 +154,7 @@ fn pair_within_function<'line>(
     }
     new.sort_by_cached_key(|line| number(line));
     let key = |line: &'line Line| (line.blocks, line.bytes, number(line), line.place.as_deref());
-    let mut left: BTreeMap<_, &Line> = old.into_iter().map(|line| (key(line), line)).collect();
+    let mut left: OrderedMap<_, &Line> = old.into_iter().map(|line| (key(line), line)).collect();
     let mut without = Vec::new();
     for line in new {
         let equal =

@@ -3,7 +3,7 @@
 //! A place has the last directory of its file, so the same program has other places in another checkout. Recorders also
 //! name functions and threads differently.
 
-use std::collections::{BTreeMap, BTreeSet};
+use makeroom_ordered::{OrderedMap, OrderedSet};
 
 use crate::profile::{Line, Profile};
 
@@ -11,8 +11,8 @@ use crate::profile::{Line, Profile};
 pub(crate) fn harmonized(before: &Profile, after: &Profile) -> [Vec<Line>; 2] {
     let is_mixed = before.source.zip(after.source).is_some_and(|(before, after)| before != after);
     let renamed = renamed_files(before, after);
-    let lines = |profile: &Profile, renamed: &BTreeMap<&str, &str>| {
-        let mut lines: BTreeMap<(&str, Option<String>), Line> = BTreeMap::new();
+    let lines = |profile: &Profile, renamed: &OrderedMap<&str, &str>| {
+        let mut lines: OrderedMap<(&str, Option<String>), Line> = OrderedMap::new();
         for line in &profile.lines {
             let place = line.place.as_deref().and_then(|place| common_place(place, renamed, is_mixed));
             let sum = lines.entry((&line.kind, place.clone())).or_insert_with(|| Line {
@@ -25,17 +25,17 @@ pub(crate) fn harmonized(before: &Profile, after: &Profile) -> [Vec<Line>; 2] {
         }
         lines.into_values().collect()
     };
-    [lines(before, &renamed), lines(after, &BTreeMap::new())]
+    [lines(before, &renamed), lines(after, &OrderedMap::new())]
 }
 
 /// The files of the earlier run that are in another directory in the later one: of all files that only one of the runs has,
 /// these two have the same name, and no other one does.
-fn renamed_files<'run>(before: &'run Profile, after: &'run Profile) -> BTreeMap<&'run str, &'run str> {
-    let [old, new] = [before, after].map(|profile| -> BTreeSet<&'run str> {
+fn renamed_files<'run>(before: &'run Profile, after: &'run Profile) -> OrderedMap<&'run str, &'run str> {
+    let [old, new] = [before, after].map(|profile| -> OrderedSet<&'run str> {
         let places = profile.lines.iter().filter_map(|line| line.place.as_deref());
         places.filter_map(parts).map(|(file, _, _)| file).collect()
     });
-    let mut by_name: BTreeMap<&str, [Vec<&'run str>; 2]> = BTreeMap::new();
+    let mut by_name: OrderedMap<&str, [Vec<&'run str>; 2]> = OrderedMap::new();
     for (side, files) in [old.difference(&new), new.difference(&old)].into_iter().enumerate() {
         files.for_each(|file| by_name.entry(last(file, '/')).or_default()[side].push(file));
     }
@@ -52,7 +52,7 @@ fn last(text: &str, separator: char) -> &str {
 
 /// A place with the name of its file in the later run. Of different recorders, only the part that both record remains:
 /// `model.py:88 forward` of `model.py:88 Gpt.forward`, and nothing of a thread, which a snapshot does not have.
-fn common_place(place: &str, renamed: &BTreeMap<&str, &str>, is_mixed: bool) -> Option<String> {
+fn common_place(place: &str, renamed: &OrderedMap<&str, &str>, is_mixed: bool) -> Option<String> {
     let Some((file, number, function)) = parts(place) else {
         return (!is_mixed || !place.starts_with("thread ")).then(|| place.to_owned());
     };

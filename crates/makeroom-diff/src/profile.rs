@@ -7,6 +7,7 @@ use makeroom_core::{
     Action, Bytes, DeviceTrace, FastMap, SortCompact as _, StackId, Start, Taken, Trace, TraceKind,
 };
 use makeroom_kind::{Kind, Kinds};
+use makeroom_ordered::OrderedMap;
 use serde::{Deserialize, Serialize};
 
 /// The value of [`Profile::format`].
@@ -185,7 +186,7 @@ impl Profile {
             entry.0 = entry.0.saturating_add(allocation.size.get());
             entry.1 += 1;
         }
-        let mut by_line: BTreeMap<(Option<String>, Kind), (u64, u64)> = BTreeMap::new();
+        let mut by_line: OrderedMap<(Option<String>, Kind), (u64, u64)> = OrderedMap::new();
         for (&(stack, kind), &(bytes, blocks)) in &by_stack {
             let entry = by_line.entry((place(stack), kind)).or_default();
             entry.0 = entry.0.saturating_add(bytes);
