@@ -78,7 +78,7 @@ impl<'cell> Value<'cell> for &'cell str {
 }
 
 impl<'cell> Value<'cell> for bool {
-    const HAS_DICTIONARY: bool = false;
+    const HAS_DICTIONARY: Self = false;
 
     fn of(cell: &'cell Cell) -> Option<Self> {
         match cell {

@@ -8,28 +8,17 @@ use super::thrift::{Fields, structure};
 use crate::table::{Column, Kind};
 
 /// Version of the format: 1 means that readers need none of the later encodings.
-const VERSION: i32 = 1;
+const VERSION: u32 = 1;
 const CREATED_BY: &str = concat!("makeroom ", env!("CARGO_PKG_VERSION"));
-const SNAPPY: i32 = 1;
+const SNAPPY: u32 = 1;
 /// Pages are too few for a reader to gain from their order.
-const UNORDERED: i32 = 0;
+const UNORDERED: u32 = 0;
 
-const DATA_PAGE: i32 = 0;
-const DICTIONARY_PAGE: i32 = 2;
+const UTF8: u32 = 0;
+const UINT_64: u32 = 14;
 
-/// The numbers of a type. Readers older than logical types know only the converted one.
-struct Types {
-    physical: i32,
-    converted: Option<i32>,
-}
-
-fn types(kind: Kind) -> Types {
-    match kind {
-        Kind::Number => Types { physical: 2, converted: Some(14) },
-        Kind::Text => Types { physical: 6, converted: Some(0) },
-        Kind::Truth => Types { physical: 0, converted: None },
-    }
-}
+const DATA_PAGE: u32 = 0;
+const DICTIONARY_PAGE: u32 = 2;
 
 /// How values are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +36,7 @@ pub(super) enum Content {
     Data { rows: usize, encoding: Encoding },
 }
 
-/// What the end of the file contains about a column chunk.
+/// The metadata and the page indexes of a column chunk. They are written at the end of the file.
 pub(super) struct Encoded {
     meta: Vec<u8>,
     column_index: Vec<u8>,
@@ -70,26 +59,23 @@ pub(super) fn page_header(
     compressed: usize,
     to: &mut Vec<u8>,
 ) -> io::Result<()> {
-    let sizes = (i32::try_from(size), i32::try_from(compressed));
-    let (Ok(size), Ok(compressed)) = sizes else {
-        return Err(io::Error::other(format!(
-            "a value makes a page of {size} bytes, which Parquet does not support"
-        )));
-    };
+    if i32::try_from(size.max(compressed)).is_err() {
+        return Err(io::Error::other(format!("a value is too large for Parquet: its page has {size} bytes")));
+    }
     structure(to, |header| {
         header.i32(1, if matches!(content, Content::Data { .. }) { DATA_PAGE } else { DICTIONARY_PAGE });
-        header.i32(2, size);
-        header.i32(3, compressed);
+        header.i32(2, size as u32);
+        header.i32(3, compressed as u32);
         match content {
             Content::Data { rows, encoding } => header.structure(5, |data| {
-                data.i32(1, rows as i32);
-                data.i32(2, encoding as i32);
-                data.i32(3, Encoding::Rle as i32);
-                data.i32(4, Encoding::Rle as i32);
+                data.i32(1, rows as u32);
+                data.i32(2, encoding as u32);
+                data.i32(3, Encoding::Rle as u32);
+                data.i32(4, Encoding::Rle as u32);
             }),
             Content::Dictionary { values } => header.structure(7, |dictionary| {
-                dictionary.i32(1, values as i32);
-                dictionary.i32(2, Encoding::Plain as i32);
+                dictionary.i32(1, values as u32);
+                dictionary.i32(2, Encoding::Plain as u32);
             }),
         }
     });
@@ -122,12 +108,12 @@ fn column_meta(fields: &mut Fields<'_>, column: &Column, chunk: &Chunk, rows: us
         (DATA_PAGE, Encoding::Plain, pages_of(Encoding::Plain)),
     ];
     let counts: Vec<_> = counts.into_iter().filter(|&(_, _, count)| count > 0).collect();
-    let mut encodings: Vec<i32> = counts.iter().map(|&(_, encoding, _)| encoding as i32).collect();
-    encodings.extend(column.is_optional.then_some(Encoding::Rle as i32));
+    let mut encodings: Vec<u32> = counts.iter().map(|&(_, encoding, _)| encoding as u32).collect();
+    encodings.extend(column.is_optional.then_some(Encoding::Rle as u32));
     encodings.sort_unstable();
     encodings.dedup();
 
-    fields.i32(1, types(column.kind).physical);
+    fields.i32(1, physical_type(column.kind));
     fields.i32s(2, &encodings);
     fields.binaries(3, [column.name.as_bytes()].into_iter());
     fields.i32(4, SNAPPY);
@@ -141,8 +127,8 @@ fn column_meta(fields: &mut Fields<'_>, column: &Column, chunk: &Chunk, rows: us
     fields.structure(12, |statistics| chunk.statistics.write(statistics));
     fields.structures(13, &counts, |fields, &(page, encoding, count)| {
         fields.i32(1, page);
-        fields.i32(2, encoding as i32);
-        fields.i32(3, count as i32);
+        fields.i32(2, encoding as u32);
+        fields.i32(3, count as u32);
     });
 }
 
@@ -160,7 +146,7 @@ fn column_index(fields: &mut Fields<'_>, pages: &[Page]) {
 fn offset_index(fields: &mut Fields<'_>, pages: &[Page], mut offset: u64) {
     fields.structures(1, pages, |location, page| {
         location.i64(1, offset);
-        location.i32(2, page.size as i32);
+        location.i32(2, page.size as u32);
         location.i64(3, page.first_row as u64);
         offset += page.size as u64;
     });
@@ -173,10 +159,10 @@ pub(super) fn footer(columns: &[Column], groups: &[Group], mut position: u64, to
     let mut place = |index: &[u8]| {
         to.extend_from_slice(index);
         position += index.len() as u64;
-        (position - index.len() as u64, index.len() as i32)
+        (position - index.len() as u64, index.len() as u32)
     };
-    let column_indexes: Vec<(u64, i32)> = chunks().map(|chunk| place(&chunk.column_index)).collect();
-    let offset_indexes: Vec<(u64, i32)> = chunks().map(|chunk| place(&chunk.offset_index)).collect();
+    let column_indexes: Vec<(u64, u32)> = chunks().map(|chunk| place(&chunk.column_index)).collect();
+    let offset_indexes: Vec<(u64, u32)> = chunks().map(|chunk| place(&chunk.offset_index)).collect();
     let mut places = offset_indexes.into_iter().zip(column_indexes);
 
     let start = to.len();
@@ -213,25 +199,36 @@ pub(super) fn footer(columns: &[Column], groups: &[Group], mut position: u64, to
 
 fn schema_root(element: &mut Fields<'_>, columns: usize) {
     element.binary(4, b"schema");
-    element.i32(5, columns as i32);
+    element.i32(5, columns as u32);
 }
 
 fn schema_column(element: &mut Fields<'_>, column: &Column) {
-    let types = types(column.kind);
-    element.i32(1, types.physical);
+    element.i32(1, physical_type(column.kind));
     element.i32(3, column.is_optional.into());
     element.binary(4, column.name.as_bytes());
-    if let Some(converted) = types.converted {
-        element.i32(6, converted);
-    }
+    // Older readers know only the converted types, which newer ones ignore.
     match column.kind {
-        Kind::Number => element.structure(10, |logical| {
-            logical.structure(10, |integer| {
-                integer.i8(1, 64);
-                integer.bool(2, false);
+        Kind::Number => {
+            element.i32(6, UINT_64);
+            element.structure(10, |logical| {
+                logical.structure(10, |integer| {
+                    integer.i8(1, 64);
+                    integer.bool(2, false);
+                });
             });
-        }),
-        Kind::Text => element.structure(10, |logical| logical.structure(1, |_| ())),
+        }
+        Kind::Text => {
+            element.i32(6, UTF8);
+            element.structure(10, |logical| logical.structure(1, |_| ()));
+        }
         Kind::Truth => {}
+    }
+}
+
+fn physical_type(kind: Kind) -> u32 {
+    match kind {
+        Kind::Truth => 0,
+        Kind::Number => 2,
+        Kind::Text => 6,
     }
 }

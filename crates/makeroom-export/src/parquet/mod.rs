@@ -77,7 +77,7 @@ impl<'to> File<'to> {
     fn close(self) -> io::Result<()> {
         let mut end = Vec::new();
         let footer = footer(self.columns, &self.groups, self.position, &mut end);
-        end.extend((footer as u32).to_le_bytes());
+        end.extend(i32::try_from(footer).map_err(io::Error::other)?.to_le_bytes());
         end.extend_from_slice(MAGIC);
         self.to.write_all(&end)?;
         self.to.flush()

@@ -26,7 +26,9 @@ fn column(kind: Kind, is_optional: bool) -> Column {
 fn written(columns: &[Column], pieces: &[Piece], limits: Limits) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut file = File::new(&mut bytes, columns, limits).unwrap();
-    pieces.iter().for_each(|piece| file.add(piece).unwrap());
+    for piece in pieces {
+        file.add(piece).unwrap();
+    }
     file.close().unwrap();
     bytes
 }
@@ -171,11 +173,11 @@ fn verify_pages(
         let end = meta.byte_range().0 + meta.byte_range().1;
         let after = page.offset + i64::from(page.compressed_page_size);
         assert_eq!(after, next.map_or(end.cast_signed(), |next| next.offset));
-        let last = next.map_or(cells.len(), |next| next.first_row_index as usize);
-        let of_page = &cells[page.first_row_index as usize..last];
+        let next_row = next.map_or(cells.len(), |next| next.first_row_index as usize);
+        let of_page = &cells[page.first_row_index as usize..next_row];
         assert!((1..=limits.rows).contains(&of_page.len()));
         let empty = of_page.iter().filter(|cell| **cell == Cell::Empty).count();
-        assert_eq!(index.null_count(number), Some(empty as i64));
+        assert_eq!(index.null_count(number), i64::try_from(empty).ok());
         assert_eq!(index.is_null_page(number), empty == of_page.len());
         let number_key = |value: Option<&i64>| value.unwrap().to_be_bytes().to_vec();
         let Some((least, greatest)) = bounds(of_page) else { continue };
@@ -268,12 +270,21 @@ fn a_page_ends_after_so_many_bytes() {
 
 #[test]
 fn values_behind_a_full_dictionary_are_plain() {
-    let text = |row: usize| Cell::Text(format!("{row:0>65532}"));
-    // Each text twice; the dictionary has space for 512.
-    let cells: Vec<Cell> = (0..1024).map(|row| text(row / 2)).collect();
-    assert_eq!(pages(&of_cells(Kind::Text, true, &cells)), [1, 0, 1]);
-    let more = [&cells[..], &[Cell::Empty, text(512), text(0), Cell::Empty]].concat();
-    assert_eq!(pages(&of_cells(Kind::Text, true, &more)), [1, 1, 1]);
+    let text = |row: usize| Cell::Text(format!("{row:0>996}"));
+    let limits = Limits { dictionary: 100_000, ..LIMITS };
+    let columns = [column(Kind::Text, true)];
+    let encodings = |cells: &[Cell]| {
+        let pieces = [vec![cells.to_vec()]];
+        let bytes = written(&columns, &pieces, limits);
+        verify(&columns, &pieces, limits, &bytes);
+        pages(&open(&bytes))
+    };
+    // Each text twice; the dictionary has space for 100.
+    let cells: Vec<Cell> = (0..200).map(|row| text(row / 2)).collect();
+    assert_eq!(encodings(&cells), [1, 0, 1]);
+    assert_eq!(encodings(&[&cells[..], &[Cell::Empty, text(100), text(0), Cell::Empty]].concat()), [1, 1, 1]);
+    // Only empty cells follow.
+    assert_eq!(encodings(&[cells, vec![Cell::Empty; 40_000]].concat()), [1, 0, 3]);
 }
 
 #[test]
@@ -341,7 +352,9 @@ fn table() -> impl Strategy<Value = (Vec<Column>, Vec<Piece>)> {
         let piece: Vec<_> = columns.iter().map(cells).collect();
         let piece = piece.prop_map(|mut piece: Piece| {
             let rows = piece.iter().map(Vec::len).min().unwrap_or(0);
-            piece.iter_mut().for_each(|cells| cells.truncate(rows));
+            for cells in &mut piece {
+                cells.truncate(rows);
+            }
             piece
         });
         (Just(columns), prop::collection::vec(piece, 1..=3))

@@ -31,9 +31,9 @@ pub(super) fn varint(mut number: u64, to: &mut Vec<u8>) {
     to.push(number as u8);
 }
 
-/// Signed numbers of any width: those near zero are short.
-fn zigzag(number: i64, to: &mut Vec<u8>) {
-    varint(((number << 1) ^ (number >> 63)).cast_unsigned(), to);
+/// Appends an integer of 16 bits or more. The lowest bit would be the sign, but no number written here is negative.
+fn integer(number: u64, to: &mut Vec<u8>) {
+    varint(number << 1, to);
 }
 
 /// The fields of a structure, written in the order of their ids.
@@ -59,14 +59,14 @@ impl Fields<'_> {
     }
 
     /// Also enumerations.
-    pub(super) fn i32(&mut self, id: u8, number: i32) {
+    pub(super) fn i32(&mut self, id: u8, number: u32) {
         self.header(id, I32);
-        zigzag(number.into(), self.to);
+        integer(number.into(), self.to);
     }
 
     pub(super) fn i64(&mut self, id: u8, number: u64) {
         self.header(id, I64);
-        zigzag(number.cast_signed(), self.to);
+        integer(number, self.to);
     }
 
     pub(super) fn binary(&mut self, id: u8, bytes: &[u8]) {
@@ -90,14 +90,16 @@ impl Fields<'_> {
         self.to.extend(values.map(|value| if value { TRUE } else { FALSE }));
     }
 
-    pub(super) fn i32s(&mut self, id: u8, numbers: &[i32]) {
+    pub(super) fn i32s(&mut self, id: u8, numbers: &[u32]) {
         self.list(id, I32, numbers.len());
-        numbers.iter().for_each(|&number| zigzag(number.into(), self.to));
+        for &number in numbers {
+            integer(number.into(), self.to);
+        }
     }
 
     pub(super) fn i64s(&mut self, id: u8, numbers: impl ExactSizeIterator<Item = u64>) {
         self.list(id, I64, numbers.len());
-        numbers.for_each(|number| zigzag(number.cast_signed(), self.to));
+        numbers.for_each(|number| integer(number, self.to));
     }
 
     pub(super) fn binaries<'bytes>(&mut self, id: u8, values: impl ExactSizeIterator<Item = &'bytes [u8]>) {
@@ -112,7 +114,9 @@ impl Fields<'_> {
         mut fill: impl FnMut(&mut Fields<'_>, &Item),
     ) {
         self.list(id, STRUCT, items.len());
-        items.iter().for_each(|item| structure(self.to, |fields| fill(fields, item)));
+        for item in items {
+            structure(self.to, |fields| fill(fields, item));
+        }
     }
 
     fn list(&mut self, id: u8, kind: u8, length: usize) {
@@ -145,13 +149,13 @@ mod tests {
     fn numbers_at_the_limits() {
         let bytes = encoded(|fields| {
             fields.i32(1, 0);
-            fields.i32(2, -1);
-            fields.i32(3, i32::MIN);
+            fields.i32(2, 63);
+            fields.i32(3, i32::MAX.cast_unsigned());
             fields.i64(4, 64);
             fields.i64(5, i64::MAX.cast_unsigned());
             fields.i8(6, 64);
         });
-        let mut expected = vec![0x15, 0, 0x15, 1, 0x15, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x16, 0x80, 0x01];
+        let mut expected = vec![0x15, 0, 0x15, 0x7e, 0x15, 0xfe, 0xff, 0xff, 0xff, 0x0f, 0x16, 0x80, 0x01];
         expected.extend([0x16, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 0x13, 64, 0]);
         assert_eq!(bytes, expected);
     }
@@ -174,7 +178,7 @@ mod tests {
         assert_eq!(of(14)[..3], [0x19, 0xe1, 1]);
         assert_eq!(of(15)[..4], [0x19, 0xf1, 15, 1]);
         assert_eq!(of(128)[..5], [0x19, 0xf1, 0x80, 1, 1]);
-        assert_eq!(encoded(|fields| fields.i32s(1, &[-1, 1])), [0x19, 0x25, 1, 2, 0]);
+        assert_eq!(encoded(|fields| fields.i32s(1, &[0, 1])), [0x19, 0x25, 0, 2, 0]);
         assert_eq!(encoded(|fields| fields.i64s(1, [3].into_iter())), [0x19, 0x16, 6, 0]);
         let texts: [&[u8]; 2] = [b"", b"a"];
         assert_eq!(encoded(|fields| fields.binaries(1, texts.into_iter())), [0x19, 0x28, 0, 1, b'a', 0]);
