@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! [dictionary page]   the distinct values, PLAIN
-//! data page …         which rows have a value, if some have none; then their values
+//! data page …         which rows have a value, in an optional column; then the values
 //! ```
 //!
 //! The values are indices into the dictionary, or PLAIN if that is smaller. A dictionary has a maximum size, because readers
@@ -117,7 +117,7 @@ fn encode<'cell, V: Value<'cell>>(
     })
 }
 
-/// Rows and values of the next page. A page has one encoding, so it ends with the last value that is in the dictionary.
+/// Number of rows and of values in the next page. A page has one encoding, so the last value of the dictionary ends it.
 fn next_page<'cell, V: Value<'cell>>(
     cells: &'cell [Cell],
     values: &[V],
@@ -139,7 +139,7 @@ fn next_page<'cell, V: Value<'cell>>(
     (cells.len().min(limits.rows), count)
 }
 
-/// Appends which cells are not empty, after the length of that.
+/// Appends the definition levels: their size in bytes, then 1 for each row with a value and 0 for the others.
 fn levels<'cell, V: Value<'cell>>(cells: &'cell [Cell], to: &mut Vec<u8>) {
     let levels: Vec<u32> = cells.iter().map(|cell| V::of(cell).is_some().into()).collect();
     let start = to.len();
@@ -153,7 +153,7 @@ fn levels<'cell, V: Value<'cell>>(cells: &'cell [Cell], to: &mut Vec<u8>) {
 /// The distinct values of a column.
 struct Dictionary<V> {
     values: Vec<V>,
-    /// The column's values as positions in `values`, up to the first that the dictionary has no space for.
+    /// The column's values as positions in `values`, up to the first one that no longer fits into the dictionary.
     indices: Vec<u32>,
 }
 

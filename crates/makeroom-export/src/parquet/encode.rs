@@ -1,4 +1,4 @@
-//! Parquet's encodings of values: PLAIN, and runs mixed with packed bits for small numbers (indices, levels).
+//! Parquet's encodings of values: PLAIN, and the hybrid of run lengths and packed bits for small numbers (indices, levels).
 
 use std::hash::Hash;
 
@@ -9,7 +9,7 @@ use crate::table::Cell;
 /// Values are packed in groups of this many, so that a group is a whole number of bytes.
 const GROUP: usize = 8;
 
-/// A type of column. The order is that of Parquet's statistics: numbers are unsigned, and text is compared by bytes.
+/// A type of values. The order is that of Parquet's statistics: numbers are unsigned, and text is compared by bytes.
 pub(super) trait Value<'cell>: Copy + Ord + Hash {
     /// Whether a dictionary can save space.
     const HAS_DICTIONARY: bool;

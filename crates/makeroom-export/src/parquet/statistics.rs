@@ -9,7 +9,7 @@ use super::thrift::Fields;
 /// Longer texts are shortened to at most this many bytes.
 const LONGEST_BOUND: usize = 64;
 
-/// Of some cells.
+/// Statistics of the cells of a page or of a column chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Statistics {
     /// Number of empty cells.
@@ -18,11 +18,11 @@ pub(super) struct Statistics {
     pub(super) bounds: Option<(Bound, Bound)>,
 }
 
-/// A value that none of the others is below, or above.
+/// A lower or an upper bound of values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bound {
     pub(super) bytes: Vec<u8>,
-    /// Whether it is one of the values.
+    /// Whether it is one of the values, not a shortened text.
     pub(super) is_exact: bool,
 }
 
@@ -31,13 +31,13 @@ impl Bound {
         Self { bytes: bytes.to_vec(), is_exact: true }
     }
 
-    /// Of texts, none of which is below this one.
+    /// A lower bound of texts, of which this is the smallest.
     pub(super) fn lower(least: &str) -> Self {
         let bound = prefix(least);
         Self { bytes: bound.as_bytes().to_vec(), is_exact: bound.len() == least.len() }
     }
 
-    /// Of texts, none of which is above this one.
+    /// An upper bound of texts, of which this is the largest.
     pub(super) fn upper(greatest: &str) -> Self {
         let mut bound = prefix(greatest).to_owned();
         while bound.len() < greatest.len()
