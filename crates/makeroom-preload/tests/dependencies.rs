@@ -13,6 +13,7 @@ const LINKED: &[&str] = &[
     // The recorder itself.
     "makeroom-core",
     "makeroom-cuda",
+    "makeroom-ordered",
     "makeroom-pickle",
     "makeroom-place",
     "makeroom-pool",

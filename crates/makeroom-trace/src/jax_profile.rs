@@ -13,13 +13,13 @@
 //!
 //! [pprof]: https://github.com/google/pprof/blob/main/proto/profile.proto
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
 use makeroom_core::{
     Address, Block, BlockState, Bytes, DeviceIndex, DeviceTrace, FastMap, Frame, Segment, StackId, Trace,
     TraceKind,
 };
+use makeroom_ordered::{OrderedMap, OrderedSet};
 
 use crate::MOST_DEVICES;
 use crate::error::Error;
@@ -138,8 +138,8 @@ impl<'file> Profile<'file> {
     fn into_trace(self) -> Result<Trace, Error> {
         let (count_at, bytes_at) = self.columns()?;
         let mut trace = Trace::new(TraceKind::JaxProfile);
-        let mut devices: BTreeMap<u32, Device> = BTreeMap::new();
-        let mut hosts = BTreeSet::new();
+        let mut devices: OrderedMap<u32, Device> = OrderedMap::new();
+        let mut hosts = OrderedSet::new();
         let mut blocks_left = MOST_BLOCKS;
         for sample in &self.samples {
             let value = |index: usize| sample.values.get(index).copied().unwrap_or(0);

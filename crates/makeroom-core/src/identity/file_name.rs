@@ -5,7 +5,7 @@
 //! launchers (torchrun's `attempt_0/3/stderr.log`, Slurm's `4711_3.out`), or in comparison with other files:
 //! [`identities_of_set`] takes the number in which the names of a folder differ.
 
-use std::collections::{BTreeMap, BTreeSet};
+use makeroom_ordered::{OrderedMap, OrderedSet};
 
 use super::pod_name;
 use super::{JobField, JobIdentity};
@@ -84,7 +84,7 @@ pub fn identities_of_set(paths: &[&str]) -> Vec<JobIdentity> {
             *identity = of_pod;
         }
     }
-    let mut sets: BTreeMap<(String, usize), Vec<(usize, u32)>> = BTreeMap::new();
+    let mut sets: OrderedMap<(String, usize), Vec<(usize, u32)>> = OrderedMap::new();
     for (index, path) in paths.iter().enumerate().filter(|(_, path)| path.len() <= LONGEST_PATH) {
         let is_alone = identities.get(index).is_some_and(JobIdentity::is_alone);
         if is_alone && !is_array_task(path) {
@@ -119,7 +119,7 @@ fn is_array_task(path: &str) -> bool {
 
 /// Whether the numbers look like ranks: two or more, each once, from 0 or 1, with few gaps.
 fn is_numbering(set: &[(usize, u32)]) -> bool {
-    let numbers: BTreeSet<u32> = set.iter().map(|&(_, number)| number).collect();
+    let numbers: OrderedSet<u32> = set.iter().map(|&(_, number)| number).collect();
     let (Some(&first), Some(&last)) = (numbers.first(), numbers.last()) else { return false };
     let is_dense = (last as usize) < numbers.len().saturating_mul(2);
     numbers.len() >= 2 && numbers.len() == set.len() && first <= 1 && is_dense

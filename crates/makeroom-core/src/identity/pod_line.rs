@@ -8,7 +8,7 @@
 //! Any line can start with such words, so they count only if nearly all first lines of a log do, and if few names occur
 //! often: `step-1 loss 2.7`, `step-2 loss 2.6` are not pods.
 
-use std::collections::{BTreeMap, BTreeSet};
+use makeroom_ordered::{OrderedMap, OrderedSet};
 
 use super::LinePrefix;
 use super::log_line::of_pod;
@@ -22,15 +22,15 @@ const LONGEST_NAME: usize = 253;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodLabels {
     /// The containers of `stern`; `|` for Docker Compose.
-    containers: BTreeSet<String>,
+    containers: OrderedSet<String>,
 }
 
 impl PodLabels {
     /// Finds out whether lines start with the names of pods, from the first lines of a log.
     pub fn find<'line>(lines: impl Iterator<Item = &'line str>) -> Option<Self> {
         let (mut labeled, mut others) = (0, 0);
-        let mut pods: BTreeMap<&str, usize> = BTreeMap::new();
-        let mut containers = BTreeSet::new();
+        let mut pods: OrderedMap<&str, usize> = OrderedMap::new();
+        let mut containers = OrderedSet::new();
         for line in lines.filter(|line| !line.trim().is_empty() && !is_report(line)) {
             match split(line) {
                 Some((pod, container, _)) => {

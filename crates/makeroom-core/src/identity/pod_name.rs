@@ -10,7 +10,7 @@
 //! The pods of a `StatefulSet`, and workers without a master, have only one number: see `identities_of_set`. Pods of Ray and
 //! the launcher of an `MPIJob` have no number. A pod with several processes names their ranks in its lines, which count more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use makeroom_ordered::{OrderedMap, OrderedSet};
 
 use super::{JobField, JobIdentity};
 
@@ -33,7 +33,7 @@ enum Part {
 
 /// The identities of the files that are named after pods; `None` for others.
 pub(super) fn identities(paths: &[&str]) -> Vec<Option<JobIdentity>> {
-    let mut jobs: BTreeMap<(&str, String), Vec<(usize, Part)>> = BTreeMap::new();
+    let mut jobs: OrderedMap<(&str, String), Vec<(usize, Part)>> = OrderedMap::new();
     for (index, path) in paths.iter().enumerate() {
         let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
         for (job, part) in parts(pod(file)) {
@@ -103,24 +103,24 @@ fn parts(pod: &str) -> Vec<(String, Part)> {
 fn ranks(parts: &[(usize, Part)]) -> Vec<(usize, u32, Option<u32>)> {
     let has_first = parts.iter().any(|(_, part)| matches!(part, Part::First(_)));
     let leader = |(_, part): &(usize, Part)| if let Part::Leader(group) = part { Some(*group) } else { None };
-    let led: BTreeSet<u32> = parts.iter().filter_map(leader).collect();
+    let led: OrderedSet<u32> = parts.iter().filter_map(leader).collect();
     let is_led = |part: &Part| matches!(part, Part::Member(group, _) if led.contains(group));
     let has_members = parts.iter().any(|(_, part)| is_led(part));
-    let groups: BTreeSet<u32> = parts
+    let groups: OrderedSet<u32> = parts
         .iter()
         .filter_map(|(_, part)| match part {
             Part::Leader(group) | Part::Member(group, _) => Some(*group),
             _ => None,
         })
         .collect();
-    let indexed: BTreeSet<(u32, u32)> = parts
+    let indexed: OrderedSet<(u32, u32)> = parts
         .iter()
         .filter_map(|(_, part)| match part {
             Part::Indexed(outer, index) => Some((*outer, *index)),
             _ => None,
         })
         .collect();
-    let outers: BTreeSet<u32> = indexed.iter().map(|(outer, _)| *outer).collect();
+    let outers: OrderedSet<u32> = indexed.iter().map(|(outer, _)| *outer).collect();
     let (jobs, per_job) = size(&indexed);
     let is_grid = jobs.checked_mul(per_job).is_some_and(|count| count as usize == indexed.len());
     let firsts = parts.iter().filter(|(_, part)| matches!(part, Part::First(_))).count();
@@ -143,14 +143,14 @@ fn ranks(parts: &[(usize, Part)]) -> Vec<(usize, u32, Option<u32>)> {
             Some((index, rank, replica.filter(|_| groups.len() > 1)))
         })
         .collect();
-    let places: BTreeSet<(u32, Option<u32>)> =
+    let places: OrderedSet<(u32, Option<u32>)> =
         found.iter().map(|&(_, rank, replica)| (rank, replica)).collect();
     // A pod that was replaced leaves a second one with its index.
     if places.len() == found.len() && found.len() > 1 { found } else { Vec::new() }
 }
 
 /// The number of jobs and of pods per job, from the largest indices.
-fn size(indexed: &BTreeSet<(u32, u32)>) -> (u32, u32) {
+fn size(indexed: &OrderedSet<(u32, u32)>) -> (u32, u32) {
     indexed.iter().fold((0, 0), |(jobs, pods), (outer, index)| {
         (jobs.max(outer.saturating_add(1)), pods.max(index.saturating_add(1)))
     })

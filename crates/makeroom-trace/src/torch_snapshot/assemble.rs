@@ -3,12 +3,11 @@
 //! Each part is used once: a file may refer to one list of events from a thousand places, and the trace must not
 //! become a thousand times as large.
 
-use std::collections::BTreeMap;
-
 use makeroom_core::{
     Address, AllocatorSettings, Annotation, Block, Bytes, DeviceIndex, DeviceTrace, Events, Segment, Trace,
     TraceKind,
 };
+use makeroom_ordered::OrderedMap;
 
 use super::heap::SnapshotHeap;
 use super::lists::Run;
@@ -42,7 +41,7 @@ pub(super) fn assemble(mut heap: SnapshotHeap, top: Value, offset: u64) -> Resul
     }
 
     let mut trace = Trace::new(TraceKind::TorchSnapshot);
-    let mut devices = BTreeMap::new();
+    let mut devices = OrderedMap::new();
     heap.place_segments(&record, &mut devices, &mut trace.notes);
     heap.place_annotations(&record, &mut trace);
     heap.apply_block_labels();
@@ -63,7 +62,7 @@ pub(super) fn assemble(mut heap: SnapshotHeap, top: Value, offset: u64) -> Resul
     Ok(trace)
 }
 
-type Devices = BTreeMap<u32, DeviceTrace>;
+type Devices = OrderedMap<u32, DeviceTrace>;
 
 fn device_at(devices: &mut Devices, index: u32) -> &mut DeviceTrace {
     devices

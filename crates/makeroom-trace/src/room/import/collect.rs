@@ -10,6 +10,7 @@ use makeroom_core::{
     Address, Bytes, DeviceIndex, FastHasher, FastMap, HostSample, PageFigure, PagesUse, Remark, StackId,
     Stacks,
 };
+use makeroom_ordered::OrderedMap;
 
 use super::Clock;
 use super::definitions::{Asker, Definitions};
@@ -127,7 +128,7 @@ pub(super) struct Collected {
     /// What was left out before the first event that is complete.
     pub(super) compacted: Option<Compacted>,
     /// Figures of paged memory, by device.
-    pub(super) pages: BTreeMap<u32, PagesUse>,
+    pub(super) pages: OrderedMap<u32, PagesUse>,
     /// Successful and failed calls, by the number of their kind.
     pub(super) calls: Vec<(u64, u64)>,
     pub(super) dropped: u64,
@@ -164,7 +165,7 @@ impl Collected {
             environment: BTreeMap::new(),
             job: JobIdentity::default(),
             compacted: None,
-            pages: BTreeMap::new(),
+            pages: OrderedMap::new(),
             calls: vec![(0, 0); usize::from(u8::MAX) + 1],
             dropped: 0,
             last_ns: 0,

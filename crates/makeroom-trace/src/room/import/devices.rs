@@ -1,13 +1,14 @@
 //! Converts rows, in order of time, to the events of each device.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::iter::Peekable;
 use std::slice;
 
 use makeroom_core::{
     Action, Address, Bytes, DeviceIndex, DeviceTrace, Event, FastHasher, FastMap, PoolUse, ProcessRecord,
-    StreamId, Trace,
+    SortCompact as _, StreamId, Trace,
 };
+use makeroom_ordered::{OrderedMap, OrderedSet};
 
 use super::Clock;
 use super::blocks::{Blocks, Taken};
@@ -93,9 +94,9 @@ pub(super) fn assemble(
         stream_frees.extend(device.pending.finish(device.trace.device));
         trace.devices.push(device.trace);
     }
-    trace.devices.sort_by_key(|device| device.device);
-    stream_frees.sort_by_key(|frees| frees.device);
-    pools.sort_by_key(|pool: &PoolUse| pool.device);
+    trace.devices.sort_compact_by_key(|device| device.device);
+    stream_frees.sort_compact_by_key(|frees| frees.device);
+    pools.sort_compact_by_key(|pool: &PoolUse| pool.device);
     process.pools = pools;
     refused_to_others.sort_unstable();
     refused_unasked.sort_unstable();
@@ -145,7 +146,7 @@ fn frees_completed_later(rows: &Rows) -> RowSet {
 /// A recording can have as many contexts as events, so the end of one context must not examine the memory of all
 /// others.
 struct EndingContexts<'import> {
-    taken: FastMap<u64, BTreeSet<(DeviceIndex, u64)>>,
+    taken: FastMap<u64, OrderedSet<(DeviceIndex, u64)>>,
     /// The contexts that have not ended yet, in order of time.
     left: Peekable<slice::Iter<'import, EndedContext>>,
 }
@@ -154,7 +155,7 @@ impl<'import> EndingContexts<'import> {
     fn new(ended: &'import [EndedContext]) -> Self {
         let handles = ended.iter().map(|context| context.handle).filter(|&handle| handle != 0);
         Self {
-            taken: handles.map(|handle| (handle, BTreeSet::new())).collect(),
+            taken: handles.map(|handle| (handle, OrderedSet::new())).collect(),
             left: ended.iter().peekable(),
         }
     }
@@ -223,7 +224,7 @@ struct Device<'import> {
     /// Host memory that the pool uses instead of device memory.
     spilled: Bytes,
     /// Mappings by address.
-    mapped: BTreeMap<u64, Mapping>,
+    mapped: OrderedMap<u64, Mapping>,
     /// Handles and addresses of memory that is not on this device, or that belongs to another owner.
     elsewhere: HashSet<u64, FastHasher>,
 }
@@ -264,7 +265,7 @@ impl<'import> Device<'import> {
             handed_on: HashSet::default(),
             pool: None,
             spilled: Bytes::ZERO,
-            mapped: BTreeMap::new(),
+            mapped: OrderedMap::new(),
             elsewhere: HashSet::default(),
         }
     }

@@ -9,9 +9,8 @@
 //! A pool whose request fails keeps the memory it had received until then, and so do expandable segments for a moment.
 //! At a failure, this can be more than the context.
 
-use std::collections::BTreeMap;
-
-use makeroom_core::{Bytes, DeviceIndex, DriverKeeps, FastMap};
+use makeroom_core::{Bytes, DeviceIndex, DriverKeeps, FastMap, SortCompact as _};
+use makeroom_ordered::OrderedMap;
 
 use super::Clock;
 use super::collect::{Collected, MemoryEventRow, ON_HOST, OtherEvent, Role};
@@ -42,7 +41,7 @@ pub(super) fn find(clock: Clock, collected: &Collected) -> Vec<DriverKeeps> {
         let keeper = keepers.entry(device).or_default();
         found.push(keeper.keeps(clock.date_us(since_ns), device));
     }
-    found.sort_by_key(|keeps| keeps.device);
+    found.sort_compact_by_key(|keeps| keeps.device);
     found
 }
 
@@ -53,7 +52,7 @@ struct Keeper {
     graphs: Pool,
     handles: FastMap<u64, Physical>,
     /// The handle mapped at each address.
-    places: BTreeMap<u64, u64>,
+    places: OrderedMap<u64, u64>,
     /// Σ of unmapped physical memory.
     unmapped: u128,
 }

@@ -8,6 +8,7 @@ use makeroom_core::{
     DeviceIndex, DeviceSample, DeviceTrace, Event, FailedLaunch, FastMap, HeapLimit, NameId, PinnedBlock,
     ProcessEnd, ProcessIdentity, ProcessRecord, RefusedContext, StackId,
 };
+use makeroom_ordered::OrderedMap;
 
 use super::Clock;
 use super::collect::{Collected, ON_HOST, OUT_OF_MEMORY, OtherEvent, TimedSample};
@@ -133,7 +134,7 @@ fn device_sample(clock: Clock, collected: &Collected, sample: &TimedSample) -> D
 struct Assembly {
     record: ProcessRecord,
     clock: Clock,
-    pinned: BTreeMap<u64, PinnedBlock>,
+    pinned: OrderedMap<u64, PinnedBlock>,
     pinned_bytes: Bytes,
     pinned_history: DeviceTrace,
     /// Indices in the record, by handle.
@@ -150,7 +151,7 @@ impl Assembly {
         Self {
             record: ProcessRecord { identity: identity(header, clock), ..ProcessRecord::default() },
             clock,
-            pinned: BTreeMap::new(),
+            pinned: OrderedMap::new(),
             pinned_bytes: Bytes::ZERO,
             pinned_history: DeviceTrace { overflowed: Some(false), ..DeviceTrace::default() },
             contexts: FastMap::default(),

@@ -7,9 +7,8 @@
 //! If makeroom's own pool served the program (`--pool`), its mappings are the segments, whichever code it serves. A
 //! framework's blocks are then in blocks that the pool handed out. Both are the same memory, which counts once.
 
-use std::collections::BTreeMap;
-
 use makeroom_core::{DeviceIndex, FastMap, Ranges};
+use makeroom_ordered::OrderedMap;
 
 use super::collect::{MemoryEventRow, Role};
 use super::definitions::Asker;
@@ -69,9 +68,9 @@ pub(super) fn find(rows: &Rows) -> Found {
 
 fn of_frameworks(rows: &Rows) -> Found {
     // Driver memory on the devices that have tensors.
-    let mut held: FastMap<DeviceIndex, BTreeMap<u64, HeldRange>> = FastMap::default();
+    let mut held: FastMap<DeviceIndex, OrderedMap<u64, HeldRange>> = FastMap::default();
     if rows.has(Seen::Tensors) {
-        held.extend(rows.devices_of_tensors().into_iter().map(|device| (device, BTreeMap::new())));
+        held.extend(rows.devices_of_tensors().into_iter().map(|device| (device, OrderedMap::new())));
     }
     let mut segments = RowSet::default();
     for (index, row) in rows.iter().filter(|(_, row)| !row.is_refused) {
