@@ -2,7 +2,8 @@
 
     .ci/parquet.py TABLE.parquet TABLE.csv
 
-Checked: types, every value, the statistics of every row group, and that filters find the same rows with and without statistics.
+It checks the types, all values, the statistics of each row group, and that filters, which use the statistics, find the same
+rows as a full read.
 """
 import csv, sys
 import polars, pyarrow, pyarrow.compute as compute, pyarrow.parquet as parquet
@@ -11,7 +12,7 @@ TYPES = (pyarrow.uint64(), pyarrow.string(), pyarrow.bool_())
 
 
 def cell(value):
-    """A value as CSV has it."""
+    """A value as it is written in CSV."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else str(value)
@@ -29,7 +30,7 @@ def check_statistics(name, column, statistics):
     if len(values) == 0:
         return
     if pyarrow.types.is_string(column.type):
-        # Bounds of long texts are shortened.
+        # Bounds of long strings are truncated.
         texts = [text.encode() for text in values.to_pylist()]
         must(f"bounds of {name}", statistics.min.encode() <= min(texts) and max(texts) <= statistics.max.encode())
     else:

@@ -2,8 +2,8 @@
 //! `libraries!(makeroom_preload, makeroom_simgpu)` is the content of shared libraries that cargo builds as dependencies,
 //! `libmakeroom_preload.so` and `libmakeroom_simgpu.so`. `path!(makeroom_preload)` is the path of one, for tests.
 //!
-//! Both are compressed with LZMA. The libraries are one stream, because each contains the standard library: it is less than two
-//! thirds of the size of three zlib streams.
+//! Both are compressed with LZMA. The libraries share one stream, because each contains the standard library: the stream is
+//! less than two thirds of the size of three zlib streams.
 //!
 //! For a library, a binary crate lists the library in its `[dependencies]` and never names it in its code. Cargo then builds the library
 //! once, in the same build and with the same options (`--locked`, `--offline`, `--target`, the profile), and rustc links
@@ -85,7 +85,7 @@ fn hash(content: &[u8]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// The content of a file as a `&'static [u8]` in the `.lzma` format, by its path in the directory of the crate.
+/// The content of a file as a `&'static [u8]` in the `.lzma` format, given its path in the crate's directory.
 #[proc_macro]
 pub fn file(path: TokenStream) -> TokenStream {
     let root = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();

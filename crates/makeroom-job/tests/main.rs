@@ -1,6 +1,6 @@
 //! Tests of the answers about jobs of many ranks.
 //!
-//! They are one program, because each further one would link the crates under test again.
+//! They are a single program, so that the crates under test are linked only once.
 
 mod answer;
 mod clusters;

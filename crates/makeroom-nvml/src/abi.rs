@@ -1,9 +1,9 @@
 //! The structures and constants of `nvml.h`, which are the same in NVML 11 to 13 except where stated.
 //!
-//! The assertions are the sizes and offsets that a C compiler computes from NVIDIA's header for 64-bit Linux. The
-//! software NVML (`makeroom-simnvml`) has declarations of its own, and tests of this crate run against it.
+//! The assertions check the sizes and offsets that a C compiler computes from NVIDIA's header for 64-bit Linux. The
+//! software NVML (`makeroom-simnvml`) has its own declarations, and tests of this crate run against it.
 
-/// An `nvmlDevice_t`, an opaque pointer. It is passed back unchanged and belongs to no thread.
+/// An `nvmlDevice_t`, an opaque pointer. It is passed back unchanged and is not tied to a thread.
 pub(crate) type Handle = usize;
 
 /// `NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE`.
@@ -12,7 +12,7 @@ pub(crate) const DRIVER_VERSION_SIZE: usize = 80;
 pub(crate) const NAME_SIZE: usize = 96;
 /// `NVML_DEVICE_UUID_V2_BUFFER_SIZE`.
 pub(crate) const UUID_SIZE: usize = 96;
-/// `NVML_VALUE_NOT_AVAILABLE` in a field of 64 bits.
+/// `NVML_VALUE_NOT_AVAILABLE` in a 64-bit field.
 pub(crate) const NOT_AVAILABLE: u64 = u64::MAX;
 
 /// `nvmlMemory_v2_t`. `total = reserved + used + free`.
@@ -27,7 +27,7 @@ pub(crate) struct MemoryInfo {
 }
 
 impl MemoryInfo {
-    /// An empty structure with the version that NVML compares: size and number in one word.
+    /// An empty structure with the version that NVML checks: size and version number in one word.
     pub(crate) const EMPTY: Self =
         Self { version: size_of::<Self>() as u32 | 2 << 24, total: 0, reserved: 0, free: 0, used: 0 };
 }

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::library::{Library, bounded, read_text, text_of};
 use crate::raw::Functions;
 
-/// The largest number of MIG instances that is believed.
+/// Maximum number of MIG instances; a larger count is an error.
 const MOST_INSTANCES: u32 = 256;
 
 /// A GPU, or a MIG instance of one.
@@ -28,20 +28,20 @@ pub struct Memory {
     pub free: u64,
 }
 
-/// How many processes may use a GPU; the numbers are NVML's.
+/// How many processes may use a GPU; the values are NVML's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ComputeMode {
     /// Any number of processes.
     Default = 0,
     /// One thread. Drivers since CUDA 8 treat it as one process.
     ExclusiveThread = 1,
-    /// None.
+    /// No processes.
     Prohibited = 2,
     /// One process.
     ExclusiveProcess = 3,
 }
 
-/// A function that reads one number of a device.
+/// A function that reads one number from a device.
 type ReadNumber = unsafe fn(&Functions, Handle, *mut u32) -> Result<()>;
 
 impl<'library> Device<'library> {
@@ -49,10 +49,10 @@ impl<'library> Device<'library> {
         Self { library, handle }
     }
 
-    /// Its product name.
+    /// The product name.
     pub fn name(self) -> Result<String> {
         read_text::<NAME_SIZE>(|text, length| {
-            // SAFETY: NVML's handle, and the buffer has the stated length.
+            // SAFETY: the handle is NVML's, and the buffer has the stated length.
             unsafe { self.library.functions.name(self.handle, text, length) }
         })
     }
@@ -65,23 +65,23 @@ impl<'library> Device<'library> {
         })
     }
 
-    /// Its memory. Drivers before 510 cannot tell reserved from used memory and lack the function.
+    /// The memory. Drivers before 510 do not distinguish reserved from used memory and lack this function.
     pub fn memory(self) -> Result<Memory> {
         let mut info = MemoryInfo::EMPTY;
-        // SAFETY: NVML's handle, and a valid out-parameter of the version that it states.
+        // SAFETY: the handle is NVML's, and the out-parameter is valid and has the version that it states.
         unsafe { self.library.functions.memory_info(self.handle, &raw mut info) }?;
         Ok(Memory { total: info.total, reserved: info.reserved, used: info.used, free: info.free })
     }
 
-    /// PCI bus ID of a GPU: `00000000:17:00.0`.
+    /// PCI bus ID of a GPU, such as `00000000:17:00.0`.
     pub fn bus_id(self) -> Result<String> {
         let mut place = PciInfo::default();
-        // SAFETY: NVML's handle and a valid out-parameter.
+        // SAFETY: the handle is NVML's, and the out-parameter is valid.
         unsafe { self.library.functions.pci_info(self.handle, &raw mut place) }?;
         text_of(&place.bus_id)
     }
 
-    /// The number in the name of a GPU's file, `/dev/nvidiaN`.
+    /// The number in the name of a GPU's device file, `/dev/nvidiaN`.
     pub fn minor_number(self) -> Result<u32> {
         self.number(Functions::minor_number)
     }
@@ -91,7 +91,7 @@ impl<'library> Device<'library> {
         self.is_on("display state", Functions::display_active)
     }
 
-    /// Whether the driver keeps a GPU initialized when there is no user.
+    /// Whether the driver keeps a GPU initialized when no process uses it.
     pub fn is_persistent(self) -> Result<bool> {
         self.is_on("persistence mode", Functions::persistence_mode)
     }
@@ -107,15 +107,15 @@ impl<'library> Device<'library> {
         }
     }
 
-    /// Whether the driver records peaks of processes.
+    /// Whether the driver records the peak memory of processes.
     pub fn is_accounting(self) -> Result<bool> {
         self.is_on("accounting mode", Functions::accounting_mode)
     }
 
-    /// The most memory that a process has had at once, in bytes, if accounting is on and the driver knows it.
+    /// The peak memory of a process, in bytes, if accounting is on and the driver has recorded it.
     pub fn peak_memory(self, pid: u32) -> Result<Option<u64>> {
         let mut stats = AccountingStats::default();
-        // SAFETY: NVML's handle and a valid out-parameter.
+        // SAFETY: the handle is NVML's, and the out-parameter is valid.
         unsafe { self.library.functions.accounting_stats(self.handle, pid, &raw mut stats) }?;
         Ok(available(stats.peak_memory))
     }
@@ -123,27 +123,27 @@ impl<'library> Device<'library> {
     /// Whether a GPU is divided into MIG instances.
     pub fn is_mig_enabled(self) -> Result<bool> {
         let (mut current, mut pending) = (0, 0);
-        // SAFETY: NVML's handle and valid out-parameters.
+        // SAFETY: the handle is NVML's, and the out-parameters are valid.
         unsafe { self.library.functions.mig_mode(self.handle, &raw mut current, &raw mut pending) }?;
         Ok(current == 1)
     }
 
-    /// How many MIG instances a GPU can have. Their indices are below that, with gaps.
+    /// Maximum number of MIG instances of a GPU. Their indices are below it and can have gaps.
     pub fn mig_device_count(self) -> Result<u32> {
         bounded("MIG instances", self.number(Functions::mig_device_count)?, MOST_INSTANCES)
     }
 
-    /// A MIG instance of a GPU; [`Code::NOT_FOUND`](crate::Code::NOT_FOUND) at a gap.
+    /// A MIG instance of a GPU; [`Code::NOT_FOUND`](crate::Code::NOT_FOUND) if the index is in a gap.
     pub fn mig_device(self, index: u32) -> Result<Self> {
         let mut handle = 0;
-        // SAFETY: NVML's handle and a valid out-parameter.
+        // SAFETY: the handle is NVML's, and the out-parameter is valid.
         unsafe { self.library.functions.mig_device_by_index(self.handle, index, &raw mut handle) }?;
         Ok(Self::new(self.library, handle))
     }
 
     fn number(self, read: ReadNumber) -> Result<u32> {
         let mut number = 0;
-        // SAFETY: NVML's handle and a valid out-parameter.
+        // SAFETY: the handle is NVML's, and the out-parameter is valid.
         unsafe { read(&self.library.functions, self.handle, &raw mut number) }?;
         Ok(number)
     }
@@ -158,7 +158,7 @@ impl<'library> Device<'library> {
     }
 }
 
-/// A figure that NVML may not have.
+/// A number, or `None` if NVML does not have it.
 pub(crate) fn available(figure: u64) -> Option<u64> {
     Some(figure).filter(|figure| *figure != NOT_AVAILABLE)
 }

@@ -1,6 +1,6 @@
-//! Errors: no library, a library without the function, a failed call, a reply that makes no sense.
+//! Errors: a missing library, a missing function, a failed call, an invalid reply.
 //!
-//! The message of a failed call does not name the function, because programs show it after what they wanted to know:
+//! The message of a failed call does not name the function, because programs print it after the name of the query:
 //! `memory: the current user …`. The function is a field.
 
 use std::fmt;
@@ -32,25 +32,25 @@ pub enum Error {
         /// NVML's return code.
         code: Code,
     },
-    /// A text that is not UTF-8.
+    /// A string that is not UTF-8.
     #[error("could not interpret string as utf-8")]
     NotUtf8,
     /// A value that NVML's header does not define.
     #[error("NVML returned {value} as {what}")]
     UnknownValue {
-        /// What was read.
+        /// The property that was read.
         what: &'static str,
         /// The value.
         value: u32,
     },
-    /// A count that no machine has.
+    /// An impossibly large count.
     #[error("NVML reported {count} {what}, more than {limit}")]
     TooMany {
-        /// What was counted.
+        /// The objects that were counted.
         what: &'static str,
         /// The reported number.
         count: u32,
-        /// The largest number that is accepted.
+        /// The largest accepted number.
         limit: u32,
     },
 }
@@ -78,7 +78,7 @@ impl Code {
     pub const INVALID_ARGUMENT: Self = Self(2);
     /// The GPU does not support the function.
     pub const NOT_SUPPORTED: Self = Self(3);
-    /// The user lacks the permission.
+    /// The user lacks permission.
     pub const NO_PERMISSION: Self = Self(4);
     /// The named object does not exist.
     pub const NOT_FOUND: Self = Self(6);
@@ -95,7 +95,7 @@ impl Code {
     /// An error inside the driver.
     pub const UNKNOWN: Self = Self(999);
 
-    /// What the code means, in words that follow what was read. The numbers are those of `nvmlReturn_t`.
+    /// The meaning of the code, worded to follow the name of the query. The numbers are those of `nvmlReturn_t`.
     fn meaning(self) -> Option<&'static str> {
         Some(match self {
             Self::UNINITIALIZED => "NVML was not initialized",

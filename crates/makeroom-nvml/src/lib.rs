@@ -1,8 +1,8 @@
 //! NVML, NVIDIA's management library, loaded at run time, with typed wrappers.
 //!
 //! NVML reports each GPU's memory and its processes without creating a context on it. This crate has the functions that
-//! makeroom calls, and no others: no clocks, fans or power readings. Nothing is linked: without a driver, or with one
-//! that is too old for a function, a program gets an error that says so.
+//! makeroom calls, and no others: no clocks, fans or power readings. Nothing is linked: if the driver is missing
+//! or too old for a function, the program gets an error.
 //!
 //! ```
 //! use makeroom_nvml::{Error, Library, List};
@@ -29,9 +29,9 @@
 //!
 //! # Trust
 //!
-//! A library found by its name need not be NVIDIA's, and figures change between two calls. Counts are therefore bounded,
-//! lists are read again if they have grown, a text ends at the end of its buffer at the latest, and a number without a
-//! meaning is an error. A library that writes outside the buffers it is given cannot be defended against.
+//! A library found by name need not be NVIDIA's, and values change between calls. Counts are therefore bounded, lists are
+//! read again if they have grown, strings end at the end of their buffer at the latest, and an unknown enum value is an
+//! error. There is no defense against a library that writes outside the buffers it is given.
 //!
 //! A call into a driver that hangs does not return, and nothing can interrupt it. Programs that must not hang call NVML in
 //! a child process.
@@ -40,8 +40,8 @@
 //!
 //! ```text
 //! raw.rs      every function in one table                 abi.rs    structures and constants
-//! library.rs  loading, initialization and shutdown        error.rs  what failed, and NVML's codes
-//! device.rs   properties of a GPU or MIG instance         processes.rs  its lists of processes
+//! library.rs  loading, initialization and shutdown        error.rs  errors and NVML's return codes
+//! device.rs   properties of a GPU or MIG instance         processes.rs  its process lists
 //! ```
 
 mod abi;

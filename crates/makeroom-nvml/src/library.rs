@@ -1,7 +1,7 @@
 //! Finds, initializes and shuts down NVML.
 //!
-//! Dropping a [`Library`] unloads it, unlike CUDA's driver: after an update of the driver, the next one loads the new file.
-//! Devices borrow the library, so no function is called after that.
+//! Unlike the CUDA driver, NVML is unloaded when its [`Library`] is dropped: after a driver update, the next one loads the
+//! new file. Devices borrow the library, so no function is called after that.
 
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::ptr::NonNull;
@@ -11,24 +11,24 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::raw::Functions;
 
-/// The largest number of GPUs that is believed.
+/// Maximum number of GPUs; a larger count is an error.
 const MOST_DEVICES: u32 = 1024;
 
 /// The initialized library.
 #[derive(Debug)]
 pub struct Library {
     pub(crate) functions: Functions,
-    /// Whether the entries of its newest lists of processes are longer than in all other versions.
+    /// Whether its `_v3` process lists have the longer entries of drivers 535.43 to 535.86.
     pub(crate) has_long_entries: bool,
     /// Unloaded after `drop` has shut NVML down.
     _file: libloading::Library,
 }
 
 impl Library {
-    /// Loads and initializes the library with this name, as the dynamic linker finds it, or at this path.
+    /// Loads and initializes the library at this path, or with this name on the dynamic linker's search path.
     pub fn open(path: impl AsRef<OsStr>) -> Result<Self> {
         let not_loaded = |error: libloading::Error| Error::NotLoaded { reason: reason(&error) };
-        // SAFETY: NVML's initializers may run at any time: that is how every program that links it starts.
+        // SAFETY: NVML's initializers may run at any time, as they do when a program that links it starts.
         let file = unsafe { libloading::Library::new(path.as_ref()) }.map_err(not_loaded)?;
         let find = |name: &CStr| {
             // SAFETY: only the address is taken here.
@@ -42,14 +42,14 @@ impl Library {
 
     /// Initializes a library. If that fails, the file is unloaded.
     pub(crate) fn start(functions: Functions, file: libloading::Library) -> Result<Self> {
-        // SAFETY: no pointers.
+        // SAFETY: the function takes no pointers.
         unsafe { functions.init() }?;
         let mut library = Self { functions, has_long_entries: false, _file: file };
         library.has_long_entries = library.driver_version().is_ok_and(|version| has_long_entries(&version));
         Ok(library)
     }
 
-    /// The driver's version: `580.159.03`.
+    /// The driver's version, such as `580.159.03`.
     pub fn driver_version(&self) -> Result<String> {
         read_text::<DRIVER_VERSION_SIZE>(|text, length| {
             // SAFETY: the buffer has the stated length.
@@ -57,7 +57,7 @@ impl Library {
         })
     }
 
-    /// The newest CUDA version that the driver supports: 12040 for 12.4.
+    /// The newest CUDA version that the driver supports, such as 12040 for 12.4.
     pub fn cuda_version(&self) -> Result<i32> {
         let mut version = 0;
         // SAFETY: the out-parameter is valid.
@@ -85,17 +85,17 @@ impl Library {
 /// Shuts NVML down and ignores errors.
 impl Drop for Library {
     fn drop(&mut self) {
-        // SAFETY: no pointers; no device outlives the library.
+        // SAFETY: the function takes no pointers, and no device outlives the library.
         let _ = unsafe { self.functions.shutdown() };
     }
 }
 
-/// A count within a limit.
+/// Returns a count, or an error if it is above a limit.
 pub(crate) fn bounded(what: &'static str, count: u32, limit: u32) -> Result<u32> {
     if count > limit { Err(Error::TooMany { what, count, limit }) } else { Ok(count) }
 }
 
-/// The text that a function writes into a buffer of `SIZE` bytes.
+/// The string that a function writes into a buffer of `SIZE` bytes.
 pub(crate) fn read_text<const SIZE: usize>(
     write: impl FnOnce(*mut c_char, u32) -> Result<()>,
 ) -> Result<String> {
@@ -104,21 +104,21 @@ pub(crate) fn read_text<const SIZE: usize>(
     text_of(&buffer)
 }
 
-/// The text in a buffer, up to the first NUL or the end.
+/// The string in a buffer, up to the first NUL or the end.
 pub(crate) fn text_of(buffer: &[u8]) -> Result<String> {
     let end = buffer.iter().position(|byte| *byte == 0).unwrap_or(buffer.len());
     str::from_utf8(&buffer[..end]).map(str::to_owned).map_err(|_| Error::NotUtf8)
 }
 
-/// Whether a driver is one of 535.43 to 535.86. The entries of their `_v3` functions have a field more, and the functions
-/// were not renamed when it came and went.
+/// Whether a driver is one of 535.43 to 535.86. The entries of their `_v3` functions have an additional field, and the
+/// functions were not renamed when it was added and removed.
 fn has_long_entries(driver_version: &str) -> bool {
     let mut numbers = driver_version.split('.').map(str::parse);
     let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return false };
     major == 535_u32 && (43_u32..=86).contains(&minor)
 }
 
-/// The dynamic linker's message, without the wrapping errors.
+/// The dynamic linker's message, without the errors that wrap it.
 fn reason(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), reason)
 }

@@ -1,8 +1,8 @@
-//! The lists of processes of a device.
+//! The process lists of a device.
 //!
-//! A list can grow between two calls, so it is read into a buffer with room for more, and again if that was too small. The
-//! buffer has room for the longest entry of any version: drivers from 535.43 to 535.86 write 32 bytes where all others
-//! write 24, under the same names. It consists of words, so that entries of either size can be read from it.
+//! A list can grow between two calls, so the buffer has room for additional entries, and the list is read again if the buffer
+//! was too small. Each entry has room for the longest one of any version: drivers 535.43 to 535.86 write 32 bytes and all
+//! others write 24, in functions of the same name. The buffer consists of words, so entries of either size can be read from it.
 
 use crate::abi::{Handle, LongProcessInfo, ProcessInfo};
 use crate::device::{Device, available};
@@ -12,26 +12,26 @@ use crate::raw::Functions;
 
 /// Entries in the first buffer.
 const FIRST_ROOM: u32 = 32;
-/// Entries beyond the reported number, for processes that start until the next call.
+/// Entries beyond the reported number, for processes that start before the next call.
 const HEADROOM: u32 = 8;
-/// How often a list is read that keeps growing.
+/// Maximum number of times to read a list that keeps growing.
 const ATTEMPTS: usize = 8;
-/// The largest number of processes that is believed.
+/// Maximum number of processes; a larger count is an error.
 const MOST_PROCESSES: u32 = 1 << 16;
 
-/// Words of an entry.
+/// Words in an entry.
 const ENTRY: usize = size_of::<ProcessInfo>() / size_of::<u64>();
-/// Words of an entry with the additional field.
+/// Words in an entry with the additional field.
 const LONG_ENTRY: usize = size_of::<LongProcessInfo>() / size_of::<u64>();
 
-/// NVML's lists.
+/// NVML's process lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum List {
     /// Processes with a compute context.
     Compute,
     /// Processes with a graphics context.
     Graphics,
-    /// Clients of MPS.
+    /// MPS clients.
     Mps,
 }
 
@@ -48,7 +48,7 @@ pub struct Process {
 type ReadList = unsafe fn(&Functions, Handle, *mut u32, *mut ProcessInfo) -> Result<()>;
 
 impl Device<'_> {
-    /// The processes in a list. An older version of the function serves where the newest is missing.
+    /// The processes in a list. If the newest version of the function is missing, an older one is called.
     pub fn processes(self, list: List) -> Result<Vec<Process>> {
         let (newest, older): (ReadList, Option<ReadList>) = match list {
             List::Compute => (Functions::compute_processes_v3, Some(Functions::compute_processes_v2)),
@@ -69,7 +69,7 @@ impl Device<'_> {
         loop {
             let mut words = vec![0_u64; room as usize * LONG_ENTRY];
             let mut count = room;
-            // SAFETY: NVML's handle, and a buffer for as many entries as stated, even if they are long.
+            // SAFETY: the handle is NVML's, and the buffer has room for `count` entries, even if they are long.
             let result = unsafe {
                 function(&self.library.functions, self.handle, &raw mut count, words.as_mut_ptr().cast())
             };

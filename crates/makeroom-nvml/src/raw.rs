@@ -1,7 +1,7 @@
 //! The functions of NVML that this crate calls, in one table: exported name and arguments.
 //!
 //! Names are exact: `nvmlDeviceGetPciInfo_v3` is one function with one signature in every version of NVML that has it, while
-//! the header redefines the name without suffix from version to version. A missing function is an error when it is
+//! the header redefines the name without a suffix from version to version. A missing function is an error when it is
 //! called, not at load time, so an old driver still reports everything else.
 
 use std::ffi::{CStr, c_char, c_void};
@@ -12,7 +12,7 @@ use crate::error::{Code, Error, Result};
 
 macro_rules! functions {
     ($($(#[$description:meta])* $name:ident = $symbol:ident($($argument:ident: $kind:ty),* $(,)?);)*) => {
-        /// NVML's functions, as far as the library has them.
+        /// NVML's functions; `None` for those that the library lacks.
         #[derive(Clone, Copy, Debug, Default)]
         pub(crate) struct Functions {
             $(pub(crate) $name: Option<unsafe extern "C" fn($($kind),*) -> u32>,)*
@@ -23,8 +23,8 @@ macro_rules! functions {
             ///
             /// # Safety
             ///
-            /// `find` returns the address of NVML's function with that name, which stays valid as long as the result is
-            /// used.
+            /// `find` must return the address of NVML's function with that name, which must stay valid as long as the
+            /// result is used.
             pub(crate) unsafe fn resolve(mut find: impl FnMut(&CStr) -> Option<NonNull<c_void>>) -> Self {
                 Self {
                     $($name: find(name_of(concat!(stringify!($symbol), "\0"))).map(|address| {
@@ -42,12 +42,12 @@ macro_rules! functions {
                 ///
                 /// # Safety
                 ///
-                /// Pointers are valid for what the function does with them, and NVML returned the handle.
+                /// Pointers must be valid for the accesses of the function, and handles must come from NVML.
                 pub(crate) unsafe fn $name(&self, $($argument: $kind),*) -> Result<()> {
                     let Some(function) = self.$name else {
                         return Err(Error::Missing { function: stringify!($symbol) });
                     };
-                    // SAFETY: the caller guarantees the arguments, and `resolve`'s caller the function.
+                    // SAFETY: the caller guarantees the arguments, and the caller of `resolve` the function.
                     match unsafe { function($($argument),*) } {
                         0 => Ok(()),
                         code => Err(Error::Failed { function: stringify!($symbol), code: Code(code) }),
@@ -81,7 +81,7 @@ fn name_of(text: &'static str) -> &'static CStr {
 }
 
 functions! {
-    /// Initializes NVML; calls are counted.
+    /// Initializes NVML, which counts the calls.
     init = nvmlInit_v2();
     /// Shuts NVML down after as many calls as initializations.
     shutdown = nvmlShutdown();
@@ -92,21 +92,21 @@ functions! {
 
     /// The number of GPUs.
     device_count = nvmlDeviceGetCount_v2(count: *mut u32);
-    /// The GPU with an index.
+    /// The GPU with the given index.
     device_by_index = nvmlDeviceGetHandleByIndex_v2(index: u32, device: *mut Handle);
     /// A device's product name.
     name = nvmlDeviceGetName(device: Handle, name: *mut c_char, length: u32);
     /// A device's UUID.
     uuid = nvmlDeviceGetUUID(device: Handle, uuid: *mut c_char, length: u32);
-    /// A device's memory. The version in the structure is an argument.
+    /// A device's memory. The version in the structure is an input.
     memory_info = nvmlDeviceGetMemoryInfo_v2(device: Handle, memory: *mut MemoryInfo);
-    /// Where a GPU is on the bus.
+    /// A GPU's location on the PCI bus.
     pci_info = nvmlDeviceGetPciInfo_v3(device: Handle, place: *mut PciInfo);
     /// The number of a GPU's device file.
     minor_number = nvmlDeviceGetMinorNumber(device: Handle, number: *mut u32);
     /// Whether a display is initialized on a GPU.
     display_active = nvmlDeviceGetDisplayActive(device: Handle, is_active: *mut u32);
-    /// Whether the driver keeps a GPU initialized without a user.
+    /// Whether the driver keeps a GPU initialized when no process uses it.
     persistence_mode = nvmlDeviceGetPersistenceMode(device: Handle, mode: *mut u32);
     /// How many processes may use a GPU.
     compute_mode = nvmlDeviceGetComputeMode(device: Handle, mode: *mut u32);
@@ -116,11 +116,11 @@ functions! {
     /// Accounting statistics of a process.
     accounting_stats = nvmlDeviceGetAccountingStats(device: Handle, pid: u32, stats: *mut AccountingStats);
 
-    /// Whether a GPU is divided, and whether it will be after a reset.
+    /// Whether a GPU is divided into MIG instances, and whether it will be after a reset.
     mig_mode = nvmlDeviceGetMigMode(device: Handle, current: *mut u32, pending: *mut u32);
-    /// How many MIG instances a GPU can have.
+    /// Maximum number of MIG instances of a GPU.
     mig_device_count = nvmlDeviceGetMaxMigDeviceCount(device: Handle, count: *mut u32);
-    /// The MIG instance with an index.
+    /// The MIG instance with the given index.
     mig_device_by_index = nvmlDeviceGetMigDeviceHandleByIndex(device: Handle, index: u32, instance: *mut Handle);
 
     /// Processes with a compute context.
@@ -139,7 +139,7 @@ functions! {
     graphics_processes_v2 = nvmlDeviceGetGraphicsRunningProcesses_v2(
         device: Handle, count: *mut u32, processes: *mut ProcessInfo,
     );
-    /// Clients of MPS.
+    /// MPS clients.
     mps_processes_v3 = nvmlDeviceGetMPSComputeRunningProcesses_v3(
         device: Handle, count: *mut u32, processes: *mut ProcessInfo,
     );

@@ -1,5 +1,5 @@
-//! Hostile and broken libraries, from stand-in functions: every function fails or is missing, lists grow, texts do not
-//! end, counts are absurd. `tests/software.rs` has the well-behaved library.
+//! Tests with hostile and broken libraries, made of stub functions: every function fails or is missing, lists grow, strings
+//! are unterminated, counts are absurd. `tests/software.rs` uses a well-behaved library.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::cell::Cell;
@@ -13,7 +13,7 @@ use crate::{Code, ComputeMode, Device, Error, Library, List, Process, Result};
 pub(crate) const FAILURE: u32 = 4;
 
 thread_local! {
-    /// Calls of the stand-in that the test is about.
+    /// Calls of the stub under test.
     static CALLS: Cell<u32> = const { Cell::new(0) };
     /// Initializations minus shutdowns.
     static STARTED: Cell<i32> = const { Cell::new(0) };
@@ -29,13 +29,13 @@ extern "C" fn shutdown() -> u32 {
     0
 }
 
-/// A library with these functions, of which the first two always work.
+/// A library with these functions, except that initialization and shutdown always work.
 fn library(functions: Functions) -> Library {
     let functions = Functions { init: Some(init), shutdown: Some(shutdown), ..functions };
     Library::start(functions, libloading::os::unix::Library::this().into()).unwrap()
 }
 
-/// The error of everything that can be asked of a library.
+/// The errors of all queries.
 fn errors(library: &Library) -> Vec<Error> {
     let device = Device::new(library, 1);
     let errors = [
@@ -97,13 +97,13 @@ fn a_library_is_shut_down_once() {
     assert_eq!(STARTED.get(), 1);
     drop(first);
     assert_eq!(STARTED.get(), 0);
-    // One that did not start is not shut down.
+    // A library that failed to initialize is not shut down.
     let functions = Functions { shutdown: Some(shutdown), ..Functions::failing() };
     Library::start(functions, libloading::os::unix::Library::this().into()).unwrap_err();
     assert_eq!(STARTED.get(), 0);
 }
 
-/// The process that stand-ins write at a position.
+/// The process that stubs write at a position.
 fn info(position: u32) -> ProcessInfo {
     ProcessInfo {
         pid: 100 + position,
@@ -113,7 +113,7 @@ fn info(position: u32) -> ProcessInfo {
     }
 }
 
-/// The processes that are read from the first entries.
+/// The processes in the first `count` entries.
 fn expected(count: u32) -> Vec<Process> {
     let expected = |position| Process {
         pid: 100 + position,
@@ -130,16 +130,16 @@ unsafe fn fill<T>(length: u32, count: *mut u32, entries: *mut ProcessInfo, entry
         return Code::INSUFFICIENT_SIZE.0;
     }
     for position in 0..length {
-        // SAFETY: the caller of the stand-in has room for as many entries of either length.
+        // SAFETY: the buffer has room for this many entries of either length.
         unsafe { entries.cast::<T>().add(position as usize).write(entry(position)) };
     }
     0
 }
 
-/// A list that has grown at each of the first calls.
+/// A list that grows in each of the first five calls.
 unsafe extern "C" fn growing(_: Handle, count: *mut u32, entries: *mut ProcessInfo) -> u32 {
     CALLS.set(CALLS.get() + 1);
-    // SAFETY: as the caller guarantees.
+    // SAFETY: guaranteed by the caller.
     unsafe { fill(40 * CALLS.get().min(5), count, entries, info) }
 }
 
@@ -156,7 +156,7 @@ fn a_growing_list_is_read_again() {
     let device = Device::new(&library, 1);
     assert_eq!(device.processes(List::Compute).unwrap(), expected(200));
     assert_eq!(CALLS.get(), 6);
-    // One that never stops growing is given up.
+    // A list that never stops growing is an error.
     CALLS.set(0);
     let library = self::library(Functions { mps_processes_v3: Some(always_growing), ..library.functions });
     let error = Device::new(&library, 1).processes(List::Mps).unwrap_err();
@@ -164,7 +164,7 @@ fn a_growing_list_is_read_again() {
 }
 
 unsafe extern "C" fn three(_: Handle, count: *mut u32, entries: *mut ProcessInfo) -> u32 {
-    // SAFETY: as the caller guarantees.
+    // SAFETY: guaranteed by the caller.
     unsafe { fill(3, count, entries, info) }
 }
 
@@ -180,26 +180,26 @@ fn an_older_version_serves_where_the_newest_is_missing() {
 }
 
 unsafe extern "C" fn thirty_two_long(_: Handle, count: *mut u32, entries: *mut ProcessInfo) -> u32 {
-    // SAFETY: as the caller guarantees.
+    // SAFETY: guaranteed by the caller.
     unsafe { fill(32, count, entries, |at| LongProcessInfo { common: info(at), protected_memory: 7 }) }
 }
 
 unsafe fn write_text(text: &str, place: *mut c_char, length: u32) -> u32 {
     assert!(text.len() < length as usize);
     for (offset, byte) in text.bytes().chain([0]).enumerate() {
-        // SAFETY: the caller has room for that many.
+        // SAFETY: the buffer has room for this many bytes.
         unsafe { place.add(offset).write(c_char::from_ne_bytes([byte])) };
     }
     0
 }
 
 unsafe extern "C" fn version_of_long_entries(text: *mut c_char, length: u32) -> u32 {
-    // SAFETY: as the caller guarantees.
+    // SAFETY: guaranteed by the caller.
     unsafe { write_text("535.86.10", text, length) }
 }
 
 unsafe extern "C" fn version_after_them(text: *mut c_char, length: u32) -> u32 {
-    // SAFETY: as the caller guarantees.
+    // SAFETY: guaranteed by the caller.
     unsafe { write_text("535.98", text, length) }
 }
 
@@ -214,7 +214,7 @@ fn long_entries_are_read_in_the_drivers_that_write_them() {
     let long = library(functions);
     assert_eq!(Device::new(&long, 1).processes(List::Compute).unwrap(), expected(32));
     assert_eq!(Device::new(&long, 1).processes(List::Graphics).unwrap(), expected(3));
-    // A driver that writes them without being known for it has room to do so.
+    // The buffer has room for long entries even if the driver is not known to write them.
     let unknown = library(Functions { driver_version: Some(version_after_them), ..functions });
     let processes = Device::new(&unknown, 1).processes(List::Compute).unwrap();
     assert_eq!((processes.len(), processes[0]), (32, expected(1)[0]));
@@ -239,7 +239,7 @@ unsafe extern "C" fn largest(count: *mut u32) -> u32 {
 }
 
 unsafe extern "C" fn largest_of_device(_: Handle, number: *mut u32) -> u32 {
-    // SAFETY: as the caller guarantees.
+    // SAFETY: guaranteed by the caller.
     unsafe { largest(number) }
 }
 
@@ -258,7 +258,7 @@ fn counts_are_bounded() {
     assert_eq!(device.mig_device_count(), Err(too_many("MIG instances", 256)));
     let error = device.processes(List::Compute).unwrap_err();
     assert_eq!(error.to_string(), "NVML reported 4294967295 processes, more than 65536");
-    // Entries that were not written are zero, and there are no more of them than the buffer has.
+    // Unwritten entries are zero, and there are no more entries than the buffer holds.
     let processes = device.processes(List::Graphics).unwrap();
     assert_eq!((processes.len(), processes[31]), (32, Process { pid: 0, used_memory: Some(0) }));
 }

@@ -1,5 +1,5 @@
-//! Everything that can be asked, of the software NVML: its structures are declared separately, so a field at the wrong
-//! place shows a wrong figure here.
+//! Tests all queries on the software NVML. Its structures are declared separately, so a field at the wrong offset has a
+//! wrong value here.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::Path;
@@ -25,7 +25,7 @@ fn library() -> (MutexGuard<'static, ()>, Library) {
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nvml");
         let _ = std::fs::remove_dir_all(&directory);
         std::fs::create_dir_all(&directory).unwrap();
-        // SAFETY: every test goes through here first and waits, so no other thread reads the environment.
+        // SAFETY: every test calls this function first and waits, so no other thread reads the environment.
         unsafe {
             std::env::set_var("MAKEROOM_SIMGPU", MACHINE);
             std::env::set_var("MAKEROOM_SIMGPU_DIR", directory);

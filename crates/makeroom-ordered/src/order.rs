@@ -1,35 +1,35 @@
-//! The order of entries that lie elsewhere: a sequence of their positions.
+//! The order of entries that are stored elsewhere: a sequence of their positions.
 //!
-//! Nothing here is generic. A map of any type passes a comparison of its entries as `&mut dyn FnMut`, so the compiler
-//! translates the searches, splits and merges below once, not once per map.
+//! Nothing here is generic. A map of any type passes a comparison of its entries as `&mut dyn FnMut`, so the
+//! searches, splits and merges below are compiled once, not once per type of map.
 //!
-//! The positions lie in chunks of at most [`CHUNK`] entries (a sorted list of lists), so that an insertion or a removal moves
-//! a bounded part of them. If the entries lie in order themselves, there are no chunks: the n-th entry is at position n. That
-//! holds for a map that was collected, or whose keys arrived in order.
+//! The positions are stored in chunks of at most [`CHUNK`] entries (a sorted list of lists), so that an insertion or a removal
+//! moves a bounded number of them. If the entries themselves are in order, there are no chunks: the n-th entry is at position
+//! n. This is the case for maps that were collected or whose keys arrived in order.
 //!
 //! For a map of `len` entries:
 //!
 //! - `chunks` is empty, or its concatenation is a permutation of `0..len`; no chunk is empty or larger than [`CHUNK`].
 //! - Two neighboring chunks together have more than `CHUNK / 2` positions.
 //!
-//! Both hold even if comparisons contradict one another or panic: only their number of calls and the resulting order depend
-//! on comparisons, and they are called before anything changes.
+//! Both hold even if comparisons are inconsistent or panic: only the number of comparisons and the resulting order depend on
+//! their results, and all comparisons are made before anything changes.
 
 use std::cmp::Ordering;
 
 use crate::positions::Positions;
 
-/// The most positions in a chunk. With 512, inserting into the middle of a chunk moves 1 KiB, which takes as long as a cache
-/// miss; a million entries have 2,000 to 4,000 chunks.
+/// Maximum number of positions in a chunk. With 512, inserting into the middle of a chunk moves 1 KiB, which takes as long
+/// as a cache miss; a million entries have 2,000 to 4,000 chunks.
 const CHUNK: usize = 512;
 
-/// The order of a map's entries. Every method receives `len`, the number of entries, which the map knows.
+/// The order of a map's entries. Methods receive `len`, the number of entries, from the map.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     chunks: Vec<Vec<u32>>,
 }
 
-/// A place in the order: that of an entry, or the one where an entry belongs.
+/// A place in the order, of an existing entry or for a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// 0 if there are no chunks.
@@ -41,7 +41,7 @@ pub(crate) struct Place {
 ///
 /// # Panics
 ///
-/// If positions of 32 bits do not suffice.
+/// If 32-bit positions do not suffice.
 pub(crate) fn count(len: usize) -> u32 {
     u32::try_from(len)
         .unwrap_or_else(|_| panic!("capacity overflow: an ordered map has at most {} entries", u32::MAX))
@@ -56,7 +56,7 @@ impl Order {
         self.chunks = Vec::new();
     }
 
-    /// Searches for an entry; `compare` compares the entry at a position with what is wanted. The error is the place where
+    /// Searches for an entry; `compare` compares the entry at a position with the target. The error is the place where
     /// such an entry belongs.
     pub(crate) fn search(
         &self,
@@ -77,7 +77,7 @@ impl Order {
         found.map(|index| Place { chunk, index }).map_err(|index| Place { chunk, index })
     }
 
-    /// The place before the first entry that is not less than what is wanted, or not equal either if `is_after_equal`.
+    /// The place before the first entry that is not less than the target, or that is greater if `is_after_equal`.
     pub(crate) fn bound(
         &self,
         len: usize,
@@ -121,7 +121,7 @@ impl Order {
         }
     }
 
-    /// The positions of the entries from `lower` (or the first) up to, but not including, `upper` (or the last, included).
+    /// The positions of the entries from `lower`, or from the first one, up to but excluding `upper`, or to the end.
     pub(crate) fn between(&self, len: usize, lower: Option<Place>, upper: Option<Place>) -> Positions<'_> {
         let lower = lower.unwrap_or(Place { chunk: 0, index: 0 });
         if self.chunks.is_empty() {
@@ -141,7 +141,7 @@ impl Order {
     ///
     /// # Panics
     ///
-    /// If positions of 32 bits do not suffice.
+    /// If 32-bit positions do not suffice.
     pub(crate) fn insert(&mut self, len: usize, place: Place) {
         let position = count(len + 1) - 1;
         if self.chunks.is_empty() && place.index == len {
@@ -182,7 +182,7 @@ impl Order {
         position
     }
 
-    /// The place of the entry at `position`, which `compare` finds unless comparisons contradict one another.
+    /// The place of the entry at `position`, for which `compare` returns `Equal` unless comparisons are inconsistent.
     fn place_of(
         &self,
         position: usize,
@@ -202,7 +202,7 @@ impl Order {
         })
     }
 
-    /// Divides the positions of `len` entries into chunks, unless they are; returns the same places among the chunks.
+    /// Divides the positions of `len` entries into chunks if they are not divided yet; converts places to the chunks.
     fn divide<const N: usize>(&mut self, len: usize, places: [Place; N]) -> [Place; N] {
         if !self.chunks.is_empty() {
             return places;
@@ -212,7 +212,7 @@ impl Order {
         places.map(|Place { index, .. }| Place { chunk: index / CHUNK, index: index % CHUNK })
     }
 
-    /// Removes a chunk that became empty, or joins it with a neighbor if both together are small.
+    /// Removes a chunk if it is empty, or joins it with a neighbor if both together are small.
     fn merge(&mut self, chunk: usize) {
         if self.chunks[chunk].is_empty() {
             self.chunks.remove(chunk);
@@ -229,7 +229,7 @@ impl Order {
         }
     }
 
-    /// Moves the entries into order; `swap` exchanges those at two positions.
+    /// Moves the entries into order; `swap` exchanges the entries at two positions.
     pub(crate) fn arrange(&mut self, swap: &mut dyn FnMut(usize, usize)) {
         if !self.chunks.is_empty() {
             let mut positions = self.chunks.concat();
@@ -255,7 +255,7 @@ fn arrange(positions: &mut [u32], swap: &mut dyn FnMut(usize, usize)) {
     }
 }
 
-/// The permutation that sorts `len` entries and drops all but the last of equal ones, or none if they are sorted and differ.
+/// The permutation that sorts `len` entries and drops all but the last of equal ones; `None` if they are sorted and distinct.
 /// `compare` compares the entries at two positions.
 pub(crate) fn sort(len: usize, compare: &mut dyn FnMut(u32, u32) -> Ordering) -> Option<Sorted> {
     let count = count(len);
@@ -283,18 +283,18 @@ pub(crate) fn sort(len: usize, compare: &mut dyn FnMut(u32, u32) -> Ordering) ->
 /// A permutation that sorts entries.
 pub(crate) struct Sorted {
     positions: Vec<u32>,
-    /// The entries after this many are equal to others.
+    /// Number of distinct entries; the entries after them are duplicates.
     pub(crate) kept: usize,
 }
 
 impl Sorted {
-    /// Moves the entries into order; `swap` exchanges those at two positions.
+    /// Moves the entries into order; `swap` exchanges the entries at two positions.
     pub(crate) fn arrange(mut self, swap: &mut dyn FnMut(usize, usize)) {
         arrange(&mut self.positions, swap);
     }
 }
 
-/// Searches `low..high`, which is in order.
+/// Searches `low..high`, which is sorted.
 fn bisect(
     mut low: usize,
     mut high: usize,
@@ -313,7 +313,7 @@ fn bisect(
 
 /// # Panics
 ///
-/// If a range starts after its end, or if both are equal and excluded.
+/// If a range starts after its end, or if start and end are equal and excluded.
 pub(crate) fn check_range(start_to_end: Ordering, are_excluded: bool) {
     match start_to_end {
         Ordering::Greater => panic!("range start is greater than range end in an ordered map"),

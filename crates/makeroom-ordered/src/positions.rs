@@ -5,7 +5,7 @@ use std::slice;
 
 /// Positions in order: consecutive ones, or those in the chunks of an [`Order`](crate::order::Order).
 ///
-/// The positions left are `consecutive`, then `front`, then all of `chunks`, then `back`.
+/// The remaining positions are `consecutive`, then `front`, then all of `chunks`, then `back`.
 #[derive(Clone, Debug)]
 pub(crate) struct Positions<'order> {
     consecutive: Range<usize>,
@@ -23,7 +23,7 @@ impl<'order> Positions<'order> {
         Self { consecutive: 0..0, front: front.iter(), chunks: chunks.iter(), back: back.iter() }
     }
 
-    /// How many are left; this takes time in proportion to the number of chunks.
+    /// Number of remaining positions; this takes time linear in the number of chunks.
     pub(crate) fn left(&self) -> usize {
         let chunks: usize = self.chunks.as_slice().iter().map(Vec::len).sum();
         self.consecutive.len() + self.front.len() + chunks + self.back.len()

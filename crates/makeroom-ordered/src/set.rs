@@ -9,7 +9,7 @@ use std::ops::RangeBounds;
 use crate::map::{IntoKeys, Keys, OrderedMap};
 
 /// An ordered set with the interface of [`BTreeSet`](std::collections::BTreeSet), and with less code per type of element:
-/// see the [front page](crate). [`OrderedMap`] says how long each method takes.
+/// see the [crate documentation](crate). [`OrderedMap`] lists the time that each method takes.
 pub struct OrderedSet<T> {
     map: OrderedMap<T, ()>,
 }
@@ -21,7 +21,7 @@ pub type Iter<'set, T> = Keys<'set, T, ()>;
 pub type IntoIter<T> = IntoKeys<T, ()>;
 
 impl<T> OrderedSet<T> {
-    /// An empty set; it allocates nothing.
+    /// An empty set, which does not allocate.
     pub const fn new() -> Self {
         Self { map: OrderedMap::new() }
     }
@@ -118,7 +118,7 @@ impl<T: Ord> OrderedSet<T> {
     ///
     /// # Panics
     ///
-    /// As a `BTreeSet` does: if the range starts after its end, or if both are the same element and excluded.
+    /// Like a `BTreeSet`: if the range starts after its end, or if start and end exclude the same element.
     pub fn range<Q: Ord + ?Sized>(&self, range: impl RangeBounds<Q>) -> Iter<'_, T>
     where
         T: Borrow<Q>,
@@ -191,7 +191,7 @@ impl<T: Hash> Hash for OrderedSet<T> {
     }
 }
 
-/// Of equal elements, the last one stays.
+/// If elements are equal, the last one is kept.
 impl<T: Ord> FromIterator<T> for OrderedSet<T> {
     fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> Self {
         Self { map: elements.into_iter().map(|element| (element, ())).collect() }

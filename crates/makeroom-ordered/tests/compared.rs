@@ -1,4 +1,4 @@
-//! Maps and sets do what the standard ones do, for random sequences of operations.
+//! Compares maps and sets with the standard ones, for random sequences of operations.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,13 +8,13 @@ use std::ops::Bound;
 use makeroom_ordered::{Entry, OrderedMap, OrderedSet};
 use proptest::prelude::*;
 
-/// Keys are few, so that operations meet the same ones, or many, so that there are several chunks.
+/// There are few keys, so that operations share them, or many, so that there are several chunks.
 type Key = u16;
 
 #[derive(Clone, Debug)]
 enum Step {
     Insert(Key, u32),
-    /// Keys in order from here on, upward or downward.
+    /// Keys in order from this one, ascending or descending.
     InsertMany(Key, u16, bool),
     Remove(Key),
     RemoveMany(Key, u16),
@@ -79,7 +79,7 @@ fn is_invalid(from: Bound<Key>, to: Bound<Key>) -> bool {
     }
 }
 
-/// Takes an element from the front or the back, as often as there are `ends`, from both iterators; then compares the rest.
+/// Compares elements of both iterators, for each of `ends` one from the front or the back, then the rest.
 fn same_from_both_ends<T: PartialEq + std::fmt::Debug>(
     mut ours: impl DoubleEndedIterator<Item = T>,
     mut theirs: impl DoubleEndedIterator<Item = T>,
@@ -222,7 +222,7 @@ proptest! {
         prop_assert_eq!(ours[0] == ours[1], theirs[0] == theirs[1]);
         prop_assert_eq!(ours[0].cmp(&ours[1]), theirs[0].cmp(&theirs[1]));
         prop_assert_eq!(ours[0].partial_cmp(&ours[1]), theirs[0].partial_cmp(&theirs[1]));
-        // The same entries, added one by one, lie in another order.
+        // The same entries, added one by one, are stored in another order.
         let mut added = OrderedMap::new();
         added.extend(one.iter().copied());
         prop_assert_eq!(&added, &ours[0]);

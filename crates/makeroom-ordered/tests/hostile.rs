@@ -59,7 +59,7 @@ fn a_million_keys_that_are_collected_and_taken_from_both_ends() {
 }
 
 thread_local! {
-    /// How many comparisons are left before one goes wrong.
+    /// Number of comparisons left before one goes wrong.
     static LEFT: Cell<u32> = const { Cell::new(u32::MAX) };
 }
 

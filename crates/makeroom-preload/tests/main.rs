@@ -1,6 +1,6 @@
 //! Tests of the recorder and its pool in real programs, on the software GPU.
 //!
-//! They are one program, because each further one would link the crates under test again.
+//! They are a single program, so that the crates under test are linked only once.
 
 mod bounded;
 mod cost;

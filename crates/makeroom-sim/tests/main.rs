@@ -1,6 +1,6 @@
 //! Tests of the allocator models and of replays, on recordings of real runs and on hostile ones.
 //!
-//! They are one program, because each further one would link the crates under test again.
+//! They are a single program, so that the crates under test are linked only once.
 
 mod cuda_async;
 mod exactness;

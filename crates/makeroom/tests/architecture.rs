@@ -154,7 +154,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Every file and folder in a crate's `tests` belongs to one of its test programs; cargo would not report one that does not.
+/// Every file and directory in a crate's `tests` must belong to one of its test programs; cargo does not report unused ones.
 #[test]
 fn every_test_file_is_compiled() {
     for entry in fs::read_dir(root().join("crates")).unwrap() {

@@ -1,12 +1,12 @@
-//! One column of a row group, as pages:
+//! Encodes one column of a row group as pages:
 //!
 //! ```text
 //! [dictionary page]   the distinct values, PLAIN
-//! data page …         which rows have a value, in an optional column; then the values
+//! data page …         if the column is optional, which rows have a value; then the values
 //! ```
 //!
-//! The values are indices into the dictionary, or PLAIN if that is smaller. A dictionary has a maximum size, because readers
-//! hold all of it in memory; where it is full, the values that follow are PLAIN.
+//! Values are stored as indices into the dictionary, or PLAIN if that is smaller. A dictionary has a maximum size, because
+//! readers keep all of it in memory; if a value does not fit, it and all later values are PLAIN.
 
 use std::collections::hash_map::Entry;
 use std::io;
@@ -22,15 +22,15 @@ use crate::table::{Cell, Column, Kind};
 /// Maximum sizes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Rows of a data page. A reader that looks for one row decodes them all.
+    /// Rows in a data page. A reader that looks for one row decodes the whole page.
     pub(super) rows: usize,
-    /// Bytes of the values of a data page; the last one may exceed them.
+    /// Bytes of the values in a data page; the last value may exceed the limit.
     pub(super) bytes: usize,
-    /// Bytes of a dictionary.
+    /// Bytes of the values in a dictionary.
     pub(super) dictionary: usize,
 }
 
-/// Stacks are long texts that many rows share, so a large dictionary pays off.
+/// Stacks are long strings that many rows share, so a large dictionary pays off.
 pub(super) const LIMITS: Limits = Limits { rows: 20_000, bytes: 1 << 20, dictionary: 32 << 20 };
 
 /// A column of a row group.
@@ -117,7 +117,7 @@ fn encode<'cell, V: Value<'cell>>(
     })
 }
 
-/// Number of rows and of values in the next page. A page has one encoding, so the last value of the dictionary ends it.
+/// Numbers of rows and values in the next page. A page has a single encoding, so it ends at the last value with an index.
 fn next_page<'cell, V: Value<'cell>>(
     cells: &'cell [Cell],
     values: &[V],
@@ -132,7 +132,7 @@ fn next_page<'cell, V: Value<'cell>>(
         if bytes >= limits.bytes || (in_dictionary > 0 && count == in_dictionary) {
             return (row, count);
         }
-        // An index takes at most as many bits as a row number: the number of rows bounds such a page.
+        // An index takes at most as many bits as a row number, so the limit of rows also bounds the size.
         bytes += if in_dictionary > 0 { 0 } else { values[count].size() };
         count += 1;
     }
@@ -153,7 +153,7 @@ fn levels<'cell, V: Value<'cell>>(cells: &'cell [Cell], to: &mut Vec<u8>) {
 /// The distinct values of a column.
 struct Dictionary<V> {
     values: Vec<V>,
-    /// The column's values as positions in `values`, up to the first one that no longer fits into the dictionary.
+    /// The column's values as positions in `values`, up to the first one that does not fit into the dictionary.
     indices: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Parquet's encodings of values: PLAIN, and the hybrid of run lengths and packed bits for small numbers (indices, levels).
+//! Parquet's value encodings: PLAIN, and the hybrid of run lengths and bit packing for small numbers (indices, levels).
 
 use std::hash::Hash;
 
@@ -9,7 +9,7 @@ use crate::table::Cell;
 /// Values are packed in groups of this many, so that a group is a whole number of bytes.
 const GROUP: usize = 8;
 
-/// A type of values. The order is that of Parquet's statistics: numbers are unsigned, and text is compared by bytes.
+/// A type of value, ordered as in Parquet's statistics: numbers are unsigned, and strings are compared byte by byte.
 pub(super) trait Value<'cell>: Copy + Ord + Hash {
     /// Whether a dictionary can save space.
     const HAS_DICTIONARY: bool;
@@ -17,13 +17,13 @@ pub(super) trait Value<'cell>: Copy + Ord + Hash {
     /// The value in a cell; `None` if the cell is empty.
     fn of(cell: &'cell Cell) -> Option<Self>;
 
-    /// Bytes as PLAIN, at most.
+    /// Maximum size in bytes when encoded as PLAIN.
     fn size(self) -> usize;
 
-    /// Appends values as PLAIN.
+    /// Appends values, encoded as PLAIN.
     fn plain(values: &[Self], to: &mut Vec<u8>);
 
-    /// The smallest and the largest value as statistics contain them.
+    /// The bounds for the statistics, from the smallest and the largest value.
     fn bounds(least: Self, greatest: Self) -> (Bound, Bound);
 }
 
@@ -66,7 +66,7 @@ impl<'cell> Value<'cell> for &'cell str {
 
     fn plain(values: &[Self], to: &mut Vec<u8>) {
         for value in values {
-            // A longer text would make the page too large, which is an error.
+            // A longer string makes the page too large, which is an error.
             to.extend((value.len() as u32).to_le_bytes());
             to.extend_from_slice(value.as_bytes());
         }
@@ -101,17 +101,17 @@ impl<'cell> Value<'cell> for bool {
     }
 }
 
-/// Bits that hold any number up to this.
+/// Number of bits needed for numbers up to `most`.
 pub(super) fn width(most: u32) -> u32 {
     u32::BITS - most.leading_zeros()
 }
 
-/// Appends numbers of `width` bits: runs of equal ones as their length and the number, the rest packed.
+/// Appends numbers of `width` bits: each run of equal numbers as its length and the number, the rest packed.
 pub(super) fn hybrid(numbers: &[u32], width: u32, to: &mut Vec<u8>) {
     let (mut written, mut next) = (0, 0);
     while let Some(&number) = numbers.get(next) {
         let run = numbers[next..].iter().take_while(|&&other| other == number).count();
-        // A run can only begin where a group ends.
+        // A run can only begin at the end of a group.
         let in_group = (next - written) % GROUP;
         if in_group == 0 && run >= GROUP {
             packed(&numbers[written..next], width, to);
@@ -126,7 +126,7 @@ pub(super) fn hybrid(numbers: &[u32], width: u32, to: &mut Vec<u8>) {
     packed(&numbers[written..], width, to);
 }
 
-/// Appends packed numbers, the last group filled up with zeros.
+/// Appends packed numbers; the last group is padded with zeros.
 fn packed(numbers: &[u32], width: u32, to: &mut Vec<u8>) {
     if numbers.is_empty() {
         return;
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn runs_and_groups() {
         assert!(hybrid_of(&[], 3).is_empty());
-        // The example of Parquet's specification: the numbers 0 to 7, packed.
+        // The example from Parquet's specification: the numbers 0 to 7, packed.
         assert_eq!(hybrid_of(&[0, 1, 2, 3, 4, 5, 6, 7], 3), [3, 0b1000_1000, 0b1100_0110, 0b1111_1010]);
         assert_eq!(hybrid_of(&[5], 3), [3, 5, 0, 0]);
         assert_eq!(hybrid_of(&[1; 7], 1), [3, 0x7f]);
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(hybrid_of(&[[0].as_slice(), &[1; 15]].concat(), 1), [3, 0xfe, 16, 1]);
         assert_eq!(hybrid_of(&[[0].as_slice(), &[1; 14]].concat(), 1), [5, 0xfe, 0x7f]);
         assert_eq!(hybrid_of(&[[1; 8].as_slice(), &[0, 1]].concat(), 1), [16, 1, 3, 2]);
-        // Without bits, only lengths are written.
+        // With a width of 0 bits, only lengths are written.
         assert_eq!((hybrid_of(&[0; 9], 0), hybrid_of(&[0; 3], 0)), (vec![18], vec![3]));
         assert_eq!(hybrid_of(&[u32::MAX, 0], 32)[..9], [3, 255, 255, 255, 255, 0, 0, 0, 0]);
     }

@@ -1,5 +1,5 @@
-//! Parquet's structures: headers of pages, metadata of column chunks, page indexes, the footer. The numbers of fields and
-//! values are those of the specification's `parquet.thrift`.
+//! Parquet's structures: page headers, metadata of column chunks, page indexes, the footer. Field ids and enum values are
+//! those of the specification's `parquet.thrift`.
 
 use std::io;
 
@@ -7,11 +7,11 @@ use super::column::{Chunk, Page};
 use super::thrift::{Fields, structure};
 use crate::table::{Column, Kind};
 
-/// Version of the format: 1 means that readers need none of the later encodings.
+/// Format version; 1 means that readers need no later encodings.
 const VERSION: u32 = 1;
 const CREATED_BY: &str = concat!("makeroom ", env!("CARGO_PKG_VERSION"));
 const SNAPPY: u32 = 1;
-/// Pages are too few for a reader to gain from their order.
+/// There are too few pages for readers to benefit from their order.
 const UNORDERED: u32 = 0;
 
 const UTF8: u32 = 0;
@@ -24,7 +24,7 @@ const DICTIONARY_PAGE: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
     Plain = 0,
-    /// Only levels.
+    /// Used only for levels.
     Rle = 3,
     RleDictionary = 8,
 }
@@ -83,7 +83,7 @@ pub(super) fn page_header(
 }
 
 impl Encoded {
-    /// `start`: the position of the chunk in the file.
+    /// `start` is the position of the chunk in the file.
     pub(super) fn new(column: &Column, chunk: &Chunk, rows: usize, start: u64) -> Self {
         let mut meta = Vec::new();
         structure(&mut meta, |fields| column_meta(fields, column, chunk, rows, start));
@@ -101,7 +101,7 @@ impl Encoded {
 fn column_meta(fields: &mut Fields<'_>, column: &Column, chunk: &Chunk, rows: usize, start: u64) {
     let has_dictionary = chunk.dictionary > 0;
     let pages_of = |encoding| chunk.pages.iter().filter(|page| page.encoding == encoding).count();
-    // The pages of each kind: from these, a reader sees whether all values are in the dictionary.
+    // The number of pages of each kind shows readers whether all values are in the dictionary.
     let counts = [
         (DICTIONARY_PAGE, Encoding::Plain, usize::from(has_dictionary)),
         (DATA_PAGE, Encoding::RleDictionary, pages_of(Encoding::RleDictionary)),
@@ -142,7 +142,7 @@ fn column_index(fields: &mut Fields<'_>, pages: &[Page]) {
     fields.i64s(5, pages.iter().map(|page| page.statistics.empty as u64));
 }
 
-/// Parquet's `OffsetIndex`: the data pages, of which the first begins at `offset`.
+/// Parquet's `OffsetIndex`: the locations of the data pages; the first page begins at `offset`.
 fn offset_index(fields: &mut Fields<'_>, pages: &[Page], mut offset: u64) {
     fields.structures(1, pages, |location, page| {
         location.i64(1, offset);
@@ -155,7 +155,7 @@ fn offset_index(fields: &mut Fields<'_>, pages: &[Page], mut offset: u64) {
 /// Appends the page indexes of all chunks, which begin at `position` in the file, and the footer. Returns the footer's size.
 pub(super) fn footer(columns: &[Column], groups: &[Group], mut position: u64, to: &mut Vec<u8>) -> usize {
     let chunks = || groups.iter().flat_map(|group| &group.chunks);
-    // All of one kind together, so that a reader gets them with one read.
+    // All indexes of a kind are adjacent, so that readers can load them with one read.
     let mut place = |index: &[u8]| {
         to.extend_from_slice(index);
         position += index.len() as u64;
@@ -191,7 +191,7 @@ pub(super) fn footer(columns: &[Column], groups: &[Group], mut position: u64, to
             fields.i64(6, group.chunks.iter().map(|chunk| chunk.compressed).sum());
         });
         file.binary(6, CREATED_BY.as_bytes());
-        // The order of statistics is that of each type.
+        // Statistics have the order that is defined by each type.
         file.structures(7, columns, |order, _| order.structure(1, |_| ()));
     });
     to.len() - start
@@ -206,7 +206,7 @@ fn schema_column(element: &mut Fields<'_>, column: &Column) {
     element.i32(1, physical_type(column.kind));
     element.i32(3, column.is_optional.into());
     element.binary(4, column.name.as_bytes());
-    // Older readers know only the converted types, which newer ones ignore.
+    // Older readers support only the converted types, which newer ones ignore.
     match column.kind {
         Kind::Number => {
             element.i32(6, UINT_64);

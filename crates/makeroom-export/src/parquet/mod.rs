@@ -1,14 +1,14 @@
-//! Parquet output: one row group per chunk of rows, compressed with Snappy. Only what flat tables need, and only writing.
+//! Parquet output: one row group per chunk of rows, compressed with Snappy. It only writes, and only flat tables.
 //!
 //! ```text
-//! thrift.rs        the protocol of Parquet's structures
+//! thrift.rs        the encoding of Parquet's structures
 //! metadata.rs      these structures: page headers, page indexes, the footer
 //! column.rs        a column of a row group as pages
 //! encode.rs        values as bytes
 //! statistics.rs    bounds of the values of a page or column
 //! ```
 //!
-//! A file consists of these parts; all positions are in the footer:
+//! A file consists of these parts; the footer contains all positions:
 //!
 //! ```text
 //! PAR1
@@ -46,7 +46,7 @@ pub(crate) fn write(trace: &Trace, kind: TableKind, to: &mut dyn Write) -> Resul
 
 struct File<'to> {
     to: &'to mut dyn Write,
-    /// Bytes that were written.
+    /// Bytes written so far.
     position: u64,
     columns: &'to [Column],
     limits: Limits,

@@ -1,12 +1,12 @@
-//! Statistics of a page or a column chunk: readers skip those that cannot contain a value.
+//! Statistics of pages and column chunks. Readers use them to skip pages and chunks that cannot contain a value.
 //!
-//! Bounds of long texts are shortened: a lower bound to a prefix, an upper bound to a prefix whose last character is replaced
+//! Bounds of long strings are truncated: a lower bound to a prefix, an upper bound to a prefix whose last character is replaced
 //! by the next one, so that it is still above every value.
 
 use super::encode::Value;
 use super::thrift::Fields;
 
-/// Longer texts are shortened to at most this many bytes.
+/// Longer strings are truncated to at most this many bytes.
 const LONGEST_BOUND: usize = 64;
 
 /// Statistics of the cells of a page or of a column chunk.
@@ -18,11 +18,11 @@ pub(super) struct Statistics {
     pub(super) bounds: Option<(Bound, Bound)>,
 }
 
-/// A lower or an upper bound of values.
+/// A lower or upper bound of values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bound {
     pub(super) bytes: Vec<u8>,
-    /// Whether it is one of the values, not a shortened text.
+    /// Whether it is one of the values, not a truncated string.
     pub(super) is_exact: bool,
 }
 
@@ -31,13 +31,13 @@ impl Bound {
         Self { bytes: bytes.to_vec(), is_exact: true }
     }
 
-    /// A lower bound of texts, of which this is the smallest.
+    /// The lower bound of strings, of which `least` is the smallest.
     pub(super) fn lower(least: &str) -> Self {
         let bound = prefix(least);
         Self { bytes: bound.as_bytes().to_vec(), is_exact: bound.len() == least.len() }
     }
 
-    /// An upper bound of texts, of which this is the largest.
+    /// The upper bound of strings, of which `greatest` is the largest.
     pub(super) fn upper(greatest: &str) -> Self {
         let mut bound = prefix(greatest).to_owned();
         while bound.len() < greatest.len()
@@ -52,7 +52,7 @@ impl Bound {
     }
 }
 
-/// As much of a text as a bound may contain.
+/// The longest prefix of a string that a bound may contain.
 fn prefix(text: &str) -> &str {
     let end = (0..=LONGEST_BOUND.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
     &text[..end.unwrap_or(0)]
@@ -69,7 +69,7 @@ impl Statistics {
         Self { empty: cells - values.len(), bounds }
     }
 
-    /// As Parquet's `Statistics`. The fields 1 and 2 are deprecated: their order is that of signed numbers.
+    /// Writes Parquet's `Statistics`. Fields 1 and 2 are deprecated, because their numbers are ordered as signed.
     pub(super) fn write(&self, fields: &mut Fields<'_>) {
         fields.i64(3, self.empty as u64);
         if let Some((least, greatest)) = &self.bounds {
@@ -101,7 +101,7 @@ mod tests {
     fn a_long_bound_is_a_prefix_and_its_successor() {
         let text = "a".repeat(65);
         assert_eq!(bounds(&text, &text), [("a".repeat(64), false), ("a".repeat(63) + "b", false)]);
-        // A character at the limit is left out as a whole.
+        // A character that crosses the limit is omitted entirely.
         let text = "a".repeat(63) + "ä";
         assert_eq!(bounds(&text, &text), [("a".repeat(63), false), ("a".repeat(62) + "b", false)]);
     }

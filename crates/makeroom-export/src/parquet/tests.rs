@@ -1,4 +1,4 @@
-//! Files read back by the `parquet` crate, an independent reader: values, statistics, page indexes.
+//! Reads files back with the `parquet` crate, an independent reader: values, statistics, page indexes.
 
 use std::io;
 
@@ -47,7 +47,7 @@ fn open(bytes: &[u8]) -> SerializedFileReader<Bytes> {
     SerializedFileReader::new_with_options(Bytes::copy_from_slice(bytes), options).unwrap()
 }
 
-/// Whether a file has exactly these columns and cells, and correct metadata.
+/// Asserts that a file has exactly these columns and cells, and correct metadata.
 fn verify(columns: &[Column], pieces: &[Piece], limits: Limits, bytes: &[u8]) {
     let reader = open(bytes);
     let file = reader.metadata().file_metadata();
@@ -124,7 +124,7 @@ fn read(reader: ColumnReader, column: &Column) -> Vec<Cell> {
     values
 }
 
-/// A value in the order of statistics.
+/// A value as bytes that compare in the order of the statistics.
 fn key(cell: &Cell) -> Option<Vec<u8>> {
     match cell {
         Cell::Number(number) => Some(number.to_be_bytes().to_vec()),
@@ -153,7 +153,7 @@ fn verify_statistics(meta: &ColumnChunkMetaData, cells: &[Cell]) {
     if let (Some((least, greatest)), Some(of_cells)) = (found, bounds(cells)) {
         assert_eq!((least == of_cells.0, least <= of_cells.0), (statistics.min_is_exact(), true));
         assert_eq!((greatest == of_cells.1, greatest >= of_cells.1), (statistics.max_is_exact(), true));
-        // A shortened bound of a text is still a text.
+        // A truncated bound of a string is still valid UTF-8.
         let is_text = meta.column_type() == Type::BYTE_ARRAY;
         assert!(!is_text || [least, greatest].into_iter().all(|bound| String::from_utf8(bound).is_ok()));
     }
@@ -204,7 +204,7 @@ fn verify_pages(
     }
 }
 
-/// The encodings of the first column of the first row group: pages with a dictionary, PLAIN data pages, data pages with indices.
+/// Page counts of the first column of the first row group: dictionary pages, PLAIN data pages, data pages with indices.
 fn pages(reader: &SerializedFileReader<Bytes>) -> [i32; 3] {
     use ::parquet::basic::{Encoding, PageType};
     let meta = reader.metadata().row_group(0).column(0);
@@ -263,7 +263,7 @@ fn a_page_ends_after_so_many_rows() {
 fn a_page_ends_after_so_many_bytes() {
     let text = |row: usize| Cell::Text(format!("{row:0>65532}"));
     let cells: Vec<Cell> = (0..33).map(text).collect();
-    // Sixteen texts with their lengths are a mebibyte.
+    // Sixteen strings with their lengths are 1 MiB.
     assert_eq!(pages(&of_cells(Kind::Text, false, &cells)), [0, 3, 0]);
     assert_eq!(pages(&of_cells(Kind::Text, true, &cells[..32])), [0, 2, 0]);
 }
@@ -279,7 +279,7 @@ fn values_behind_a_full_dictionary_are_plain() {
         verify(&columns, &pieces, limits, &bytes);
         pages(&open(&bytes))
     };
-    // Each text twice; the dictionary has space for 100.
+    // Each string occurs twice; the dictionary has space for 100.
     let cells: Vec<Cell> = (0..200).map(|row| text(row / 2)).collect();
     assert_eq!(encodings(&cells), [1, 0, 1]);
     assert_eq!(encodings(&[&cells[..], &[Cell::Empty, text(100), text(0), Cell::Empty]].concat()), [1, 1, 1]);
@@ -294,7 +294,7 @@ fn a_file_without_rows() {
     verify(&columns, &[], LIMITS, &bytes);
 }
 
-/// Fails after so many bytes.
+/// A writer that fails after this many bytes.
 struct Full(usize);
 
 impl io::Write for Full {

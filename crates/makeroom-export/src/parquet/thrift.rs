@@ -1,7 +1,7 @@
 //! Thrift's compact protocol: the types that Parquet's metadata uses, for writing only.
 //!
 //! A structure is its fields in ascending order and a stop byte. A field begins with one byte: the difference from the
-//! previous field's id, and the type. Longer differences exist in the protocol, but no structure written here needs one.
+//! previous field's id, and the type. The protocol supports larger differences, but no structure written here needs them.
 
 const TRUE: u8 = 1;
 const FALSE: u8 = 2;
@@ -22,7 +22,7 @@ pub(super) fn structure(to: &mut Vec<u8>, fill: impl FnOnce(&mut Fields<'_>)) {
     to.push(STOP);
 }
 
-/// Appends an unsigned number, seven bits per byte, the lowest first.
+/// Appends an unsigned number, seven bits per byte, lowest bits first.
 pub(super) fn varint(mut number: u64, to: &mut Vec<u8>) {
     while number > 0x7f {
         to.push(number as u8 | 0x80);
@@ -58,7 +58,7 @@ impl Fields<'_> {
         self.to.push(number);
     }
 
-    /// Also enumerations.
+    /// Also for enums.
     pub(super) fn i32(&mut self, id: u8, number: u32) {
         self.header(id, I32);
         integer(number.into(), self.to);

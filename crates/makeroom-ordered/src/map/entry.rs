@@ -1,4 +1,4 @@
-//! An entry of a map that is present or not: [`OrderedMap::entry`].
+//! A present or missing entry of a map: [`OrderedMap::entry`].
 
 use super::OrderedMap;
 use crate::order::Place;
@@ -28,7 +28,7 @@ pub struct VacantEntry<'map, K, V> {
 }
 
 impl<'map, K: Ord, V> Entry<'map, K, V> {
-    /// The value, or `value` if there is none.
+    /// The value; inserts `value` if there is none.
     pub fn or_insert(self, value: V) -> &'map mut V {
         match self {
             Self::Occupied(entry) => entry.into_mut(),
@@ -36,7 +36,7 @@ impl<'map, K: Ord, V> Entry<'map, K, V> {
         }
     }
 
-    /// The value, or what `value` returns if there is none.
+    /// The value; inserts the result of `value` if there is none.
     pub fn or_insert_with(self, value: impl FnOnce() -> V) -> &'map mut V {
         match self {
             Self::Occupied(entry) => entry.into_mut(),
@@ -44,7 +44,7 @@ impl<'map, K: Ord, V> Entry<'map, K, V> {
         }
     }
 
-    /// The value, or the default if there is none.
+    /// The value; inserts the default if there is none.
     pub fn or_default(self) -> &'map mut V
     where
         V: Default,
@@ -85,13 +85,13 @@ impl<'map, K: Ord, V> OccupiedEntry<'map, K, V> {
         &self.map.entries[self.position()].1
     }
 
-    /// The value, mutable.
+    /// A mutable reference to the value.
     pub fn get_mut(&mut self) -> &mut V {
         let position = self.position();
         &mut self.map.entries[position].1
     }
 
-    /// The value, mutable, for as long as the map is borrowed.
+    /// A mutable reference to the value, for as long as the map is borrowed.
     pub fn into_mut(self) -> &'map mut V {
         let position = self.position();
         &mut self.map.entries[position].1
@@ -119,7 +119,7 @@ impl<'map, K: Ord, V> VacantEntry<'map, K, V> {
         &self.key
     }
 
-    /// The key, back.
+    /// The key, owned.
     pub fn into_key(self) -> K {
         self.key
     }

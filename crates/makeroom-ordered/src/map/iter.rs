@@ -1,4 +1,4 @@
-//! Iterators over maps, all of them from both ends. They visit entries in the order of keys.
+//! Double-ended iterators over maps. They visit entries in key order.
 
 use std::{slice, vec};
 
@@ -42,7 +42,7 @@ impl<K, V> DoubleEndedIterator for Iter<'_, K, V> {
 
 impl<K, V> ExactSizeIterator for Iter<'_, K, V> {}
 
-/// An iterator that passes on what `$of` makes of each of its entries.
+/// An iterator that applies `$of` to each entry.
 macro_rules! parts {
     ($(#[$doc:meta])* $name:ident<$($lifetime:lifetime,)? K, V>($entries:ty) -> $item:ty, $of:expr) => {
         $(#[$doc])*

@@ -1,5 +1,5 @@
-//! [`OrderedMap`]: the layer that knows the types of keys and values. Every function here becomes code once per type, so
-//! each one only compares, moves or returns entries; [`Order`] does the rest.
+//! [`OrderedMap`]: the layer that is generic over the types of keys and values. Every function here is compiled once per
+//! type, so each one only compares, moves or returns entries; [`Order`] does the rest.
 
 mod entry;
 mod iter;
@@ -15,7 +15,7 @@ pub use iter::{IntoKeys, IntoValues, Iter, IterMut, Keys, Range, Values, ValuesM
 use crate::order::{self, Order, Place};
 
 /// An ordered map with the interface of [`BTreeMap`](std::collections::BTreeMap), and with less code per type of key and
-/// value: see the [front page](crate).
+/// value: see the [crate documentation](crate).
 ///
 /// The order of keys must not change while they are in the map. If it does, or if `Ord` is inconsistent, results are
 /// unspecified but safe. A panic in `Ord` leaves the map unchanged.
@@ -26,12 +26,12 @@ use crate::order::{self, Order, Place};
 /// |---|---|
 /// | `get`, `contains_key`, `range`, `entry` | log n comparisons |
 /// | `insert` | log n comparisons; moves up to 1 KiB of positions |
-/// | `remove`, `pop_first`, `pop_last` | 2 log n comparisons; the first one after `collect` takes time in proportion to n |
-/// | `iter_mut`, `values_mut`, `into_*`, `retain` | in proportion to n, even if only the first entry is used |
+/// | `remove`, `pop_first`, `pop_last` | 2 log n comparisons; the first one after `collect` takes time linear in n |
+/// | `iter_mut`, `values_mut`, `into_*`, `retain` | linear in n, even if only the first entry is used |
 pub struct OrderedMap<K, V> {
-    /// In any order. Removing one moves the last to its position.
+    /// In any order. Removing an entry moves the last one to its position.
     entries: Vec<(K, V)>,
-    /// The positions in `entries`, in the order of keys.
+    /// The positions in `entries`, in key order.
     order: Order,
 }
 
@@ -44,7 +44,7 @@ fn compare<'map, Q: Ord + ?Sized, K: Borrow<Q>, V>(
 }
 
 impl<K, V> OrderedMap<K, V> {
-    /// An empty map; it allocates nothing.
+    /// An empty map, which does not allocate.
     pub const fn new() -> Self {
         Self { entries: Vec::new(), order: Order::new() }
     }
@@ -65,12 +65,12 @@ impl<K, V> OrderedMap<K, V> {
         self.entries.clear();
     }
 
-    /// The entries in the order of keys.
+    /// The entries in key order.
     pub fn iter(&self) -> Iter<'_, K, V> {
         Iter { entries: &self.entries, positions: self.order.positions(self.entries.len()) }
     }
 
-    /// The entries in the order of keys, with mutable values.
+    /// The entries in key order, with mutable values.
     pub fn iter_mut(&mut self) -> IterMut<'_, K, V> {
         self.arrange();
         IterMut { entries: self.entries.iter_mut() }
@@ -81,22 +81,22 @@ impl<K, V> OrderedMap<K, V> {
         Keys { entries: self.iter() }
     }
 
-    /// The values in the order of keys.
+    /// The values in key order.
     pub fn values(&self) -> Values<'_, K, V> {
         Values { entries: self.iter() }
     }
 
-    /// The values in the order of keys, mutable.
+    /// Mutable references to the values, in key order.
     pub fn values_mut(&mut self) -> ValuesMut<'_, K, V> {
         ValuesMut { entries: self.iter_mut() }
     }
 
-    /// The keys in order, owned.
+    /// The owned keys, in order.
     pub fn into_keys(self) -> IntoKeys<K, V> {
         IntoKeys { entries: self.into_iter() }
     }
 
-    /// The values in the order of keys, owned.
+    /// The owned values, in key order.
     pub fn into_values(self) -> IntoValues<K, V> {
         IntoValues { entries: self.into_iter() }
     }
@@ -111,7 +111,7 @@ impl<K, V> OrderedMap<K, V> {
         self.iter().next_back()
     }
 
-    /// Keeps only the entries for which `is_kept` returns true; it is called in the order of keys.
+    /// Keeps only the entries for which `is_kept` returns true; it is called in key order.
     pub fn retain(&mut self, mut is_kept: impl FnMut(&K, &mut V) -> bool) {
         self.arrange();
         self.entries.retain_mut(|(key, value)| is_kept(key, value));
@@ -133,7 +133,7 @@ impl<K: Ord, V> OrderedMap<K, V> {
         self.get_key_value(key).map(|(_, value)| value)
     }
 
-    /// The value of a key, mutable.
+    /// A mutable reference to the value of a key.
     pub fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -160,7 +160,7 @@ impl<K: Ord, V> OrderedMap<K, V> {
         self.search(key).is_ok()
     }
 
-    /// Sets the value of a key and returns the previous one. A key that the map has stays, as in a `BTreeMap`.
+    /// Sets the value of a key and returns the previous one. An existing key is not replaced, as in a `BTreeMap`.
     ///
     /// # Panics
     ///
@@ -178,7 +178,7 @@ impl<K: Ord, V> OrderedMap<K, V> {
         }
     }
 
-    /// The entry of a key, to be read, changed, removed or added.
+    /// The entry of a key, for reading, changing, removing or adding it.
     pub fn entry(&mut self, key: K) -> Entry<'_, K, V> {
         match self.search(&key) {
             Ok(place) => Entry::Occupied(OccupiedEntry { map: self, place }),
@@ -215,11 +215,11 @@ impl<K: Ord, V> OrderedMap<K, V> {
         Some(self.remove_at(place))
     }
 
-    /// The entries whose keys are in a range, in the order of keys.
+    /// The entries whose keys are in a range, in key order.
     ///
     /// # Panics
     ///
-    /// As a `BTreeMap` does: if the range starts after its end, or if both are the same key and excluded.
+    /// Like a `BTreeMap`: if the range starts after its end, or if start and end exclude the same key.
     pub fn range<Q: Ord + ?Sized>(&self, range: impl RangeBounds<Q>) -> Range<'_, K, V>
     where
         K: Borrow<Q>,
@@ -238,7 +238,7 @@ impl<K: Ord, V> OrderedMap<K, V> {
         Iter { entries: &self.entries, positions: self.order.between(self.entries.len(), lower, upper) }
     }
 
-    /// The place of a bound: before the key if `is_end` and it is excluded, or neither.
+    /// The place of a bound: before the key for an included start or an excluded end, otherwise after it.
     fn bound<Q: Ord + ?Sized>(&self, bound: Bound<&Q>, is_end: bool) -> Option<Place>
     where
         K: Borrow<Q>,
@@ -261,7 +261,7 @@ impl<K: Ord, V> OrderedMap<K, V> {
     /// Adds an entry at the place that a search returned.
     fn insert_at(&mut self, place: Place, key: K, value: V) -> &mut V {
         let position = self.entries.len();
-        // First, because this can panic.
+        // This comes first, because it can panic.
         self.entries.reserve(1);
         self.order.insert(position, place);
         self.entries.push((key, value));
@@ -275,7 +275,7 @@ impl<K: Ord, V> OrderedMap<K, V> {
         self.entries.swap_remove(position)
     }
 
-    /// A map of entries in any order; of equal keys, the last one stays.
+    /// A map of entries in any order. If keys are equal, the last entry is kept.
     fn of(mut entries: Vec<(K, V)>) -> Self {
         let sorted = order::sort(entries.len(), &mut |one, other| {
             entries[one as usize].0.cmp(&entries[other as usize].0)

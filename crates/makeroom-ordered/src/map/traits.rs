@@ -1,4 +1,4 @@
-//! The traits of a map: those of a `BTreeMap`.
+//! The traits of a map, which are those of a `BTreeMap`.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -16,7 +16,7 @@ impl<K, V> Default for OrderedMap<K, V> {
     }
 }
 
-/// The copy's entries lie in the order of keys.
+/// The clone's entries are stored in key order.
 impl<K: Clone, V: Clone> Clone for OrderedMap<K, V> {
     fn clone(&self) -> Self {
         let mut entries = Vec::with_capacity(self.len());
@@ -73,10 +73,10 @@ impl<K: Borrow<Q> + Ord, V, Q: Ord + ?Sized> Index<&Q> for OrderedMap<K, V> {
     }
 }
 
-/// Of equal keys, the last one stays.
+/// If keys are equal, the last entry is kept.
 impl<K: Ord, V> FromIterator<(K, V)> for OrderedMap<K, V> {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
-        // A loop is a tenth of the code of `collect`.
+        // A loop compiles to a tenth of the code of `collect`.
         let mut all = Vec::new();
         for entry in entries {
             all.push(entry);

@@ -4,8 +4,8 @@
 //! rows = title + devices + table + sites + keys
 //! ```
 //!
-//! If everything fits, the table gets the rest. If not, the rows are given out in the order of [`ORDER`] or
-//! [`ORDER_WITH_SITES`]: first three for the table, then a few for each part, then all that a part wants.
+//! If everything fits, the table gets the remaining rows. If not, rows are assigned in the order of [`ORDER`] or
+//! [`ORDER_WITH_SITES`]: first three to the table, then a few to each part, then as many as each part needs.
 
 /// The parts of the screen.
 pub(super) const PARTS: usize = 5;
@@ -23,7 +23,7 @@ use Part::{Devices, Keys, Sites, Table, Title};
 
 const ALL: usize = usize::MAX;
 
-/// A part, and up to how many rows it gets in this step.
+/// A part, and the maximum number of rows that it has after this step.
 const ORDER: &[(Part, usize)] =
     &[(Table, 3), (Title, 1), (Devices, 3), (Keys, 1), (Devices, ALL), (Table, ALL)];
 
@@ -41,7 +41,7 @@ const ORDER_WITH_SITES: &[(Part, usize)] = &[
     (Table, ALL),
 ];
 
-/// The rows of each part. `devices` and `sites` are the rows that these parts want; without sites, 0.
+/// Number of rows of each part. `devices` and `sites` are the rows that these parts need; `sites` is 0 if hidden.
 pub(super) fn divide(rows: usize, devices: usize, sites: usize) -> [usize; PARTS] {
     let wanted = [1, devices, ALL, sites, 1];
     let mut given = [0; PARTS];

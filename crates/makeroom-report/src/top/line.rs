@@ -4,8 +4,8 @@
 //! columns(line) = Σ columns(piece) ≤ columns of the terminal
 //! ```
 //!
-//! Columns are counted as terminals do: two for most characters of Chinese, Japanese and Korean, none for a mark that
-//! is drawn on the letter before it. A character that fits only in part is omitted. Control characters occupy no
+//! Columns are counted as terminals count them: two for most characters of Chinese, Japanese and Korean, none for a
+//! mark that is drawn on the letter before it. A character that fits only in part is omitted. Control characters occupy no
 //! column and are never written. This does not hide characters that reorder text: [`sanitize`] does.
 //!
 //! [`sanitize`]: crate::sanitize
@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 use anstyle::Style;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Maximum number of bytes of a letter with its marks; further marks are omitted.
+/// Maximum size in bytes of a letter with its marks; further marks are omitted.
 const LONGEST_LETTER: usize = 64;
 
 /// A line of the screen.
@@ -35,7 +35,7 @@ impl Line {
         Self::default().and(text, style)
     }
 
-    /// The line with another piece at its end.
+    /// The line with another piece appended.
     pub(super) fn and(mut self, text: impl Into<String>, style: Style) -> Self {
         self.pieces.push((style, text.into()));
         self
@@ -81,7 +81,7 @@ impl Line {
 fn letters(text: &str) -> impl Iterator<Item = (String, usize)> {
     let mut characters = text.chars().filter(|character| !character.is_control()).peekable();
     std::iter::from_fn(move || {
-        // A mark at the beginning has no letter to be drawn on.
+        // A mark at the beginning has no letter to combine with.
         while characters.next_if(|first| first.width() == Some(0)).is_some() {}
         let mut letter = characters.next()?.to_string();
         let mut width = letter.width();
@@ -128,7 +128,7 @@ mod tests {
     fn marks_stay_on_their_letter() {
         assert_eq!(fitted("e\u{301}e\u{301}", 1), "e\u{301}");
         assert_eq!(fitted("\u{301}e", 1), "e");
-        // U+FE0F makes an emoji of a narrow character; a skin tone is part of the emoji before it.
+        // U+FE0F turns a narrow character into an emoji; a skin tone is part of the emoji before it.
         assert_eq!(fitted("❤\u{fe0f}x", 2), "❤\u{fe0f}");
         assert_eq!(fitted("❤\u{fe0f}x", 1), "");
         assert_eq!(fitted("👍\u{1f3fd}x", 2), "👍\u{1f3fd}");

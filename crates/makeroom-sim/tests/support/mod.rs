@@ -1,3 +1,3 @@
-//! What several modules share.
+//! Code shared by several modules.
 
 pub(crate) mod cpu_time;

@@ -1,4 +1,4 @@
-//! What the tests of the readers share.
+//! Code shared by the tests of the readers.
 #![allow(dead_code, unreachable_pub, reason = "`memory` and `growth` use part of it")]
 
 pub mod content;

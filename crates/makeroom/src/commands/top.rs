@@ -1,9 +1,9 @@
 //! `makeroom top`: a live view of the processes on each GPU.
 //!
 //! ```text
-//! top.rs            threads, signals, and what keys and news change
-//! top/keys.rs       keys from the bytes of a terminal
-//! top/terminal.rs   the terminal: raw mode, frames, and that it is restored
+//! top.rs            threads, signals, and the effect of keys and updates
+//! top/keys.rs       parses keys from a terminal's bytes
+//! top/terminal.rs   the terminal: raw mode, frames, and its restoration
 //! ```
 //!
 //! One thread takes accounts, and another reads a recording when its lines are requested; the main thread waits for

@@ -58,7 +58,7 @@ impl Machine {
 
     /// A machine as `MAKEROOM_SIMGPU` describes it.
     pub(crate) fn with(test: &str, cards: &str) -> Self {
-        // The module of the test, so that tests with the same name in several modules have directories of their own.
+        // The module of the test, so that tests with the same name in several modules have separate directories.
         let thread = std::thread::current();
         let module = thread.name().and_then(|name| name.split("::").next()).unwrap_or("machine").to_owned();
         // Some tests run as other users, who must be able to read it.

@@ -136,7 +136,7 @@ fn a_new_size_and_a_continued_process_draw_everything_again() {
     terminal.wait_for("\u{1b}[2J", 2);
     // A line that is the same on any terminal of this width.
     terminal.press(" GPU  PROCESS     MEMORY COMMAND", "");
-    // `script` would stop itself with a stopped child.
+    // It is not stopped first, because `script` stops itself when its child is stopped.
     assert!(Command::new("kill").args(["-CONT", &top]).status().unwrap().success());
     terminal.wait_for("\u{1b}[2J", 3);
     terminal.press("GPU", "q");

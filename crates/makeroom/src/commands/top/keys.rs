@@ -1,8 +1,8 @@
 //! The keys of `makeroom top`, parsed from the bytes that a terminal in raw mode sends.
 //!
-//! An escape sequence is `ESC O x`, or `ESC [` with parameters and a final byte; only those of the arrows mean
-//! something here. A key with Alt is `ESC` and the key, and counts as the key. `ESC` alone is the key itself if
-//! nothing follows it in the same read: no terminal says which of both it is.
+//! An escape sequence is `ESC O x`, or `ESC [` with parameters and a final byte; only those of
+//! the arrow keys are used here. A key with Alt is `ESC` and the key, and counts as the key. `ESC` is the Escape key if
+//! nothing follows it in the same read, because terminals do not distinguish the two.
 
 use makeroom_report::Key;
 
@@ -16,10 +16,10 @@ pub(super) struct Keys {
     unfinished: Vec<u8>,
 }
 
-/// What the first bytes are.
+/// The result of parsing the first bytes.
 #[derive(Debug, PartialEq)]
 enum Parsed {
-    /// A key, or nothing that `top` knows, of this many bytes.
+    /// A key of this many bytes; `None` if `top` does not use it.
     Whole(Option<Key>, usize),
     /// The beginning of a sequence.
     Unfinished,
@@ -52,7 +52,7 @@ impl Keys {
     }
 }
 
-/// The first key of `bytes`, which are not empty.
+/// The first key of `bytes`, which must not be empty.
 fn first(bytes: &[u8]) -> Parsed {
     match *bytes {
         [ESCAPE] => Whole(Some(Key::Escape), 1),
@@ -67,7 +67,7 @@ fn first(bytes: &[u8]) -> Parsed {
         [b'\r', ..] => Whole(Some(Key::Enter), 1),
         [b'\t', ..] => Whole(None, 1),
         [0x7f, ..] => Whole(Some(Key::Backspace), 1),
-        // Control and a letter count as the letter, except for Ctrl-C.
+        // Ctrl with a letter counts as the letter, except for Ctrl-C.
         [0x03, ..] => Whole(Some(Key::Letter('q')), 1),
         [control @ 0x01..=0x1a, ..] => Whole(Some(Key::Letter(char::from(control - 1 + b'a'))), 1),
         [0x00..=0x1f, ..] => Whole(None, 1),
@@ -75,7 +75,7 @@ fn first(bytes: &[u8]) -> Parsed {
     }
 }
 
-/// The key of a sequence, from what follows `ESC [`.
+/// The key of a control sequence, from the bytes after `ESC [`.
 fn control_sequence(sequence: &[u8]) -> Parsed {
     const BEFORE: usize = 2;
     // The function keys of the Linux console: `ESC [ [ A`.
@@ -85,7 +85,7 @@ fn control_sequence(sequence: &[u8]) -> Parsed {
     let Some(end) = sequence.iter().position(|byte| !matches!(byte, 0x20..=0x3f)) else { return Unfinished };
     match sequence[end] {
         last @ 0x40..=0x7e => Whole(arrow(last), BEFORE + end + 1),
-        // Broken off: the byte begins something else.
+        // The sequence is incomplete: this byte begins something else.
         _ => Whole(None, BEFORE + end),
     }
 }

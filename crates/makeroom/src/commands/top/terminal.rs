@@ -1,11 +1,11 @@
-//! The terminal of `makeroom top`: raw mode, its alternate screen, and what is on it.
+//! The terminal of `makeroom top`: raw mode, the alternate screen and its contents.
 //!
-//! Each frame is one write of only the lines that changed, in a synchronized update, so that no terminal shows half a
-//! frame. The terminal does not wrap lines: one that it takes for longer than we do stays in its row. After another
-//! size, and after the process was stopped, everything is drawn again.
+//! Each frame is a single write of only the lines that changed, in a synchronized update, so that no terminal shows
+//! half a frame. Line wrapping is off, so a line that the terminal considers longer than we do stays in its row.
+//! Everything is redrawn after the size changed and after the process was stopped.
 //!
-//! The terminal is restored when this is dropped, which includes errors, and by the panic hook before it prints. Not
-//! after a signal: the caller handles those.
+//! The terminal is restored when [`Terminal`] is dropped, which includes errors, and by the panic hook before it prints.
+//! Termination signals are left to the caller.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -22,13 +22,13 @@ use signal_hook::consts::{SIGCONT, SIGWINCH};
 
 use super::keys::Keys;
 
-/// How long to wait for keys before checking for news.
+/// How long to wait for keys before checking for updates.
 const POLL_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// Maximum number of bytes to read at once.
 const LONGEST_READ: usize = 1024;
 
-/// The size of a terminal that does not know its own.
+/// The size to assume if the terminal does not report its own.
 const USUAL_SIZE: (u16, u16) = (80, 24);
 
 /// Switches to the alternate screen, hides the cursor and stops wrapping lines.
@@ -45,11 +45,11 @@ pub(super) struct Terminal {
     size: (u16, u16),
     /// The lines on the screen; `None` if that is unknown.
     shown: Option<Vec<String>>,
-    /// Set by signals after which the screen has to be drawn again.
+    /// Set by signals that require a redraw.
     is_stale: Arc<AtomicBool>,
 }
 
-/// The state of the terminal before, to restore it.
+/// The original state of the terminal, for restoring it.
 struct Modes {
     input: OwnedFd,
     output: File,
@@ -116,12 +116,12 @@ impl Terminal {
         self.modes.restore()
     }
 
-    /// Whether everything has to be drawn again.
+    /// Whether everything must be redrawn.
     pub(super) fn is_stale(&self) -> bool {
         self.is_stale.load(Ordering::Relaxed)
     }
 
-    /// Shows the lines that `draw` returns for a number of columns and rows.
+    /// Shows the lines that `draw` returns for the terminal's numbers of columns and rows.
     pub(super) fn show(&mut self, draw: impl FnOnce(u16, u16) -> Vec<String>) -> io::Result<()> {
         if !self.modes.are_changed.load(Ordering::Relaxed) {
             return Err(io::Error::other("a thread panicked"));
@@ -176,17 +176,17 @@ fn keyboard() -> io::Result<OwnedFd> {
     if input.is_terminal() { Ok(rustix::io::dup(&input)?) } else { Ok(File::open("/dev/tty")?.into()) }
 }
 
-/// What to write so that the screen shows `lines` instead of `shown`. Without `shown`, everything is drawn.
+/// The output that changes the screen from `shown` to `lines`. If `shown` is `None`, everything is drawn.
 fn frame(shown: Option<&[String]>, lines: &[String]) -> String {
     let mut frame = String::new();
     if shown.is_none() {
-        // The cursor and line wrapping too: another program may have reset them.
+        // Also hides the cursor and turns off line wrapping: another program may have reset both.
         frame.push_str("\x1b[0m\x1b[?25l\x1b[?7l\x1b[2J");
     }
     for (row, line) in lines.iter().enumerate() {
         let before = shown.map_or("", |shown| shown.get(row).map_or("", String::as_str));
         if line != before {
-            // Erased first: after a full line, the cursor is still on its last column.
+            // The line is erased first, because after a full line, the cursor is still on its last column.
             let _ = write!(frame, "\x1b[{};1H\x1b[2K{line}", row + 1);
         }
     }
