@@ -1,8 +1,7 @@
 //! Contexts that were never destroyed, and contexts that could not be created for lack of memory.
 
-use std::collections::BTreeMap;
-
 use makeroom_core::{Bytes, ProcessRecord, Trace};
+use makeroom_ordered::OrderedMap;
 
 use super::{LeftContext, RefusedContexts};
 use crate::thresholds::CONTEXT_TYPICAL;
@@ -11,7 +10,7 @@ use crate::{Cause, Certainty, Finding, advice};
 
 /// Contexts that were never destroyed, by site.
 pub(super) fn left(process: &ProcessRecord, places: Places<'_>) -> Vec<LeftContext> {
-    let mut sites: BTreeMap<Option<String>, u64> = BTreeMap::new();
+    let mut sites: OrderedMap<Option<String>, u64> = OrderedMap::new();
     for context in &process.contexts {
         if !context.is_primary && context.destroyed_us.is_none() {
             *sites.entry(places.site_of(context.stack)).or_default() += 1;

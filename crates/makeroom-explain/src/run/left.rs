@@ -4,9 +4,8 @@
 //! communicators, PyTorch for its pinned memory. Their users cannot free these. They are therefore counted separately,
 //! and only memory allocated by the program itself, or by unknown code, is reported as never freed.
 
-use std::collections::BTreeMap;
-
 use makeroom_core::{Bytes, Library, SortCompact as _, StackId};
+use makeroom_ordered::OrderedMap;
 
 use super::{LeftKind, LeftSite, Leftover, LibraryHold};
 use crate::trace::Places;
@@ -33,12 +32,12 @@ impl Left {
         blocks: impl Iterator<Item = (StackId, Bytes)>,
         places: Places<'_>,
     ) -> Self {
-        let mut stacks: BTreeMap<StackId, BytesAndCount> = BTreeMap::new();
+        let mut stacks: OrderedMap<StackId, BytesAndCount> = OrderedMap::new();
         for (stack, size) in blocks {
             add(stacks.entry(stack).or_default(), (size, 1));
         }
-        let mut libraries: BTreeMap<Library, BytesAndCount> = BTreeMap::new();
-        let mut sites: BTreeMap<SiteKey, BytesAndCount> = BTreeMap::new();
+        let mut libraries: OrderedMap<Library, BytesAndCount> = OrderedMap::new();
+        let mut sites: OrderedMap<SiteKey, BytesAndCount> = OrderedMap::new();
         for (stack, held) in stacks {
             if let Some(library) = places.library(stack).filter(|library| !library.allocates_for_callers()) {
                 add(libraries.entry(library).or_default(), held);
@@ -58,7 +57,7 @@ fn add(sum: &mut BytesAndCount, held: BytesAndCount) {
     *sum = (sum.0 + held.0, sum.1 + held.1);
 }
 
-fn leftover(kind: LeftKind, sites: BTreeMap<SiteKey, BytesAndCount>) -> Option<Leftover> {
+fn leftover(kind: LeftKind, sites: OrderedMap<SiteKey, BytesAndCount>) -> Option<Leftover> {
     let site = |((place, caller, through), (bytes, allocations))| LeftSite {
         place,
         caller,

@@ -3,9 +3,8 @@
 //!
 //! `LinePrefix` and `FailureList` of `makeroom-core` read the lines, as in `makeroom job`.
 
-use std::collections::BTreeSet;
-
 use makeroom_core::identity::{FailureList, LinePrefix, ListedRank};
+use makeroom_ordered::OrderedSet;
 
 use super::log::{Log, split_prefix};
 
@@ -39,7 +38,7 @@ pub(crate) fn note(log: &Log, failures: &[FailureAt]) -> Option<(String, usize)>
     let first = root.or_else(|| ranks.first().cloned())?;
     let host = first.host.or_else(|| ranks.iter().find(|rank| rank.number == first.number)?.host.clone());
     let on = host.map_or(String::new(), |host| format!(" on {host}"));
-    let same: BTreeSet<u32> =
+    let same: OrderedSet<u32> =
         ranks.iter().map(|rank| rank.number).filter(|&rank| rank != first.number).collect();
     let mut sentence = format!("rank {}{on} failed first", first.number);
     if !same.is_empty() {
@@ -53,7 +52,7 @@ pub(crate) fn note(log: &Log, failures: &[FailureAt]) -> Option<(String, usize)>
     Some((sentence, same.len()))
 }
 
-fn listed(ranks: &BTreeSet<u32>) -> String {
+fn listed(ranks: &OrderedSet<u32>) -> String {
     let count = ranks.len();
     let names: Vec<String> = ranks.iter().take(8).map(u32::to_string).collect();
     let more = if count > 8 { format!(" and {} more", count - 8) } else { String::new() };

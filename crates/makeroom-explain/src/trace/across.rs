@@ -1,10 +1,9 @@
 //! The groups of several recordings side by side: the least, the median and the most that one of them holds, so that the
 //! rank that holds more of something than the others stands out.
 
-use std::collections::BTreeMap;
-
 use makeroom_core::{Bytes, SortCompact as _, TraceKind};
 use makeroom_kind::Kind;
+use makeroom_ordered::OrderedMap;
 
 use super::grouped::{By, Grouped};
 
@@ -43,7 +42,7 @@ pub struct AcrossGroup {
 /// Compares the groups of recordings with their names; `None` if there are none. All must be grouped the same way.
 pub fn across(recordings: &[(String, Grouped)]) -> Option<Across> {
     let (_, first) = recordings.first()?;
-    let mut held: BTreeMap<&str, Vec<(Bytes, &str)>> = BTreeMap::new();
+    let mut held: OrderedMap<&str, Vec<(Bytes, &str)>> = OrderedMap::new();
     for (recording, grouped) in recordings {
         for group in &grouped.groups {
             held.entry(&group.name).or_default().push((group.bytes, recording));

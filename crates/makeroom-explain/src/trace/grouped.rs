@@ -1,9 +1,8 @@
 //! Live memory at the failure or the peak, grouped by kind, line, module, stage, thread, stream or process.
 
-use std::collections::BTreeMap;
-
 use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, FastMap, SortCompact as _, Trace, TraceKind};
 use makeroom_kind::{Kind, Kinds, Rule};
+use makeroom_ordered::OrderedMap;
 
 use super::group_names::GroupNames;
 use super::growing::{Growing, GrowingLine, growing};
@@ -135,7 +134,7 @@ fn groups_that_grow(
 ) -> Vec<GroupGrowth> {
     let mut names = GroupNames::new(trace, device, by);
     let mut places = GroupNames::new(trace, device, By::Line);
-    let mut groups: BTreeMap<String, RisingSums> = BTreeMap::new();
+    let mut groups: OrderedMap<String, RisingSums> = OrderedMap::new();
     for allocation in kinds.allocations() {
         let live = growing.moments.map(|moment| allocation.is_live_at(moment));
         if live == [false; 3] {
@@ -176,7 +175,7 @@ fn groups_that_grow(
 /// Groups the live memory of a device after `events` events.
 pub fn grouped_at(trace: &Trace, device: &DeviceTrace, kinds: &Kinds, by: By, events: usize) -> Grouped {
     let mut names = GroupNames::new(trace, device, by);
-    let mut groups: BTreeMap<String, Sums> = BTreeMap::new();
+    let mut groups: OrderedMap<String, Sums> = OrderedMap::new();
     for allocation in kinds.live_at(events) {
         let group = groups.entry(names.name(allocation)).or_default();
         group.0 += 1;

@@ -4,10 +4,9 @@
 //! to one in the middle and from there to the last: what a run takes once and keeps does not count. Three moments are enough
 //! for a run of any length, so the cost does not depend on the number of steps.
 
-use std::collections::BTreeMap;
-
 use makeroom_core::{Bytes, DeviceTrace, FastMap, SortCompact as _, StackId, Trace};
 use makeroom_kind::{Kind, Kinds};
+use makeroom_ordered::OrderedMap;
 
 use super::history::History;
 use super::keeper::keeper;
@@ -85,7 +84,7 @@ fn lines(trace: &Trace, kinds: &Kinds, moments: [usize; 3]) -> Vec<GrowingLine> 
         }
     }
     let places = Places::new(trace);
-    let mut by_line: BTreeMap<(Option<String>, Kind), LineSums> = BTreeMap::new();
+    let mut by_line: OrderedMap<(Option<String>, Kind), LineSums> = OrderedMap::new();
     for (&(stack, kind), sums) in &by_stack {
         let place = places.site(stack).map(|_| places.compared(stack));
         let (all, main) = by_line.entry((place, kind)).or_default();

@@ -1,9 +1,8 @@
 //! What a recording of a whole process adds to the account of one device: its contexts, its libraries, the limit that it
 //! ran under.
 
-use std::collections::BTreeMap;
-
 use makeroom_core::{Bytes, Event, Library, SortCompact as _};
+use makeroom_ordered::OrderedMap;
 
 use super::overhead::{Measured, Overhead};
 use super::pieces::Pieces;
@@ -32,7 +31,7 @@ impl Subject<'_> {
         if self.trace.process.is_none() {
             return Vec::new();
         }
-        let mut libraries: BTreeMap<Library, Bytes> = BTreeMap::new();
+        let mut libraries: OrderedMap<Library, Bytes> = OrderedMap::new();
         for block in outside(state) {
             if let Some(library) = self.places.library(block.stack) {
                 *libraries.entry(library).or_default() += block.requested;
