@@ -7,6 +7,7 @@
 //! ```
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measurement may panic")]
 
+#[allow(dead_code, reason = "the tests use the rest")]
 #[path = "../tests/support/mod.rs"]
 mod support;
 

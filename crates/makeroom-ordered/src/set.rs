@@ -118,7 +118,7 @@ impl<T: Ord> OrderedSet<T> {
     ///
     /// # Panics
     ///
-    /// Like a `BTreeSet`: if the range starts after its end, or if start and end exclude the same element.
+    /// If the range starts after its end, or if start and end exclude the same element; even if the set is empty.
     pub fn range<Q: Ord + ?Sized>(&self, range: impl RangeBounds<Q>) -> Iter<'_, T>
     where
         T: Borrow<Q>,

@@ -171,6 +171,9 @@ fn every_test_file_is_compiled() {
                 || manifest.contains(&format!("[[test]]\nname = \"{name}\""))
                 || name == "main";
             assert!(is_declared || !is_module, "{} is not in {}/main.rs", path.display(), tests.display());
+            // With a main.rs, proptest reads its seeds from the crate's proptest-regressions instead.
+            let is_seed = path.extension().is_some_and(|extension| extension == "proptest-regressions");
+            assert!(!is_seed, "{} is not read", path.display());
         }
     }
 }

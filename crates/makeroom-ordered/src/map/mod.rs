@@ -26,8 +26,11 @@ use crate::order::{self, Order, Place};
 /// |---|---|
 /// | `get`, `contains_key`, `range`, `entry` | log n comparisons |
 /// | `insert` | log n comparisons; moves up to 1 KiB of positions |
-/// | `remove`, `pop_first`, `pop_last` | 2 log n comparisons; the first one after `collect` takes time linear in n |
+/// | `remove`, `pop_first`, `pop_last` | 2 log n comparisons |
 /// | `iter_mut`, `values_mut`, `into_*`, `retain` | linear in n, even if only the first entry is used |
+///
+/// After `collect`, `clone`, `retain` and methods that return mutable values, entries lie in key order, and positions are not
+/// stored. The first removal, or the first insertion before the last key, then takes time linear in n.
 pub struct OrderedMap<K, V> {
     /// In any order. Removing an entry moves the last one to its position.
     entries: Vec<(K, V)>,
@@ -219,7 +222,7 @@ impl<K: Ord, V> OrderedMap<K, V> {
     ///
     /// # Panics
     ///
-    /// Like a `BTreeMap`: if the range starts after its end, or if start and end exclude the same key.
+    /// If the range starts after its end, or if start and end exclude the same key; even if the map is empty.
     pub fn range<Q: Ord + ?Sized>(&self, range: impl RangeBounds<Q>) -> Range<'_, K, V>
     where
         K: Borrow<Q>,

@@ -66,7 +66,7 @@ impl Machine {
         let stage =
             Stage::new(env!("CARGO_TARGET_TMPDIR"), Path::new(&module).join(test)).with_machine(cards);
         fs::create_dir(stage.path("dev")).unwrap();
-        let minor = std::process::id() * 100 + NUMBER.fetch_add(1, Ordering::Relaxed);
+        let minor = std::process::id() * 1000 + NUMBER.fetch_add(1, Ordering::Relaxed);
         for file in ["nvidiactl", "nvidia-uvm", &format!("nvidia{minor}")] {
             fs::write(stage.path("dev").join(file), [0; 4096]).unwrap();
         }

@@ -143,6 +143,17 @@ fn a_new_size_and_a_continued_process_draw_everything_again() {
     assert_eq!(terminal.end().0, Some(0));
 }
 
+/// 341 arrows and the first byte of the next one fill a read.
+#[test]
+fn an_arrow_that_is_split_between_reads_is_not_escape() {
+    let machine = Machine::new("arrows");
+    let Some(mut terminal) = Terminal::start(&machine, "xterm", "") else { return };
+    terminal.press("GPU", &"\u{1b}[B".repeat(1000));
+    terminal.press("GPU", "/held\r");
+    terminal.press("/ filter (held)", "q");
+    assert_eq!(terminal.end().0, Some(0));
+}
+
 #[test]
 fn sites_of_a_program_that_runs_under_makeroom_run_are_shown() {
     let mut machine = Machine::new("sites");

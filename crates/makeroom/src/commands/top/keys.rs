@@ -6,7 +6,7 @@
 
 use makeroom_report::Key;
 
-const ESCAPE: u8 = 0x1b;
+pub(super) const ESCAPE: u8 = 0x1b;
 /// Maximum length of an unfinished sequence; a longer one is dropped.
 const LONGEST_SEQUENCE: usize = 64;
 
@@ -58,7 +58,9 @@ fn first(bytes: &[u8]) -> Parsed {
         [ESCAPE] => Whole(Some(Key::Escape), 1),
         [ESCAPE, ESCAPE, ..] => Whole(Some(Key::Escape), 2),
         [ESCAPE, b'O'] => Unfinished,
-        [ESCAPE, b'O', last, ..] => Whole(arrow(last), 3),
+        [ESCAPE, b'O', last @ 0x40..=0x7e, ..] => Whole(arrow(last), 3),
+        // Alt-O, or broken off: the byte begins something else.
+        [ESCAPE, b'O', ..] => Whole(None, 2),
         [ESCAPE, b'[', ref sequence @ ..] => control_sequence(sequence),
         [ESCAPE, ref rest @ ..] => match first(rest) {
             Whole(key, length) => Whole(key, length + 1),
@@ -156,6 +158,8 @@ mod tests {
             assert_eq!(keys(format!("{sequence}x").as_bytes()), letters("x"), "{sequence:?}");
         }
         assert_eq!(keys(b"\x1b[3\x1b[A"), [Key::Up], "one that was broken off");
+        assert_eq!(keys(b"\x1bO\x1b[A"), [Key::Up], "another");
+        assert_eq!(keys("\u{1b}O日".as_bytes()), letters("日"));
     }
 
     #[test]

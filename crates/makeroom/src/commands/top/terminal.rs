@@ -20,13 +20,18 @@ use rustix::io::Errno;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use signal_hook::consts::{SIGCONT, SIGWINCH};
 
-use super::keys::Keys;
+use super::keys::{ESCAPE, Keys};
 
 /// How long to wait for keys before checking for updates.
 const POLL_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
+/// How long the rest of an escape sequence may take to arrive.
+const ESCAPE_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 25_000_000 };
+
 /// Maximum number of bytes to read at once.
 const LONGEST_READ: usize = 1024;
+/// Space for the rest of a sequence after that.
+const REST: usize = 64;
 
 /// The size to assume if the terminal does not report its own.
 const USUAL_SIZE: (u16, u16) = (80, 24);
@@ -123,9 +128,6 @@ impl Terminal {
 
     /// Shows the lines that `draw` returns for the terminal's numbers of columns and rows.
     pub(super) fn show(&mut self, draw: impl FnOnce(u16, u16) -> Vec<String>) -> io::Result<()> {
-        if !self.modes.are_changed.load(Ordering::Relaxed) {
-            return Err(io::Error::other("a thread panicked"));
-        }
         if self.is_stale.swap(false, Ordering::Relaxed) {
             // The shell may have set its own modes while the process was stopped.
             self.modes.make_raw()?;
@@ -151,20 +153,34 @@ impl Terminal {
     /// Waits for keys, a signal, or `POLL_TIMEOUT`. `None` if the terminal is gone: the window was closed, or the
     /// connection was lost.
     pub(super) fn keys(&mut self) -> io::Result<Option<Vec<Key>>> {
+        if !self.modes.are_changed.load(Ordering::Relaxed) {
+            return Err(io::Error::other("a thread panicked"));
+        }
+        let mut bytes = [0; LONGEST_READ + REST];
+        let Some(mut length) = self.read(&mut bytes[..LONGEST_READ], &POLL_TIMEOUT)? else { return Ok(None) };
+        // The key itself, or the start of a sequence that the end of the buffer or a slow connection has cut off.
+        if bytes[..length].ends_with(&[ESCAPE]) {
+            let Some(rest) = self.read(&mut bytes[length..], &ESCAPE_TIMEOUT)? else { return Ok(None) };
+            length += rest;
+        }
+        Ok(Some(self.keys.parse(&bytes[..length])))
+    }
+
+    /// Reads what has arrived after at most `timeout`. `None` if the terminal is gone.
+    fn read(&self, bytes: &mut [u8], timeout: &Timespec) -> io::Result<Option<usize>> {
         let mut asked = [PollFd::new(&self.modes.input, PollFlags::IN)];
-        match rustix::event::poll(&mut asked, Some(&POLL_TIMEOUT)) {
-            Ok(0) | Err(Errno::INTR) => return Ok(Some(Vec::new())),
+        match rustix::event::poll(&mut asked, Some(timeout)) {
+            Ok(0) | Err(Errno::INTR) => return Ok(Some(0)),
             Ok(_) => {}
             Err(error) => return Err(error.into()),
         }
         if asked[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
             return Ok(None);
         }
-        let mut bytes = [0; LONGEST_READ];
-        match rustix::io::read(&self.modes.input, &mut bytes) {
+        match rustix::io::read(&self.modes.input, bytes) {
             Ok(0) | Err(Errno::IO) => Ok(None),
-            Ok(length) => Ok(Some(self.keys.parse(&bytes[..length]))),
-            Err(Errno::INTR | Errno::AGAIN) => Ok(Some(Vec::new())),
+            Ok(length) => Ok(Some(length)),
+            Err(Errno::INTR | Errno::AGAIN) => Ok(Some(0)),
             Err(error) => Err(error.into()),
         }
     }
