@@ -5,8 +5,9 @@
 //! is counted before the first search. Almost every segment is empty when it is freed, so blocks are then counted per
 //! 2 MiB of address space, which is cheap; an ordered index is built only when a count shows that blocks may be left.
 
+use std::collections::BTreeSet;
+
 use makeroom_core::FastMap;
-use makeroom_ordered::OrderedSet;
 
 /// Address bits within one counted chunk.
 const CHUNK_BITS: u32 = 21;
@@ -28,7 +29,7 @@ pub(super) struct Blocks {
     /// Blocks that begin in each chunk, once they are needed.
     chunks: Option<FastMap<u64, u32>>,
     /// All addresses in order, once they are needed.
-    ordered: Option<OrderedSet<u64>>,
+    ordered: Option<BTreeSet<u64>>,
 }
 
 impl Blocks {

@@ -10,10 +10,9 @@
 //! recorded, so a synchronization of a whole context covers them only if the process has a single context.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 use makeroom_core::{AskedMeanwhile, Bytes, DeviceIndex, FastMap, PendingFrees, StreamFrees};
-use makeroom_ordered::{OrderedMap, OrderedSet};
 
 use super::collect::{MemoryEventRow, Role};
 use crate::room::EventKind;
@@ -75,7 +74,7 @@ pub(super) struct Queues {
     /// Frees on destroyed streams.
     gone: BinaryHeap<Reverse<Queued>>,
     /// The streams with pending frees by the time of their first one, for each context that can be synchronized.
-    first: FastMap<u64, OrderedSet<(i64, Stream)>>,
+    first: FastMap<u64, BTreeSet<(i64, Stream)>>,
     /// The process has a single context, so every stream belongs to it.
     has_one_context: bool,
 }
@@ -169,7 +168,7 @@ impl Queues {
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     /// By address.
-    waiting: OrderedMap<u64, Waiting>,
+    waiting: BTreeMap<u64, Waiting>,
     /// Σ of their sizes.
     bytes: u128,
     /// The number of pending frees on each stream, by handle.
