@@ -141,13 +141,14 @@ fn do_step(step: Step, ours: &mut OrderedMap<Key, u32>, theirs: &mut BTreeMap<Ke
             }
         }
         Step::AddToAll(value) => {
-            ours.values_mut().for_each(|known| *known = known.wrapping_add(value));
-            theirs.values_mut().for_each(|known| *known = known.wrapping_add(value));
+            for known in ours.values_mut().chain(theirs.values_mut()) {
+                *known = known.wrapping_add(value);
+            }
             assert!(ours.iter_mut().rev().eq(theirs.iter_mut().rev()));
         }
         Step::Retain(divisor) => {
-            ours.retain(|key, value| (u32::from(*key) ^ *value) % divisor == 0);
-            theirs.retain(|key, value| (u32::from(*key) ^ *value) % divisor == 0);
+            ours.retain(|key, value| (u32::from(*key) ^ *value).is_multiple_of(divisor));
+            theirs.retain(|key, value| (u32::from(*key) ^ *value).is_multiple_of(divisor));
         }
         Step::Range(from, to, ends) => {
             if !is_invalid(from, to) {

@@ -73,10 +73,10 @@ impl<const PANICS: bool> Ord for Key<PANICS> {
         LEFT.set(left.wrapping_sub(1));
         match (left, PANICS) {
             (0, true) => panic!("no comparisons left"),
-            (..2_000_000_000, false) if left % 3 == 0 => {
+            (..2_000_000_000, false) if left.is_multiple_of(3) => {
                 [Ordering::Less, Ordering::Greater][(left / 3) as usize % 2]
             }
-            (..2_000_000_000, false) if left % 7 == 0 => Ordering::Equal,
+            (..2_000_000_000, false) if left.is_multiple_of(7) => Ordering::Equal,
             _ => self.0.cmp(&other.0),
         }
     }

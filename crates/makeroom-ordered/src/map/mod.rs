@@ -1,5 +1,5 @@
 //! [`OrderedMap`]: the layer that is generic over the types of keys and values. Every function here is compiled once per
-//! type, so each one only compares, moves or returns entries; [`Order`] does the rest.
+//! type, so each one only compares, moves or returns entries; `order.rs` does the rest.
 
 mod entry;
 mod iter;
