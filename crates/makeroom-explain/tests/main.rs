@@ -1,6 +1,7 @@
 //! Tests of explanations: error texts, recordings and the advice for them.
 //!
 //! They are a single program, so that the crates under test are linked only once.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod advice;
 mod documents_and_reports;

@@ -1,6 +1,7 @@
 //! Tests of the recorder and its pool in real programs, on the software GPU.
 //!
 //! They are a single program, so that the crates under test are linked only once.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod bounded;
 mod cost;

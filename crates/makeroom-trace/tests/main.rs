@@ -1,6 +1,7 @@
 //! Tests of the readers and of the `.room` format, on golden, real, mutated and random files.
 //!
 //! They are a single program, so that the crates under test are linked only once.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod hostile;
 mod inputs;
