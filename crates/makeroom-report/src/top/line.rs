@@ -8,7 +8,7 @@
 //! mark that is drawn on the letter before it. A character that fits only in part is omitted. Control characters occupy no
 //! column and are never written. This does not hide characters that reorder text: [`sanitize`] does.
 //!
-//! [`sanitize`]: crate::sanitize
+//! [`sanitize`]: crate::sanitize()
 
 use std::fmt::Write as _;
 
