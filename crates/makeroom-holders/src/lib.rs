@@ -9,6 +9,7 @@
 //! remedy      which processes would have to exit, the commands for that, and what would be lost
 //! watcher     takes accounts, once or periodically
 //! doctor      checks this machine for problems
+//! helper      a thread that is abandoned when it blocks
 //! ```
 //!
 //! This crate never prints, and never ends a user's process.
@@ -16,6 +17,7 @@
 
 mod account;
 pub mod doctor;
+mod helper;
 mod processes;
 mod recorders;
 mod recording;

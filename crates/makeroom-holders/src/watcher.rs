@@ -1,10 +1,11 @@
 //! Takes accounts, once or periodically.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
+
+use makeroom_ordered::{OrderedMap, OrderedSet};
 
 use crate::account::{Account, Device, Driver, join};
 use crate::processes::Processes;
@@ -103,8 +104,9 @@ impl Watcher {
         &self,
         survey: &Result<Survey, SurveyError>,
         processes: &Processes,
-    ) -> HashMap<u32, Recordings> {
-        let listed: BTreeSet<u32> = survey.iter().flat_map(Survey::listed).map(|listed| listed.pid).collect();
+    ) -> OrderedMap<u32, Recordings> {
+        let listed: OrderedSet<u32> =
+            survey.iter().flat_map(Survey::listed).map(|listed| listed.pid).collect();
         let listed = listed.into_iter().filter(|_| self.options.reads_recordings);
         let files = listed.filter_map(|pid| Some((pid, processes.known.get(&pid)?.files.recording.clone()?)));
         recording::read_all(files, Budget::USUAL)
@@ -122,7 +124,8 @@ impl Watcher {
 
     /// The processes, and when all of them were last read.
     fn processes(&mut self, survey: &Result<Survey, SurveyError>) -> (Instant, Processes) {
-        let listed: HashSet<u32> = survey.iter().flat_map(Survey::listed).map(|listed| listed.pid).collect();
+        let listed: OrderedSet<u32> =
+            survey.iter().flat_map(Survey::listed).map(|listed| listed.pid).collect();
         let own = self.own();
         let root = &self.options.processes;
         match self.last.take() {

@@ -1,8 +1,7 @@
 //! Joins the driver's survey with `/proc` and recordings.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-
 use makeroom_core::{Bytes, SortCompact as _};
+use makeroom_ordered::{OrderedMap, OrderedSet};
 
 use super::{Device, Finding, Holder, IdleContexts, Label, Unlisted, causes, findings};
 use crate::processes::{Process, Processes};
@@ -15,16 +14,16 @@ const LARGEST_CONTEXT: Bytes = Bytes::mib(700);
 /// Data shared by the steps of the join.
 pub(super) struct Joined<'read> {
     pub(super) processes: &'read Processes,
-    recordings: &'read HashMap<u32, Recordings>,
+    recordings: &'read OrderedMap<u32, Recordings>,
     /// Processes that the driver lists on any GPU.
-    listed: HashSet<u32>,
+    listed: OrderedSet<u32>,
 }
 
 /// The account of every GPU. `recordings` holds those of listed processes that were read.
 pub(crate) fn join(
     survey: &Survey,
     processes: &Processes,
-    recordings: &HashMap<u32, Recordings>,
+    recordings: &OrderedMap<u32, Recordings>,
 ) -> Vec<Device> {
     let listed = survey.listed().map(|listed| listed.pid).collect();
     let joined = Joined { processes, recordings, listed };
@@ -53,7 +52,7 @@ fn device(joined: &Joined<'_>, card: &Card, label: Label) -> Device {
 
 /// The listed processes, one entry each, largest first.
 fn holders(joined: &Joined<'_>, card: &Card) -> Vec<Holder> {
-    let mut by_pid: BTreeMap<u32, Vec<Listed>> = BTreeMap::new();
+    let mut by_pid: OrderedMap<u32, Vec<Listed>> = OrderedMap::new();
     for listed in card.listed.iter().copied().chain(of_parts_alone(card)) {
         by_pid.entry(listed.pid).or_default().push(listed);
     }
@@ -66,7 +65,7 @@ fn holders(joined: &Joined<'_>, card: &Card) -> Vec<Holder> {
 /// Processes listed only on MIG instances, with their memory summed over all of them. The driver lists them on the
 /// whole GPU only for root.
 fn of_parts_alone(card: &Card) -> impl Iterator<Item = Listed> {
-    let mut sums: BTreeMap<(u32, List), Listed> = BTreeMap::new();
+    let mut sums: OrderedMap<(u32, List), Listed> = OrderedMap::new();
     let is_listed = |one: &Listed| card.listed.iter().any(|whole| whole.pid == one.pid);
     for one in card.parts.iter().flat_map(|part| &part.listed).filter(|one| !is_listed(one)) {
         let sum = sums.entry((one.pid, one.list)).or_insert(Listed { bytes: None, peak: None, ..*one });
@@ -79,7 +78,7 @@ fn holder(joined: &Joined<'_>, uuid: &str, pid: u32, listed: &[Listed]) -> Holde
     // A process that computes and renders is in two lists with the same figure.
     let bytes = listed.iter().filter_map(|listed| listed.bytes).max().map(Bytes::new);
     let mut lists: Vec<List> = listed.iter().map(|listed| listed.list).collect();
-    lists.sort();
+    lists.sort_compact_by(Ord::cmp);
     let process = joined.process(pid);
     let mut found = findings::of_lists(&lists, bytes.is_some());
     match process {
@@ -131,8 +130,8 @@ impl Joined<'_> {
 
 /// Marks bare contexts whose parent also holds memory, or has several such children.
 fn idle(holders: &mut [Holder]) -> Vec<IdleContexts> {
-    let holding: HashSet<u32> = holders.iter().map(|holder| holder.pid).collect();
-    let mut families: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    let holding: OrderedSet<u32> = holders.iter().map(|holder| holder.pid).collect();
+    let mut families: OrderedMap<u32, Vec<usize>> = OrderedMap::new();
     for (position, holder) in holders.iter().enumerate() {
         let is_small = holder.bytes.is_some_and(|bytes| !bytes.is_zero() && bytes <= LARGEST_CONTEXT);
         if let Some(process) = holder.process.as_ref().filter(|_| is_small && holder.lists == [List::Compute])

@@ -1,6 +1,6 @@
 //! Rules that need a view of the whole machine with all processes readable, where tests rarely run.
 
-use std::collections::{BTreeMap, HashMap};
+use makeroom_ordered::OrderedMap;
 
 use super::{Cause, Certainty, Device, Finding, join};
 use crate::processes::{OpenFiles, Process, Processes, Stat, View};
@@ -14,7 +14,7 @@ fn device(listed: Vec<Listed>, processes: &Processes) -> Device {
     let used = held + 2 * GIB;
     let memory = Memory { total: 8 * GIB, reserved: 0, used, free: 8 * GIB - used };
     let card = Card { minor: Some(0), memory: Some(memory), listed, ..Card::default() };
-    join(&Survey { cards: vec![card], ..Survey::default() }, processes, &HashMap::new()).remove(0)
+    join(&Survey { cards: vec![card], ..Survey::default() }, processes, &OrderedMap::new()).remove(0)
 }
 
 fn stat(pid: u32, parent: u32, group: u32, session: u32) -> Stat {
@@ -34,7 +34,7 @@ fn process(stat: Stat, words: &[&str]) -> Process {
 
 fn machine(processes: Vec<Process>) -> Processes {
     let init = stat(1, 0, 1, 1);
-    let stats: BTreeMap<u32, Stat> = processes
+    let stats: OrderedMap<u32, Stat> = processes
         .iter()
         .map(|process| process.stat.clone())
         .chain([init])
@@ -133,7 +133,7 @@ fn who_is_listed_on_parts_alone_is_a_holder_of_the_card_with_their_sum() {
     let part = |index, pid| Card { index, listed: vec![listed(pid)], ..Card::default() };
     let card = Card { is_divided: true, parts: vec![part(0, 7), part(1, 7), part(2, 8)], ..Card::default() };
     let survey = Survey { cards: vec![card], ..Survey::default() };
-    let device = join(&survey, &machine(Vec::new()), &HashMap::new()).remove(0);
+    let device = join(&survey, &machine(Vec::new()), &OrderedMap::new()).remove(0);
     let holders: Vec<(u32, u64)> =
         device.holders.iter().map(|holder| (holder.pid, holder.bytes.unwrap_or_default().get())).collect();
     assert_eq!(holders, [(7, 2 * GIB), (8, GIB)]);

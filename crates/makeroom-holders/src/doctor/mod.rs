@@ -16,11 +16,11 @@ mod host;
 mod libraries;
 mod packages;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::survey::{Survey, SurveyError};
 use makeroom_core::SortCompact as _;
+use makeroom_ordered::OrderedMap;
 
 pub use packages::Packages;
 
@@ -28,7 +28,7 @@ pub use packages::Packages;
 #[derive(Clone, Debug)]
 pub struct Surroundings {
     /// The environment that programs would get.
-    pub environment: BTreeMap<String, String>,
+    pub environment: OrderedMap<String, String>,
     /// The directory that stands for `/`.
     pub root: PathBuf,
     /// The process file system: `/proc`, or the mount of the host's `/proc` in a container.

@@ -4,9 +4,10 @@
 //! open file shows that a process uses the driver, but not how much memory it holds on which GPU: CUDA opens the
 //! files of all GPUs that it may use.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use makeroom_ordered::OrderedSet;
 
 use super::stat::{Stat, State};
 use crate::recording::{MOST_THREADS, threads, writers};
@@ -51,7 +52,7 @@ impl Default for LookBudget {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenFiles {
     /// GPUs, by the minor number of their device file.
-    pub cards: BTreeSet<u32>,
+    pub cards: OrderedSet<u32>,
     /// The control file, which every process that uses the driver has open.
     pub control: bool,
     /// The file of unified memory, which every CUDA context has open.
@@ -177,6 +178,6 @@ mod tests {
         files.add(Path::new("/srv/chroot/dev/nvidia13"));
         files.add(Path::new("/dev/nvidia-uvm"));
         assert!(files.unified && !files.control);
-        assert_eq!(files.cards, BTreeSet::from([13]));
+        assert_eq!(files.cards, OrderedSet::from([13]));
     }
 }

@@ -6,9 +6,10 @@
 //! downward API, and `HOSTNAME`, which is the pod's name unless the pod uses the host's network. A process can put any
 //! name there, but only a name of the form that Kubernetes allows is used, and only for a process in a pod.
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use makeroom_ordered::OrderedMap;
 
 /// The kubelet's log directory.
 const LOGS: &str = "root/var/log/pods";
@@ -48,7 +49,7 @@ impl PodName {
 #[derive(Debug)]
 pub(super) struct Pods {
     first_process: PathBuf,
-    names: Option<HashMap<String, PodName>>,
+    names: Option<OrderedMap<String, PodName>>,
 }
 
 impl Pods {

@@ -15,10 +15,11 @@ mod stat;
 mod users;
 mod view;
 
-use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use makeroom_ordered::{OrderedMap, OrderedSet};
 
 pub use belonging::Belonging;
 use files::LookBudget;
@@ -119,9 +120,9 @@ pub(crate) fn shown(text: &str) -> String {
 #[derive(Clone, Debug, Default)]
 pub struct Processes {
     /// All processes by PID.
-    pub stats: BTreeMap<u32, Stat>,
+    pub stats: OrderedMap<u32, Stat>,
     /// The relevant ones.
-    pub known: BTreeMap<u32, Process>,
+    pub known: OrderedMap<u32, Process>,
     /// What is visible from here.
     pub view: View,
     /// Whether mapped files were inspected too.
@@ -131,7 +132,7 @@ pub struct Processes {
 impl Processes {
     /// Reads the processes under `root` (`/proc`), with details for those that have the driver's files open and those
     /// in `listed`. Skips those in `own`.
-    pub fn read(root: &Path, listed: &HashSet<u32>, own: &[u32]) -> Self {
+    pub fn read(root: &Path, listed: &OrderedSet<u32>, own: &[u32]) -> Self {
         let mut processes = Self { view: View::read(root), ..Self::default() };
         let mut reader = Reader::new(root);
         for pid in pids(root) {
@@ -149,7 +150,7 @@ impl Processes {
     }
 
     /// Reads the processes in `listed` again and keeps the others.
-    pub(crate) fn refresh(&mut self, root: &Path, listed: &HashSet<u32>) {
+    pub(crate) fn refresh(&mut self, root: &Path, listed: &OrderedSet<u32>) {
         let mut reader = Reader::new(root);
         for &pid in listed {
             let Some(stat) = Stat::read(&reader.directory(pid)) else {

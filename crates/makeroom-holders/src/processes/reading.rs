@@ -2,15 +2,15 @@
 //! kernel may block, with a timeout.
 //!
 //! The command line and the maps of a process are protected by a lock on its memory map, which a thread that hangs in
-//! the driver can hold forever; that is why `ps` hangs on such machines. They are read by a helper thread, which is
-//! abandoned when it blocks. The kernel releases it when this process exits.
+//! the driver can hold forever; that is why `ps` hangs on such machines. They are read by a helper thread.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::path::Path;
 use std::time::Duration;
+
+use crate::helper::Helper;
 
 /// Timeout for one file.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -42,19 +42,13 @@ type Read = fn(&Path, u64) -> Option<Vec<u8>>;
 #[derive(Debug)]
 pub(super) struct Patient {
     read: Read,
-    thread: Option<Thread>,
+    helper: Option<Helper>,
     hangs: u32,
-}
-
-#[derive(Debug)]
-struct Thread {
-    questions: Sender<(PathBuf, u64)>,
-    answers: Receiver<Option<Vec<u8>>>,
 }
 
 impl Default for Patient {
     fn default() -> Self {
-        Self { read, thread: None, hangs: 0 }
+        Self { read, helper: None, hangs: 0 }
     }
 }
 
@@ -64,33 +58,17 @@ impl Patient {
         if self.hangs >= MOST_HANGS {
             return None;
         }
-        let thread = match self.thread.take() {
-            Some(thread) => thread,
-            None => Thread::start(self.read)?,
+        let helper = match self.helper.take() {
+            Some(helper) => helper,
+            None => Helper::start("reading").ok()?,
         };
-        thread.questions.send((path.to_owned(), most)).ok()?;
-        let Ok(answer) = thread.answers.recv_timeout(PATIENCE) else {
+        let (read, path) = (self.read, path.to_owned());
+        let Some(answer) = helper.within(PATIENCE, move || read(&path, most)) else {
             self.hangs += 1;
             return None;
         };
-        self.thread = Some(thread);
+        self.helper = Some(helper);
         answer
-    }
-}
-
-impl Thread {
-    fn start(read: Read) -> Option<Self> {
-        let (questions, asked) = channel::<(PathBuf, u64)>();
-        let (answer, answers) = channel();
-        let run = move || {
-            for (path, most) in asked {
-                if answer.send(read(&path, most)).is_err() {
-                    return;
-                }
-            }
-        };
-        std::thread::Builder::new().name("reading".to_owned()).spawn(run).ok()?;
-        Some(Self { questions, answers })
     }
 }
 

@@ -4,8 +4,9 @@
 //! The file is read from the root directory of process 1. In a container that inspects the host's processes, that is
 //! the host's file, which has their users.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+
+use makeroom_ordered::OrderedMap;
 
 use super::reading::text;
 
@@ -16,7 +17,7 @@ const LONGEST_FILE: u64 = 16 << 20;
 #[derive(Debug)]
 pub(super) struct Users {
     first_process: PathBuf,
-    names: Option<HashMap<u32, String>>,
+    names: Option<OrderedMap<u32, String>>,
 }
 
 impl Users {
@@ -36,8 +37,8 @@ impl Users {
     }
 }
 
-fn parse(text: &str) -> HashMap<u32, String> {
-    let mut names = HashMap::new();
+fn parse(text: &str) -> OrderedMap<u32, String> {
+    let mut names = OrderedMap::new();
     for line in text.lines() {
         let mut fields = line.split(':');
         if let (Some(name), Some(Ok(user))) = (fields.next(), fields.nth(1).map(str::parse)) {

@@ -15,15 +15,17 @@
 mod tail;
 mod tally;
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant, SystemTime};
 
+use makeroom_core::SortCompact as _;
+use makeroom_ordered::OrderedMap;
+
 use crate::account::Account;
+use crate::helper::within;
 use crate::processes::{Process, Stat, State};
-use crate::recording::within;
 use tail::{LEAST_TURN, Tail};
 pub use tally::{LatestFailure, Tally};
 
@@ -67,7 +69,7 @@ pub struct OutOfMemory {
 #[derive(Debug)]
 pub struct Recorders {
     root: PathBuf,
-    followed: BTreeMap<(u32, u64), Followed>,
+    followed: OrderedMap<(u32, u64), Followed>,
     /// Whether there was a turn: recordings found in the first one are older than this program.
     has_turned: bool,
 }
@@ -98,7 +100,7 @@ struct Burst {
 impl Recorders {
     /// Follows the recordings of the processes under `root` (`/proc`).
     pub fn new(root: PathBuf) -> Self {
-        Self { root, followed: BTreeMap::new(), has_turned: false }
+        Self { root, followed: OrderedMap::new(), has_turned: false }
     }
 
     /// The recorded processes.
@@ -180,7 +182,7 @@ impl Recorders {
         for key in foreign {
             self.followed.remove(&key);
         }
-        backlog.sort_unstable();
+        backlog.sort_compact_by(Ord::cmp);
         let mut bytes_left = TURN_BYTES;
         for (unread, key) in backlog {
             let share = ends.saturating_duration_since(Instant::now()) / 2;

@@ -3,8 +3,10 @@
 //! Counts start at zero with this program, for every cause: a counter that first appears with the value 1 does not look
 //! like an increase to Prometheus. The processes are not part of the counters, because they come and go.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
+
+use makeroom_ordered::OrderedMap;
 
 use crate::processes::Process;
 
@@ -18,7 +20,7 @@ pub struct Tally {
     /// When counting began.
     pub since: SystemTime,
     /// The number of failures by cause.
-    pub counts: BTreeMap<&'static str, u64>,
+    pub counts: OrderedMap<&'static str, u64>,
     latest: VecDeque<LatestFailure>,
 }
 

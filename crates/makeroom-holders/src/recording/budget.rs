@@ -4,19 +4,19 @@
 //! They are read from the smallest to the largest, each in at most half of the remaining time. Recordings that do not
 //! fit in the budget get no figures. A file system that does not respond blocks a thread, which is abandoned.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use makeroom_core::SortCompact as _;
+use makeroom_ordered::OrderedMap;
 use makeroom_trace::room::MAGIC;
 
 use super::sum::add_up;
 use super::{Recordings, open_recording, recordings};
+use crate::helper::within;
 
 /// The limits for all recordings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +40,11 @@ const SLACK: Duration = Duration::from_millis(20);
 pub(crate) fn read_all(
     files: impl IntoIterator<Item = (u32, (PathBuf, PathBuf))>,
     budget: Budget,
-) -> HashMap<u32, Recordings> {
+) -> OrderedMap<u32, Recordings> {
     let ends = Instant::now() + budget.time;
     let opens_until = Instant::now() + budget.time / 2;
     let mut opened = Vec::new();
-    let mut read = HashMap::new();
+    let mut read = OrderedMap::new();
     for (pid, paths) in files {
         let path = paths.0.clone();
         let found = within(OPENING.min(remaining(opens_until)), move || open(&path));
@@ -102,23 +102,6 @@ fn open(path: &Path) -> Found {
     }
 }
 
-/// The result of some work on another thread, or `None` on timeout.
-pub(crate) fn within<Result: Send + 'static>(
-    time: Duration,
-    work: impl FnOnce() -> Result + Send + 'static,
-) -> Option<Result> {
-    if time.is_zero() {
-        return None;
-    }
-    let (sender, receiver) = channel();
-    let run = move || {
-        // The receiver is gone after a timeout.
-        let _ = sender.send(work());
-    };
-    std::thread::Builder::new().name("recording".to_owned()).spawn(run).ok()?;
-    receiver.recv_timeout(time).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use makeroom_core::{Address, Bytes};
@@ -140,7 +123,7 @@ mod tests {
         (path.clone(), path)
     }
 
-    fn live(read: &HashMap<u32, Recordings>, pid: u32) -> Option<u64> {
+    fn live(read: &OrderedMap<u32, Recordings>, pid: u32) -> Option<u64> {
         read[&pid].get("")?.live.map(Bytes::get)
     }
 
@@ -164,13 +147,5 @@ mod tests {
         for (path, _) in [small, middle, large] {
             std::fs::remove_file(path).unwrap();
         }
-    }
-
-    #[test]
-    fn work_that_does_not_end_is_abandoned() {
-        let began = Instant::now();
-        assert_eq!(within(Duration::from_millis(10), || std::thread::sleep(Duration::from_secs(600))), None);
-        assert!(began.elapsed() < Duration::from_secs(60));
-        assert_eq!(within(Duration::from_secs(60), || 7), Some(7));
     }
 }

@@ -11,14 +11,14 @@
 mod budget;
 mod sum;
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use makeroom_core::Bytes;
+use makeroom_ordered::OrderedMap;
 
 use crate::processes::shown;
-pub(crate) use budget::{Budget, read_all, within};
+pub(crate) use budget::{Budget, read_all};
 use sum::Sum;
 pub(crate) use sum::is_taking;
 
@@ -52,10 +52,10 @@ impl Recording {
 }
 
 /// The figures of a recording by device UUID; the empty key is for memory whose device is unknown.
-pub(crate) type Recordings = HashMap<String, Recording>;
+pub(crate) type Recordings = OrderedMap<String, Recording>;
 
 /// The figures from these sums; without sums, only the name.
-fn recordings((path, name): &(PathBuf, PathBuf), sums: Option<HashMap<String, Sum>>) -> Recordings {
+fn recordings((path, name): &(PathBuf, PathBuf), sums: Option<OrderedMap<String, Sum>>) -> Recordings {
     let blank = Recording { name: name.clone(), path: path.clone(), ..Recording::default() };
     let of_device = |(uuid, sum): (String, Sum)| {
         let live = Some(Bytes::new(sum.live));

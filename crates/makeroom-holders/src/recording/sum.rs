@@ -4,11 +4,12 @@
 //! running total, this keeps the latest event of each address: memory is live if that is an allocation. An allocation
 //! at an address that is still live replaces the earlier one, because the free in between was lost.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::Read;
 use std::time::Instant;
 
 use makeroom_core::DeviceIndex;
+use makeroom_ordered::{OrderedMap, OrderedSet};
 use makeroom_trace::room::{Event, EventKind, Frame, Reader, Record};
 
 /// Maximum number of entries (addresses, devices and so on), about 60 MB. Recordings with more are given up.
@@ -27,7 +28,7 @@ pub(super) struct Sum {
 
 /// Sums up a recording by device UUID; `None` if it is not a recording, has too many addresses, or is not done by
 /// `ends`.
-pub(super) fn add_up(file: impl Read, ends: Instant) -> Option<HashMap<String, Sum>> {
+pub(super) fn add_up(file: impl Read, ends: Instant) -> Option<OrderedMap<String, Sum>> {
     let mut reader = Reader::new(file).ok()?;
     let mut latest = Latest::default();
     let mut records_left = RECORDS_PER_LOOK;
@@ -60,14 +61,14 @@ pub(super) fn add_up(file: impl Read, ends: Instant) -> Option<HashMap<String, S
 /// The latest event of each address.
 #[derive(Debug, Default)]
 struct Latest {
-    uuids: HashMap<DeviceIndex, String>,
+    uuids: OrderedMap<DeviceIndex, String>,
     /// Whether the address is a handle, and the address.
     places: HashMap<(bool, u64), DeviceSum>,
     /// Imported memory: the time of the latest event, and whether it opened the memory.
     imports: HashMap<(DeviceIndex, u64), (u64, bool)>,
-    refused: HashMap<DeviceIndex, u64>,
+    refused: OrderedMap<DeviceIndex, u64>,
     /// All devices with an event, including those without live memory.
-    devices: HashSet<DeviceIndex>,
+    devices: OrderedSet<DeviceIndex>,
 }
 
 #[derive(Debug)]
@@ -112,8 +113,8 @@ impl Latest {
     }
 
     /// Saturating, because the file is untrusted and may contain any figures.
-    fn sums(self) -> HashMap<String, Sum> {
-        let mut sums: HashMap<String, Sum> = HashMap::new();
+    fn sums(self) -> OrderedMap<String, Sum> {
+        let mut sums: OrderedMap<String, Sum> = OrderedMap::new();
         let uuid = |device: DeviceIndex| self.uuids.get(&device).cloned().unwrap_or_default();
         for &device in &self.devices {
             sums.entry(uuid(device)).or_default();

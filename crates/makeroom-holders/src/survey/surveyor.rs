@@ -5,12 +5,13 @@
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::Survey;
 use super::read::Answer;
+use crate::helper::Helper;
 
 /// How long to wait for a child to exit after its input was closed.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(1);
@@ -30,7 +31,8 @@ pub struct Surveyor {
 struct Running {
     child: Child,
     questions: ChildStdin,
-    answers: Receiver<io::Result<String>>,
+    answers: Arc<Mutex<BufReader<ChildStdout>>>,
+    helper: Helper,
 }
 
 /// A child that is stuck in the driver.
@@ -121,20 +123,26 @@ impl Surveyor {
         if running.questions.write_all(b"survey\n").is_err() {
             return Err(ended(running.child));
         }
-        match running.answers.recv_timeout(self.deadline) {
-            Ok(line) => {
+        let answers = Arc::clone(&running.answers);
+        let next_line = move || {
+            let mut line = String::new();
+            answers.lock().unwrap_or_else(PoisonError::into_inner).read_line(&mut line).map(|_| line)
+        };
+        match running.helper.within(self.deadline, next_line) {
+            // The end of its output.
+            Some(Ok(line)) if line.is_empty() => Err(ended(running.child)),
+            Some(line) => {
                 let answer = line.and_then(|line| serde_json::from_str(&line).map_err(io::Error::from));
                 self.running = Some(running);
                 read(answer.map_err(SurveyError::Asker)?)
             }
-            Err(RecvTimeoutError::Timeout) => {
+            None => {
                 let error = hang(&running.child, asked.elapsed());
                 // This has no effect while the child is in uninterruptible sleep.
                 let _ = running.child.kill();
                 self.stuck = Some(Stuck { child: running.child, since: asked });
                 Err(error)
             }
-            Err(RecvTimeoutError::Disconnected) => Err(ended(running.child)),
         }
     }
 }
@@ -154,15 +162,8 @@ fn start(command: &mut Command) -> io::Result<Running> {
     let (Some(questions), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(io::Error::other("the process has no pipes"));
     };
-    let (sender, answers) = channel();
-    std::thread::Builder::new().name("survey".to_owned()).spawn(move || {
-        for line in BufReader::new(output).lines() {
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
-    })?;
-    Ok(Running { child, questions, answers })
+    let answers = Arc::new(Mutex::new(BufReader::new(output)));
+    Ok(Running { child, questions, answers, helper: Helper::start("survey")? })
 }
 
 fn read(answer: Answer) -> Result<Survey, SurveyError> {

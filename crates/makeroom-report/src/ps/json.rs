@@ -116,7 +116,7 @@ fn process(process: &Process) -> Value {
         "pod": process.belonging.pod,
         "slurm_job": process.belonging.slurm_job,
         "unit": process.belonging.unit,
-        "cards_open": process.files.cards,
+        "cards_open": process.files.cards.iter().collect::<Vec<_>>(),
     })
 }
 
