@@ -6,6 +6,7 @@ use makeroom_core::Bytes;
 use makeroom_explain::{Across, AcrossGroup, By};
 use serde_json::{Value, json};
 
+use crate::json::list;
 use crate::kinds::{grouped_hint, kind_words};
 use crate::text::{DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::clip_place;
@@ -86,7 +87,7 @@ pub fn across_json(across: &Across) -> Value {
         "recordings": across.recordings,
         "recorded": across.is_recorded,
         "hint": (!across.is_recorded).then(|| grouped_hint(across.by, across.source)),
-        "groups": across.groups.iter().map(group).collect::<Vec<_>>(),
+        "groups": list(&across.groups, group),
     })
 }
 

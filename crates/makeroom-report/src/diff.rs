@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::diff_notes::{Moment, diff_notes, moments};
 use crate::diff_words::{growth_rate, sentence, title};
+use crate::json::list;
 use crate::kinds::{kind_name, kind_words};
 use crate::text::{DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::{clip_place, wrap};
@@ -181,7 +182,7 @@ fn step_growth(growth: &StepGrowth) -> Value {
         "measured_by": (!growth.measured_by.is_empty()).then_some(&growth.measured_by),
         "bytes": growth.bytes,
         "bytes_per_step": growth.per_step(),
-        "lines": growth.lines.iter().map(line).collect::<Vec<_>>(),
+        "lines": list(&growth.lines, line),
     })
 }
 
@@ -243,9 +244,9 @@ pub fn diff_json(difference: &Difference) -> Value {
         "before_reserved_bytes": difference.reserved.0,
         "after_reserved_bytes": difference.reserved.1,
         "batch_ratio": difference.batch.map(|batch| batch.ratio),
-        "kinds": difference.kinds.iter().map(|change| json!({
+        "kinds": list(&difference.kinds, |change| json!({
             "kind": Kind::id(change.kind), "before_bytes": change.before, "after_bytes": change.after
-        })).collect::<Vec<_>>(),
+        })),
         "lines": difference.changed().map(line).collect::<Vec<_>>(),
     })
 }

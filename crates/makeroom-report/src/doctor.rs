@@ -6,6 +6,7 @@ use anstyle::AnsiColor;
 use makeroom_holders::doctor::{Check, Verdict};
 use serde_json::{Value, json};
 
+use crate::json::list;
 use crate::run::count;
 use crate::text::{COMMAND, DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::wrap;
@@ -23,7 +24,7 @@ pub fn doctor_json(checks: &[Check]) -> Value {
             "fix": check.fix,
         })
     };
-    json!({ "checks": checks.iter().map(check).collect::<Vec<_>>() })
+    json!({ "checks": list(checks, check) })
 }
 
 /// The result as text.

@@ -6,6 +6,7 @@ use makeroom_core::Bytes;
 use makeroom_fit::{Alternative, Answer, Stop};
 use serde_json::{Value, json};
 
+use crate::json::list;
 use crate::table::{Column, TableRow, table};
 use crate::text::{DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::wrap;
@@ -144,18 +145,18 @@ pub fn fit_json(report: &FitReport) -> Value {
             "exact_share": answer.composition.exact_share,
             "varies": answer.composition.varies,
         })),
-        "sites": answer.map(|answer| answer.composition.sites.iter().map(|site| json!({
+        "sites": answer.map(|answer| list(&answer.composition.sites, |site| json!({
             "place": site.place,
             "per_unit_bytes": site.per_unit.get(),
-        })).collect::<Vec<_>>()),
+        }))),
         "limiting_rank": report.largest_run().and_then(FitRun::limiting_rank),
-        "alternatives": answer.map(|answer| answer.alternatives.iter().map(|other| json!({
+        "alternatives": answer.map(|answer| list(&answer.alternatives, |other| json!({
             "name": other.name,
             "how": other.how,
             "batch": other.batch,
             "is_estimate": other.is_estimate,
-        })).collect::<Vec<_>>()),
-        "runs": report.runs.iter().map(|run| json!({
+        }))),
+        "runs": list(&report.runs, |run| json!({
             "batch": run.batch,
             "seconds": run.seconds,
             "steps": run.steps,
@@ -163,11 +164,11 @@ pub fn fit_json(report: &FitReport) -> Value {
             "refusals_survived": run.refusals,
             "end": run.end.word(),
             "peak_live_bytes": run.peak_live.map(Bytes::get),
-            "ranks": run.ranks.iter().map(|rank| json!({
+            "ranks": list(&run.ranks, |rank| json!({
                 "rank": rank.rank,
                 "peak_live_bytes": rank.peak_live.get(),
-            })).collect::<Vec<_>>(),
-        })).collect::<Vec<_>>(),
+            })),
+        })),
     })
 }
 

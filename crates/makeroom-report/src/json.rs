@@ -24,9 +24,9 @@ pub fn explanation_json(explanation: &Explanation) -> Value {
             "certainty": explanation.verdict.certainty.name(),
             "summary": explanation.verdict.summary,
         },
-        "causes": explanation.causes.iter().map(finding).collect::<Vec<_>>(),
+        "causes": list(&explanation.causes, finding),
         "ledger": explanation.ledger.as_ref().map(ledger),
-        "sites": explanation.sites.iter().map(site).collect::<Vec<_>>(),
+        "sites": list(&explanation.sites, site),
         "other_sites_bytes": explanation.other_sites.get(),
         "growth": explanation.growth.as_ref().map(growth),
         "growth_summary": explanation.growth_sentence(),
@@ -36,16 +36,25 @@ pub fn explanation_json(explanation: &Explanation) -> Value {
             "most_bytes": most.get(),
         })),
         "run": explanation.run.as_ref().map(run),
-        "alternatives": explanation.alternatives.iter().map(|alternative| json!({
+        "alternatives": list(&explanation.alternatives, |alternative| json!({
             "settings": alternative.settings,
             "needs_bytes": alternative.needs.get(),
             "fits": alternative.fits,
             "exact": alternative.is_exact,
-        })).collect::<Vec<_>>(),
+        })),
         "will_not_help": explanation.wont_help,
-        "next": explanation.next.iter().map(fix).collect::<Vec<_>>(),
+        "next": list(&explanation.next, fix),
         "notes": explanation.notes,
     })
+}
+
+/// The items as a JSON array. This loop compiles faster than an iterator that is collected at each of forty places.
+pub(crate) fn list<Item>(items: &[Item], value: impl Fn(&Item) -> Value) -> Value {
+    let mut values = Vec::with_capacity(items.len());
+    for item in items {
+        values.push(value(item));
+    }
+    Value::Array(values)
 }
 
 fn bytes(bytes: Option<Bytes>) -> Option<u64> {
@@ -61,7 +70,7 @@ fn finding(finding: &Finding) -> Value {
         "summary": finding.summary,
         "evidence": finding.evidence,
         "check": finding.check.as_ref().map(fix),
-        "fixes": finding.fixes.iter().map(fix).collect::<Vec<_>>(),
+        "fixes": list(&finding.fixes, fix),
     })
 }
 
@@ -74,7 +83,7 @@ fn ledger(ledger: &Ledger) -> Value {
         "device": ledger.device().map(|device| device.0),
         "name": ledger.name(),
         "total_bytes": bytes(ledger.total()),
-        "lines": ledger.lines().iter().map(line).collect::<Vec<_>>(),
+        "lines": list(ledger.lines(), line),
         "unaccounted_bytes": ledger.unaccounted(),
     })
 }
@@ -84,7 +93,7 @@ fn line(ledger_line: &LedgerLine) -> Value {
         "what": ledger_line.what(),
         "bytes": ledger_line.bytes().get(),
         "note": ledger_line.remark(),
-        "lines": ledger_line.parts().iter().map(line).collect::<Vec<_>>(),
+        "lines": list(ledger_line.parts(), line),
     })
 }
 
@@ -96,7 +105,7 @@ pub(crate) fn site(place: &Site) -> Value {
         "through": place.through,
         "bytes": place.bytes.get(),
         "blocks": place.blocks,
-        "calls": place.callees.iter().map(site).collect::<Vec<_>>(),
+        "calls": list(&place.callees, site),
     })
 }
 
@@ -113,9 +122,9 @@ fn growth(growth: &Growth) -> Value {
         "last_bytes": growth.last.get(),
         "per_step_bytes": growth.per_step.get(),
         "in_steps": growth.is_in_steps,
-        "leaking": growth.leaking.iter().map(site).collect::<Vec<_>>(),
-        "kinds": growth.kinds.iter().map(|(kind, rule, bytes)| json!({
+        "leaking": list(&growth.leaking, site),
+        "kinds": list(&growth.kinds, |(kind, rule, bytes)| json!({
             "kind": kind.id(), "rule": rule.id(), "bytes": bytes.get()
-        })).collect::<Vec<_>>(),
+        })),
     })
 }

@@ -8,6 +8,7 @@ use makeroom_kind::{Certainty, Kind, Rule};
 use serde_json::{Value, json};
 
 use crate::bars::bar;
+use crate::json::list;
 use crate::text::{DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::{clip, clip_place};
 
@@ -230,8 +231,8 @@ pub fn grouped_json(grouped: &Grouped) -> Value {
             "name": group.name,
             "bytes": group.bytes.get(),
             "blocks": group.blocks,
-            "kinds": group.kinds.iter().map(|(kind, bytes)| json!({"kind": kind.id(), "bytes": bytes.get()})).collect::<Vec<_>>(),
-            "rules": group.rules.iter().map(rule).collect::<Vec<_>>(),
+            "kinds": list(&group.kinds, |(kind, bytes)| json!({"kind": kind.id(), "bytes": bytes.get()})),
+            "rules": list(&group.rules, rule),
         })
     };
     let growth = |group: &GroupGrowth| {
@@ -252,14 +253,14 @@ pub fn grouped_json(grouped: &Grouped) -> Value {
         "live_bytes": grouped.live.get(),
         "recorded": grouped.is_recorded,
         "hint": (!grouped.is_recorded).then(|| grouped_hint(grouped.by, grouped.source)),
-        "groups": grouped.groups.iter().map(group).collect::<Vec<_>>(),
+        "groups": list(&grouped.groups, group),
         "growth": grouped.growing.as_ref().map(|growing| json!({
             "steps": growing.steps,
             "intervals": growing.parts,
             "step": growing.measured_by,
             "bytes": growing.bytes.get(),
             "bytes_per_step": growing.bytes.get() as f64 / growing.steps.max(1) as f64,
-            "groups": grouped.growth.iter().map(growth).collect::<Vec<_>>(),
+            "groups": list(&grouped.growth, growth),
         })),
     })
 }

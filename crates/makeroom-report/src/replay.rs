@@ -6,6 +6,7 @@ use makeroom_core::{Bytes, CallCount};
 use makeroom_sim::{Check, ComparedRun, Comparison, LimitBounds};
 use serde_json::{Value, json};
 
+use crate::json::list;
 use crate::table::{Column, TableRow, table};
 use crate::text::{DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::wrap;
@@ -38,11 +39,11 @@ pub fn replay_json(report: &Comparison, memory: Option<Bytes>) -> Value {
             "lost_events": check.lost_events,
             "assumed_pools": check.assumed_pools,
             "lacks_segment_events": check.lacks_segment_events,
-            "inferred_limits": check.inferred_limits.iter().map(|limit| json!({
+            "inferred_limits": list(&check.inferred_limits, |limit| json!({
                 "from_event": limit.from_event,
                 "at_least_bytes": limit.at_least,
                 "at_most_bytes": limit.at_most,
-            })).collect::<Vec<_>>(),
+            })),
         });
     }
     value["runs"] = report.runs.iter().map(replay_run_json).collect();

@@ -5,6 +5,7 @@ use makeroom_core::{Bytes, PendingFrees, ProcessEnd};
 use makeroom_explain::{LeftKind, Leftover, LibraryHold, RunSummary, WaitingFrees};
 use serde_json::{Value, json};
 
+use crate::json::list;
 use crate::run::UNKNOWN_PLACE;
 
 /// The place of a process in a job: the known fields only.
@@ -28,10 +29,10 @@ pub(crate) fn run(run: &RunSummary) -> Value {
         "pid": run.pid,
         "job": run.job.is_of_job().then(|| job(&run.job)),
         "end": run.end.map(end),
-        "peaks": run.peaks.iter().map(|(device, bytes)| json!({
+        "peaks": list(&run.peaks, |(device, bytes)| json!({
             "device": device.0,
             "bytes": bytes.get(),
-        })).collect::<Vec<_>>(),
+        })),
         "pinned_peak_bytes": run.pinned_peak.get(),
         "limit_bytes": run.limit.map(Bytes::get),
         "refusals": run.refusals,
@@ -46,7 +47,7 @@ pub(crate) fn run(run: &RunSummary) -> Value {
             "held_bytes": refused.held.get(),
             "other_processes_bytes": refused.others.get(),
         })),
-        "failed_launches": run.failed_launches.iter().map(|launch| json!({
+        "failed_launches": list(&run.failed_launches, |launch| json!({
             "kernel": launch.kernel,
             "count": launch.count,
             "error": launch.error,
@@ -54,21 +55,21 @@ pub(crate) fn run(run: &RunSummary) -> Value {
             "shared_memory_bytes": launch.shared_memory.get(),
             "reason": launch.reason,
             "site": launch.site,
-        })).collect::<Vec<_>>(),
+        })),
         "kernel_heap": run.kernel_heap.as_ref().map(|heap| json!({
             "limit_bytes": heap.limit.get(),
             "default": heap.is_default,
             "modules": heap.modules,
         })),
-        "never_freed": run.left.iter().map(left).collect::<Vec<_>>(),
-        "held_by_libraries": run.held_by_libraries.iter().map(held_by_library).collect::<Vec<_>>(),
-        "kept_by_frameworks": run.kept.iter().map(|kept| json!({
+        "never_freed": list(&run.left, left),
+        "held_by_libraries": list(&run.held_by_libraries, held_by_library),
+        "kept_by_frameworks": list(&run.kept, |kept| json!({
             "device": kept.device.0,
             "framework": kept.by.to_string(),
             "live_bytes": kept.live.get(),
             "cached_bytes": kept.cached.get(),
-        })).collect::<Vec<_>>(),
-        "expandable_segments": run.expandable.iter().map(|torch| json!({
+        })),
+        "expandable_segments": list(&run.expandable, |torch| json!({
             "device": torch.device.0,
             "on": torch.is_on,
             "peak_live_bytes": torch.peak_live.get(),
@@ -76,8 +77,8 @@ pub(crate) fn run(run: &RunSummary) -> Value {
             "native_reserved_bytes": torch.native_reserved.map(Bytes::get),
             "expandable_reserved_bytes": torch.expandable_reserved.map(Bytes::get),
             "without_other_settings_bytes": torch.plain_reserved.map(Bytes::get),
-        })).collect::<Vec<_>>(),
-        "pages": run.pages.iter().map(|pages| json!({
+        })),
+        "pages": list(&run.pages, |pages| json!({
             "device": pages.device.0,
             "peak_live_bytes": pages.peak_live,
             "peak_physical_bytes": pages.peak_physical,
@@ -87,8 +88,8 @@ pub(crate) fn run(run: &RunSummary) -> Value {
             "waits": pages.waits,
             "inside_ns": pages.inside_ns,
             "reports": pages.reports,
-        })).collect::<Vec<_>>(),
-        "pools": run.pools.iter().map(|pool| json!({
+        })),
+        "pools": list(&run.pools, |pool| json!({
             "device": pool.device.0,
             "peak_live_bytes": pool.peak_live.get(),
             "peak_reserved_bytes": pool.peak_reserved.get(),
@@ -98,12 +99,12 @@ pub(crate) fn run(run: &RunSummary) -> Value {
             "spilled_blocks": pool.spilled_blocks,
             "spilled_read_us": pool.spilled_read_us,
             "device_read_us": pool.device_read_us,
-        })).collect::<Vec<_>>(),
-        "pending_frees": run.pending.iter().map(waiting).collect::<Vec<_>>(),
-        "contexts_never_destroyed": run.contexts.iter().map(|context| json!({
+        })),
+        "pending_frees": list(&run.pending, waiting),
+        "contexts_never_destroyed": list(&run.contexts, |context| json!({
             "site": context.site,
             "count": context.count,
-        })).collect::<Vec<_>>(),
+        })),
         "freed_with_contexts_bytes": run.freed_with_contexts.get(),
         "host_growth": run.host_growth.map(|growth| json!({
             "first_bytes": growth.first.get(),
@@ -154,13 +155,13 @@ fn left(left: &Leftover) -> Value {
         "device": device,
         "bytes": left.bytes.get(),
         "allocations": left.allocations,
-        "sites": left.sites.iter().map(|site| json!({
+        "sites": list(&left.sites, |site| json!({
             "site": site.place.as_deref().unwrap_or(UNKNOWN_PLACE),
             "caller": site.caller,
             "through": site.through,
             "bytes": site.bytes.get(),
             "allocations": site.allocations,
-        })).collect::<Vec<_>>(),
+        })),
     })
 }
 

@@ -6,6 +6,7 @@ use makeroom_core::Bytes;
 use makeroom_sim::{ComparedRun, Trial, Tuning};
 use serde_json::{Value, json};
 
+use crate::json::list;
 use crate::replay::{driver_time, replay_run_json};
 use crate::table::{Column, TableRow, table};
 use crate::text::{COMMAND, DIM, LEAST_COLUMNS, MARGIN, TITLE};
@@ -45,7 +46,7 @@ pub fn tune_json(tuning: &Tuning, memory: Option<Bytes>, notes: &[String]) -> Va
                 .difference(Bytes::new(best.run.outcome.peak_reserved)),
             "driver_time_us": best.run.outcome.driver_nanoseconds / 1000,
         })),
-        "trials": tuning.trials.iter().map(trial).collect::<Vec<_>>(),
+        "trials": list(&tuning.trials, trial),
         "notes": notes,
     })
 }

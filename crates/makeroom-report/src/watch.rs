@@ -4,7 +4,7 @@
 use makeroom_explain::{Site, TakenLine, Watched, WatchedStep};
 use serde_json::{Value, json};
 
-use crate::json::site;
+use crate::json::{list, site};
 
 /// The memory of each device while it was watched, as JSON.
 pub fn watched_json(devices: &[Watched]) -> Value {
@@ -19,11 +19,11 @@ fn device(watched: &Watched) -> Value {
         "after_bytes": watched.after.get(),
         "allocations": watched.allocations,
         "sites": sites(&watched.sites),
-        "taken": watched.taken.iter().map(taken).collect::<Vec<_>>(),
+        "taken": list(&watched.taken, taken),
         "left_bytes": watched.left.get(),
         "left_blocks": watched.left_blocks,
         "left_sites": sites(&watched.left_sites),
-        "steps": watched.steps.iter().map(step).collect::<Vec<_>>(),
+        "steps": list(&watched.steps, step),
         "leaking": sites(&watched.leaking),
     })
 }

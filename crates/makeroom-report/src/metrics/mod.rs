@@ -9,11 +9,11 @@ mod logs;
 mod otlp;
 mod prometheus;
 
-use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use makeroom_core::{Bytes, SortCompact as _};
 use makeroom_holders::{Account, Device, Holder, Process, Recorder, Tally};
+use makeroom_ordered::OrderedMap;
 
 pub use logs::{OomVerdict, otlp_logs_json};
 pub use otlp::otlp_json;
@@ -103,7 +103,7 @@ impl Group {
 
 /// The holders of a device in groups, largest first; the smallest are one group, `other`.
 fn groups(device: &Device) -> Vec<(Group, Bytes)> {
-    let mut sums: BTreeMap<Group, Bytes> = BTreeMap::new();
+    let mut sums: OrderedMap<Group, Bytes> = OrderedMap::new();
     for holder in &device.holders {
         *sums.entry(Group::of_holder(holder)).or_default() += holder.bytes.unwrap_or(Bytes::ZERO);
     }
@@ -127,7 +127,7 @@ fn short(label: &str) -> String {
 /// The recorders in groups: how many there are, and the oldest heartbeat. The largest groups come first, and the
 /// smallest are one group.
 fn recorder_groups(recorders: &[Recorder]) -> Vec<(Group, usize, SystemTime)> {
-    let mut groups: BTreeMap<Group, (usize, SystemTime)> = BTreeMap::new();
+    let mut groups: OrderedMap<Group, (usize, SystemTime)> = OrderedMap::new();
     for recorder in recorders {
         let group = groups.entry(Group::of_process(&recorder.process)).or_insert((0, recorder.heartbeat));
         *group = (group.0 + 1, group.1.min(recorder.heartbeat));

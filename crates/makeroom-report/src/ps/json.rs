@@ -9,6 +9,7 @@ use makeroom_holders::{
 use serde_json::{Value, json};
 
 use super::by_need;
+use crate::json::list;
 
 /// The account as JSON.
 pub fn ps_json(account: &Account, requirement: Option<&Requirement>) -> Value {
@@ -30,7 +31,7 @@ pub fn ps_json(account: &Account, requirement: Option<&Requirement>) -> Value {
             "unreadable_processes": account.view.unreadable,
         },
         "devices": by_need(account).into_iter().map(device).collect::<Vec<_>>(),
-        "users_of_driver": account.users.iter().map(process).collect::<Vec<_>>(),
+        "users_of_driver": list(&account.users, process),
     });
     if let Some(requirement) = requirement {
         value["require"] = require(requirement);
@@ -49,28 +50,28 @@ fn device(device: &Device) -> Value {
         "reserved_bytes": memory.map(|memory| memory.reserved.get()),
         "used_bytes": memory.map(|memory| memory.used.get()),
         "free_bytes": memory.map(|memory| memory.free.get()),
-        "holders": device.holders.iter().map(holder).collect::<Vec<_>>(),
+        "holders": list(&device.holders, holder),
         "unlisted": {
             "bytes": device.unlisted.bytes,
-            "causes": device.unlisted.causes.iter().map(cause).collect::<Vec<_>>(),
+            "causes": list(&device.unlisted.causes, cause),
         },
-        "idle_contexts": device.idle.iter().map(|group| json!({
+        "idle_contexts": list(&device.idle, |group| json!({
             "parent": group.parent,
             "pids": group.pids,
             "bytes": group.bytes.get(),
-        })).collect::<Vec<_>>(),
+        })),
         "divided": device.is_divided,
-        "parts": device.parts.iter().map(self::device).collect::<Vec<_>>(),
-        "problems": device.problems.iter().map(|problem| json!({
+        "parts": list(&device.parts, self::device),
+        "problems": list(&device.problems, |problem| json!({
             "what": problem.what,
             "answer": problem.answer,
             "hint": problem.hint(device.label.card),
-        })).collect::<Vec<_>>(),
+        })),
     })
 }
 
 fn holder(holder: &Holder) -> Value {
-    let list = |list: &List| match list {
+    let list_name = |list: &List| match list {
         List::Compute => "compute",
         List::Graphics => "graphics",
         List::Mps => "mps",
@@ -79,11 +80,11 @@ fn holder(holder: &Holder) -> Value {
         "pid": holder.pid,
         "bytes": holder.bytes.map(Bytes::get),
         "peak_bytes": holder.peak.map(Bytes::get),
-        "lists": holder.lists.iter().map(list).collect::<Vec<_>>(),
-        "findings": holder.findings.iter().map(|finding| json!({
+        "lists": list(&holder.lists, |list| json!(list_name(list))),
+        "findings": list(&holder.findings, |finding| json!({
             "finding": finding.name(),
             "words": finding.words(),
-        })).collect::<Vec<_>>(),
+        })),
         "process": holder.process.as_ref().map(process),
         "recording": holder.recording.as_ref().map(|recording| json!({
             "file": recording.name,
@@ -154,6 +155,6 @@ fn plan(plan: &Plan) -> Value {
         "device": plan.device.to_string(),
         "free_bytes": plan.free.get(),
         "free_then_bytes": plan.free_then.get(),
-        "remedies": plan.remedies.iter().map(remedy).collect::<Vec<_>>(),
+        "remedies": list(&plan.remedies, remedy),
     })
 }

@@ -15,12 +15,13 @@ mod layout;
 mod line;
 mod rows;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 
 use makeroom_core::Bytes;
 use makeroom_explain::Site;
 use makeroom_holders::{Account, Device};
+use makeroom_ordered::{OrderedMap, OrderedSet};
 
 use rows::HolderRow;
 
@@ -100,7 +101,7 @@ struct Sites {
 pub struct Screen {
     account: Option<Account>,
     /// The readings of each holder, oldest first.
-    history: HashMap<(String, u32), VecDeque<u64>>,
+    history: OrderedMap<(String, u32), VecDeque<u64>>,
     order: Order,
     is_reversed: bool,
     filter: String,
@@ -116,7 +117,7 @@ impl Screen {
     pub fn new(uses_colour: bool) -> Self {
         Self {
             account: None,
-            history: HashMap::new(),
+            history: OrderedMap::new(),
             order: Order::Memory,
             is_reversed: false,
             filter: String::new(),
@@ -129,7 +130,7 @@ impl Screen {
 
     /// Shows a new account.
     pub fn update(&mut self, account: Account) {
-        let mut seen = HashSet::new();
+        let mut seen = OrderedSet::new();
         for device in usable(&account) {
             for holder in &device.holders {
                 let key = (device.uuid.clone(), holder.pid);
