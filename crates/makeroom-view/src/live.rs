@@ -1,7 +1,8 @@
 //! Live memory at a moment, by node of the trie and by site.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
+use makeroom_core::{FastHasher, SortCompact as _};
 use serde::Serialize;
 
 use crate::input::Recording;
@@ -21,7 +22,7 @@ pub(crate) struct Live {
 /// Live memory at a position.
 pub(crate) fn live(recording: &Recording, timeline: &Timeline, sites: &Sites, position: usize) -> Live {
     let trie = recording.trie();
-    let mut held: BTreeMap<(u32, i64), (u64, u64)> = BTreeMap::new();
+    let mut held: HashMap<(u32, i64), (u64, u64), FastHasher> = HashMap::default();
     let mut total = 0_u64;
     for allocation in timeline.live_at(&recording.trace, position) {
         let (bytes, blocks) =
@@ -30,6 +31,8 @@ pub(crate) fn live(recording: &Recording, timeline: &Timeline, sites: &Sites, po
         *blocks += 1;
         total = total.saturating_add(allocation.requested);
     }
-    let nodes = held.into_iter().map(|((node, site), (bytes, blocks))| (node, bytes, blocks, site)).collect();
+    let node = |((node, site), (bytes, blocks))| (node, bytes, blocks, site);
+    let mut nodes: Vec<(u32, u64, u64, i64)> = held.into_iter().map(node).collect();
+    nodes.sort_compact_by_key(|&(node, _, _, site)| (node, site));
     Live { event: position, total, nodes }
 }

@@ -8,7 +8,7 @@
 //! Allocations outside segments (a plain `cudaMalloc`) are shown in groups of neighbors, as segments of the kind
 //! `driver`; the gaps between them do not belong to the program.
 
-use makeroom_core::{PoolId, StreamId};
+use makeroom_core::{PoolId, SortCompact as _, StreamId};
 use makeroom_explain::{Allocation, BlockEnds, BlockSizes, HeldSegment, LiveBlock, Part, cut, is_small};
 use serde::Serialize;
 
@@ -170,7 +170,7 @@ fn whole(recording: &Recording, timeline: &Timeline, sites: &Sites, position: us
     }
     outside.extend(known.outside(&blocks[next..], &allocations[next..]));
     segments.extend(outside);
-    segments.sort_by_key(|segment| segment.at.address);
+    segments.sort_compact_by_key(|segment| segment.at.address);
     let sum = |of: fn(&SegmentRow) -> u64| segments.iter().map(of).fold(0_u64, u64::saturating_add);
     Moment {
         event: position,

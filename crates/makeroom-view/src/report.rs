@@ -4,7 +4,6 @@
 //! as finely as fits, and the memory layout first at key moments, then at more and more moments in between. The
 //! response for `/api/inputs` describes what was left out, and the page shows the nearest moment that is included.
 
-use std::collections::HashSet;
 use std::io::Write as _;
 
 use base64::Engine as _;
@@ -12,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use makeroom_explain::By;
+use makeroom_ordered::OrderedSet;
 
 use crate::page;
 use crate::resources::{Form, Refusal, Setting};
@@ -53,7 +53,7 @@ pub(crate) fn report_with_layers(
     let empty = page::with_data("")
         .ok_or_else(|| Refusal::new(500, "the page has no placeholder for the data", "rebuild viewer/"))?;
     let mut book =
-        Book { viewer, layers, entries: Vec::new(), paths: HashSet::new(), left: 0, is_full: false };
+        Book { viewer, layers, entries: Vec::new(), paths: OrderedSet::new(), left: 0, is_full: false };
     book.left = ((MOST_BYTES - empty.len().min(MOST_BYTES)) / 4 * 3).saturating_sub(SPARE);
     let mut setting =
         Setting { changes: Vec::new(), can_reload: false, form: Form::Embedded { reduced: None }, layers };
@@ -107,7 +107,7 @@ struct Book<'viewer> {
     viewer: &'viewer Viewer,
     layers: Layers,
     entries: Vec<(String, Vec<u8>)>,
-    paths: HashSet<String>,
+    paths: OrderedSet<String>,
     /// Compressed bytes left.
     left: usize,
     /// Whether a response was left out because of its size.
@@ -211,7 +211,7 @@ impl Book<'_> {
     ) -> Result<(usize, usize), Refusal> {
         let Some(recording) = &self.viewer.inputs[input].trace else { return Ok((0, 0)) };
         let events = timeline.events(&recording.trace);
-        let mut kept = HashSet::new();
+        let mut kept = OrderedSet::new();
         for position in moments_by_weight(timeline, events) {
             let paths = ["moment", "live", "allocations"].map(|what| format!("{name}/{what}/{position}"));
             for path in paths {

@@ -1,5 +1,7 @@
 //! Single allocations at a moment: sorted, filtered, paginated.
 
+use std::cmp::Ordering;
+
 use makeroom_core::{FrameId, StackId};
 use makeroom_explain::{Allocation, Places};
 use serde::Serialize;
@@ -75,12 +77,15 @@ pub(crate) fn rows(
         timeline.live_at(trace, position).filter(|allocation| filter.matches(allocation)).collect();
     let bytes = found.iter().fold(0_u64, |sum, allocation| sum.saturating_add(allocation.requested));
     let site = |allocation: &Allocation| sites.site_of(allocation);
-    match wanted.sort {
-        Sort::Size => found.sort_by_key(|one| (one.requested, one.address)),
-        Sort::Age => found.sort_by_key(|one| (std::cmp::Reverse(one.born), one.address)),
-        Sort::Site => found.sort_by_key(|one| (site(one), one.address)),
-        Sort::Address => found.sort_by_key(|one| one.address),
-    }
+    found.sort_by(|one, other| {
+        let order = match wanted.sort {
+            Sort::Size => one.requested.cmp(&other.requested),
+            Sort::Age => other.born.cmp(&one.born),
+            Sort::Site => site(one).cmp(&site(other)),
+            Sort::Address => Ordering::Equal,
+        };
+        order.then(one.address.cmp(&other.address))
+    });
     if wanted.is_descending {
         found.reverse();
     }

@@ -5,11 +5,12 @@
 //! each recording began. Everything that recordings contain is data for the script, which sets it as text; nothing of
 //! it becomes HTML or code.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use makeroom_job::{JobFix, JobReport, Rows, SeriesRow};
+use makeroom_ordered::OrderedMap;
 use makeroom_report::job_text;
 use serde::Serialize;
 
@@ -68,7 +69,7 @@ struct Rank<'report> {
 
 /// Writes the page. `pages` has the names of the ranks' own pages, by recording.
 pub fn job_page(report: &JobReport, rows: &Rows, pages: &BTreeMap<String, String>) -> Option<String> {
-    let mut series: HashMap<&str, Vec<&SeriesRow>> = HashMap::new();
+    let mut series: OrderedMap<&str, Vec<&SeriesRow>> = OrderedMap::new();
     for row in &rows.series {
         series.entry(&row.recording).or_default().push(row);
     }

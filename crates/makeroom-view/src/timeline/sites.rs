@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use makeroom_core::{FastMap, FrameId, StackId, Trace};
+use makeroom_core::{FastMap, FrameId, SortCompact as _, StackId, Trace};
 use makeroom_explain::{Allocation, By as Group, Places};
 
 /// Maximum number of sites that the page gets by name.
@@ -221,7 +221,7 @@ impl Sites {
         }
         let mut order: Vec<u32> = (0..self.list.len() as u32).collect();
         let weight = |site: u32| (live_at_peak[site as usize], asked[site as usize]);
-        order.sort_by_key(|&site| std::cmp::Reverse(weight(site)));
+        order.sort_compact_by_key(|&site| std::cmp::Reverse(weight(site)));
         let mut number_of = vec![0; order.len()];
         for (number, &site) in order.iter().enumerate() {
             number_of[site as usize] = number as u32;
