@@ -8,6 +8,8 @@ mod exactness;
 mod growth;
 mod hostile;
 mod makeroom;
+#[cfg(target_os = "linux")]
+mod memory;
 mod models;
 mod paged;
 mod support;

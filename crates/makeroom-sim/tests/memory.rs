@@ -1,10 +1,10 @@
 //! Replaying a recording takes at most 20 times the file and 100 MB, also where a file has an event in every three bytes.
 //!
-//! The only test of its process: it reads the process's own peak of resident memory.
-#![cfg(target_os = "linux")]
+//! The test runs in its own process, because it measures the peak resident memory of the process.
 
 use makeroom_core::{Address, Bytes, DeviceIndex};
 use makeroom_sim::Comparing;
+use makeroom_simcard::testing::in_own_process;
 use makeroom_trace::Input;
 use makeroom_trace::room::{
     Encoder, Event, EventKind, Header, LONGEST_PAYLOAD, ThreadNumber, beginning, seal,
@@ -40,6 +40,9 @@ fn peak() -> u64 {
 
 #[test]
 fn dense_recordings_take_a_bounded_multiple_of_their_size() {
+    if !in_own_process("memory::dense_recordings_take_a_bounded_multiple_of_their_size") {
+        return;
+    }
     use EventKind::{DeviceAlloc, DeviceFree};
     for kinds in [&[DeviceAlloc][..], &[DeviceAlloc, DeviceFree]] {
         let file = dense(kinds);

@@ -6,6 +6,8 @@
 mod hostile;
 mod inputs;
 mod jax_profiles;
+#[cfg(target_os = "linux")]
+mod memory;
 mod mutations;
 mod newest;
 mod real_traces;

@@ -1,14 +1,13 @@
 //! Reading takes at most 20 times the file and 100 MB, also where a file has an event in every three bytes.
 //!
-//! The only test of its process: it reads the process's own peak of resident memory.
-#![cfg(target_os = "linux")]
+//! The test runs in its own process, because it measures the peak resident memory of the process.
 
 use makeroom_core::{Address, Bytes};
+use makeroom_simcard::testing::in_own_process;
 use makeroom_trace::Input;
 use makeroom_trace::room::{Event, EventKind, LONGEST_PAYLOAD, beginning, seal};
 
-#[path = "support/rooms.rs"]
-mod rooms;
+use crate::support::rooms;
 
 /// What an answer about a recording may take.
 const MOST_TIMES: u64 = 20;
@@ -39,6 +38,9 @@ fn peak() -> u64 {
 
 #[test]
 fn dense_recordings_take_a_bounded_multiple_of_their_size() {
+    if !in_own_process("memory::dense_recordings_take_a_bounded_multiple_of_their_size") {
+        return;
+    }
     let cases: [&[EventKind]; 8] = [
         &[EventKind::DeviceAlloc],
         &[EventKind::DeviceFree],

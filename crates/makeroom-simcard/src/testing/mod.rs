@@ -143,3 +143,20 @@ pub fn succeeded(output: &Output) -> String {
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
+
+/// Whether this process runs only this test, given as `module::name`. If not, runs the test in a child process, so that the
+/// caller can return. Tests that measure their own process need this, because the tests of a program share a process.
+///
+/// # Panics
+///
+/// If the test fails in the child process.
+pub fn in_own_process(test: &str) -> bool {
+    const ALONE: &str = "MAKEROOM_TEST_ALONE";
+    if env::var_os(ALONE).is_some_and(|alone| alone == test) {
+        return true;
+    }
+    let program = env::current_exe().unwrap();
+    let output = Command::new(program).args([test, "--exact"]).env(ALONE, test).output().unwrap();
+    assert!(succeeded(&output).contains("1 passed"), "{test} did not run");
+    false
+}
