@@ -12,11 +12,10 @@
 use std::sync::LazyLock;
 
 use makeroom_core::Bytes;
-use regex::Captures;
 
 use super::figures::{captured_number, captured_size, pattern, size};
 use super::log::clipped;
-use crate::text::pattern::Regex;
+use crate::text::pattern::{Captures, Regex};
 
 /// What one line says about the call that failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -191,7 +190,7 @@ fn product(source: &str, line: &str) -> Option<u64> {
     if source.matches('*').count() >= MOST_FACTORS {
         return None;
     }
-    let source = CAST.replace_all(source, "");
+    let source = CAST.replace_all(source, |_| "");
     source.split('*').map(str::trim).try_fold(1_u64, |product, factor| {
         let value = if let Some(found) = NUMBER.captures(factor) {
             captured_number(&found, 1)?

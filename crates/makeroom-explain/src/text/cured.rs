@@ -254,7 +254,7 @@ fn on_cpu(line: &str, situation: &Situation<'_>) -> Option<Cure> {
 
 /// Whether a clause says something besides the setting that it names, and says there that it worked.
 fn is_sentence(clause: &str) -> bool {
-    let rest = SETTING.replace_all(clause, " ");
+    let rest = SETTING.replace_all(clause, |_| " ");
     WORKED.is_match(&rest) && WORDS.find_iter(&rest).count() >= 2
 }
 

@@ -192,7 +192,7 @@ pub(crate) fn around(log: &Log, index: usize, facts: &Facts) -> Option<Document>
     if near(LINES_OF_RUN).any(|line| RUN.is_match(line)) {
         return None;
     }
-    let said = |line: &str| QUOTED.replace_all(line, " ").into_owned();
+    let said = |line: &str| QUOTED.replace_all(line, |_| " ").into_owned();
     let has_figures = facts.request.is_some() || facts.live.is_some() || FIGURE.is_match(line(index));
     if !has_figures && lines(index, index + 2).any(|line| PLACEHOLDER.is_match(line)) {
         let is_own = near(LINES_AROUND).any(|line| line.starts_with("I ") || line.contains(" I "));
@@ -284,7 +284,8 @@ fn is_titled_change(log: &Log) -> bool {
 
 /// Whether a person who has the error asks about it; reviewers ask questions too.
 fn is_asked_by_user<'log>(mut lines: impl Iterator<Item = &'log str>) -> bool {
-    lines.any(|line| FIRST_PERSON.is_match(QUOTED.replace_all(line, " ").trim_end().trim_end_matches('?')))
+    lines
+        .any(|line| FIRST_PERSON.is_match(QUOTED.replace_all(line, |_| " ").trim_end().trim_end_matches('?')))
 }
 
 /// Whether other entries of the same form stand around: a list of errors, each with its advice.

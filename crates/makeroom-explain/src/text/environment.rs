@@ -8,7 +8,7 @@ use makeroom_core::Framework;
 use super::figures::{captured_number, pattern};
 use super::searched::Searched;
 use crate::advice::Maker;
-use crate::text::pattern::Regex;
+use crate::text::pattern::{Captures, Regex};
 
 /// Words of hosted notebooks.
 const HOSTED: [&str; 6] = [
@@ -167,8 +167,7 @@ impl Environment {
         } else {
             Device::Gpu
         };
-        let version =
-            |found: regex::Captures<'_>| Some((captured_number(&found, 1)?, captured_number(&found, 2)?));
+        let version = |found: Captures<'_>| Some((captured_number(&found, 1)?, captured_number(&found, 2)?));
         Self {
             system,
             maker,

@@ -4,9 +4,8 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, unit_bytes};
-use regex::Captures;
 
-use super::pattern::Regex;
+use super::pattern::{Captures, Regex};
 
 /// A pattern that is part of this program.
 pub(crate) fn pattern(source: &str) -> Regex {

@@ -5,12 +5,11 @@
 use std::sync::LazyLock;
 
 use makeroom_core::Bytes;
-use regex::Captures;
 
 use super::facts::{Facts, Resource};
 use super::figures::{binary_size, pattern};
 use super::searched::Searched;
-use crate::text::pattern::Regex;
+use crate::text::pattern::{Captures, Regex};
 
 /// A model name; the second group is a size that belongs to the name.
 static NAME: LazyLock<Regex> = LazyLock::new(|| {

@@ -61,10 +61,7 @@ fn is_name(token: &str) -> bool {
 
 /// A line without the names of branches, files, links, options and settings that contain the words of a memory error.
 pub(crate) fn without_names(line: &str) -> Cow<'_, str> {
-    TOKEN.replace_all(line, |found: &regex::Captures<'_>| {
-        let token = &found[0];
-        if is_name(token) { "NAME".to_owned() } else { token.to_owned() }
-    })
+    TOKEN.replace_all(line, |token| if is_name(token) { "NAME" } else { token })
 }
 
 #[cfg(test)]

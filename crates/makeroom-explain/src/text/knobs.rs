@@ -10,12 +10,11 @@ mod quantities;
 use std::sync::LazyLock;
 
 use makeroom_core::SortCompact as _;
-use regex::Captures;
 
 use self::quantities::{Follows, IN_SIZES, OTHER_WORDS, QUANTITIES};
 use super::boundaries;
 use super::figures::pattern;
-use super::pattern::Regex;
+use super::pattern::{Match, Regex};
 use super::settings::is_suggested;
 use super::situation::Situation;
 use crate::Fix;
@@ -147,7 +146,7 @@ impl Knob {
     /// The step, where the value can be made smaller. Of a list the largest number is.
     fn step(&self, factor: Option<f64>) -> Option<Fix> {
         let quantity = &QUANTITIES[self.quantity];
-        let numbers: Vec<regex::Match<'_>> = NUMBER.find_iter(&self.value).take(5).collect();
+        let numbers: Vec<Match<'_>> = NUMBER.find_iter(&self.value).take(5).collect();
         if quantity.follows == Follows::Inverse {
             let value: f64 = numbers.first()?.as_str().parse().ok()?;
             let to = value * 2.0;
@@ -167,13 +166,13 @@ impl Knob {
         // All sides of an image shrink together.
         let value = if quantity.follows == Follows::Side && numbers.len() > 1 {
             NUMBER
-                .replace_all(&self.value, |side: &Captures<'_>| {
+                .replace_all(&self.value, |side| {
                     // A small number is a count of channels or images.
-                    match side[0].parse::<u64>() {
+                    match side.parse::<u64>() {
                         Ok(number) if number >= quantity.least => {
                             smaller(number, Follows::Side, factor).to_string()
                         }
-                        _ => side[0].to_owned(),
+                        _ => side.to_owned(),
                     }
                 })
                 .into_owned()

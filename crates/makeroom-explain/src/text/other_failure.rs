@@ -195,6 +195,7 @@ pub(crate) fn is_definite(line: &str) -> bool {
     !is_memory
         && WORDS
             .matches(line)
+            .into_iter()
             .any(|row| !FOLLOWING.iter().any(|following| KNOWN[row].what.contains(following)))
 }
 
@@ -211,7 +212,7 @@ pub(crate) fn find(log: &Log) -> Option<OtherFailure> {
     let mut best: Option<(usize, usize)> = None;
     for index in 0..log.len().min(LINES_SEARCHED) {
         let line = clipped(log.line(index), LONGEST_LINE);
-        if let Some(row) = WORDS.matches(line).next()
+        if let Some(&row) = WORDS.matches(line).first()
             && best.is_none_or(|(known, _)| row < known)
             && !lists_possible_reasons(line)
             && (kind(line) == LineKind::Error || is_quoted(line))

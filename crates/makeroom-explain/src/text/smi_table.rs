@@ -17,7 +17,7 @@ use makeroom_core::{Bytes, DeviceIndex};
 
 use super::facts::ListedProcess;
 use super::figures::{captured_number, pattern};
-use crate::text::pattern::Regex;
+use crate::text::pattern::{Captures, Regex};
 
 /// How full one device was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +150,7 @@ impl Reader {
     }
 
     /// How full a device is; the second line of a MIG instance is about its window into host memory.
-    fn full_row(&mut self, line: &str, found: &regex::Captures<'_>) {
+    fn full_row(&mut self, line: &str, found: &Captures<'_>) {
         let mig = MIG_ROW.captures(line);
         let first_cell = line.split('|').nth(1).unwrap_or("");
         if mig.is_none() && line.contains('|') && (first_cell.trim().is_empty() || self.open.is_mig) {
@@ -173,7 +173,7 @@ impl Reader {
         self.open.devices.push(DeviceUse { device, used: Bytes::mib(used), total: Bytes::mib(total) });
     }
 
-    fn gpustat_row(&mut self, found: &regex::Captures<'_>) {
+    fn gpustat_row(&mut self, found: &Captures<'_>) {
         let device = captured_number(found, 1).map(DeviceIndex);
         let (Some(used), Some(total)) = (captured_number(found, 2), captured_number(found, 3)) else {
             return;

@@ -6,12 +6,11 @@
 use std::sync::LazyLock;
 
 use makeroom_core::Bytes;
-use regex::Captures;
 
 use super::facts::{Facts, Resource};
 use super::figures::{binary_size, pattern};
 use super::searched::Searched;
-use crate::text::pattern::Regex;
+use crate::text::pattern::{Captures, Regex};
 use crate::{Cause, Certainty};
 
 /// Data that takes this share of a GPU leaves no room for a context, a desktop and work buffers.

@@ -15,7 +15,7 @@ use crate::text::facts::{Facts, Resource};
 use crate::text::family::Family;
 use crate::text::figures::{captured_number, pattern};
 use crate::text::log::Passage;
-use crate::text::pattern::Regex;
+use crate::text::pattern::{Captures, Regex};
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family =
@@ -30,8 +30,8 @@ static DEVICE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)Device #(\d+)"))
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let mut facts = Facts::new(Framework::Hashcat, Resource::Device, passage);
     let device: Option<u32> = DEVICE.captures(passage.line()).and_then(|found| captured_number(&found, 1));
-    let mebibytes = |found: &regex::Captures<'_>, group: usize| captured_number(found, group).map(Bytes::mib);
-    let is_here = |found: &regex::Captures<'_>| device.is_none() || captured_number(found, 1) == device;
+    let mebibytes = |found: &Captures<'_>, group: usize| captured_number(found, group).map(Bytes::mib);
+    let is_here = |found: &Captures<'_>| device.is_none() || captured_number(found, 1) == device;
     for line in passage.before() {
         if let Some(found) = NEW.captures(line).filter(is_here) {
             (facts.free, facts.total) = (mebibytes(&found, 2), mebibytes(&found, 3));

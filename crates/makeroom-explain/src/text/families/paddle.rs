@@ -15,13 +15,12 @@
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, DeviceIndex, Framework};
-use regex::Captures;
 
 use crate::text::facts::{Facts, Resource};
 use crate::text::family::Family;
 use crate::text::figures::{binary_size, captured_number, pattern};
 use crate::text::log::Passage;
-use crate::text::pattern::Regex;
+use crate::text::pattern::{Captures, Regex};
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {

@@ -17,7 +17,7 @@ use crate::text::facts::{Allocator, Facts, ListedProcess, Resource};
 use crate::text::family::Family;
 use crate::text::figures::{binary_size, captured_number, captured_size, find_size, pattern};
 use crate::text::log::Passage;
-use crate::text::pattern::Regex;
+use crate::text::pattern::{Captures, Regex};
 use crate::text::searched::contains_ignoring_case;
 use crate::{Cause, Certainty};
 
@@ -157,7 +157,7 @@ fn framework(passage: &Passage<'_>, text: &str) -> Framework {
 }
 
 /// On Apple's GPUs the device's memory is a share of the machine's, and the limit is PyTorch's own.
-fn read_mps(passage: &Passage<'_>, text: &str, found: &regex::Captures<'_>) -> Facts {
+fn read_mps(passage: &Passage<'_>, text: &str, found: &Captures<'_>) -> Facts {
     // Older versions write GB and mean GiB.
     let size = |group: usize| binary_size(found.get(group)?.as_str(), found.get(group + 1)?.as_str());
     let live = size(1);

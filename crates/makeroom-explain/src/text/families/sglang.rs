@@ -21,7 +21,7 @@ use crate::text::facts::{Facts, Resource, Severity};
 use crate::text::family::Family;
 use crate::text::figures::{binary_size, captured_number, pattern};
 use crate::text::log::Passage;
-use crate::text::pattern::Regex;
+use crate::text::pattern::{Match, Regex};
 use crate::text::searched::contains_ignoring_case;
 use crate::{Cause, Certainty};
 
@@ -81,8 +81,7 @@ impl Loading {
         static SHARE: LazyLock<Regex> =
             LazyLock::new(|| pattern(r"(?i)mem[-_]fraction[-_]static'?(?: *[=:] *| +)([\d.]*\d)"));
         let lines: Vec<&str> = passage.all().chain(passage.others()).collect();
-        let size =
-            |number: Option<regex::Match<'_>>| number.and_then(|number| binary_size(number.as_str(), "G"));
+        let size = |number: Option<Match<'_>>| number.and_then(|number| binary_size(number.as_str(), "G"));
         let end = lines.iter().find_map(|line| END.captures(line));
         let after = end.as_ref().and_then(|found| size(found.get(1)));
         let used = end.as_ref().and_then(|found| size(found.get(2)));

@@ -3,9 +3,9 @@
 //! A syntax tree would take longer than searching a short text. Where the pass meets syntax that it does not know, it stops with
 //! [`Unknown`].
 
-use super::words::{FOLDED, Words};
+use super::words::{Concatenation, FOLDED, Words};
 
-/// A part of a pattern, with the repetition after it.
+/// A part of a pattern.
 pub(super) enum Part {
     /// A letter that matches only itself and, in ASCII, its other case.
     Letter(char),
@@ -51,7 +51,7 @@ impl<'source> Reader<'source> {
     /// The flags for the whole pattern, if it starts with them.
     pub(super) fn leading_flags(&mut self) -> &'source str {
         let source = self.rest;
-        if self.skip('(') && self.skip('?') && self.flags().is_ok_and(|are_for_rest| are_for_rest) {
+        if self.skip(b'(') && self.skip(b'?') && self.flags().is_ok_and(|are_for_rest| are_for_rest) {
             return &source[..source.len() - self.rest.len()];
         }
         *self = Self::new(source);
@@ -65,14 +65,18 @@ impl<'source> Reader<'source> {
         next
     }
 
-    pub(super) fn skip(&mut self, wanted: char) -> bool {
-        let rest = self.rest.strip_prefix(wanted);
-        self.rest = rest.unwrap_or(self.rest);
-        rest.is_some()
+    /// Skips an ASCII character if it comes next. Returns whether it did.
+    pub(super) fn skip(&mut self, wanted: u8) -> bool {
+        let is_next = self.rest.as_bytes().first() == Some(&wanted);
+        if is_next {
+            self.rest = &self.rest[1..];
+        }
+        is_next
     }
 
     fn skip_space(&mut self) {
-        while self.ignores_space {
+        let may_be_space = |byte: u8| byte <= b' ' || byte == b'#' || !byte.is_ascii();
+        while self.ignores_space && self.rest.as_bytes().first().is_some_and(|&first| may_be_space(first)) {
             let rest = self.rest.trim_start();
             let Some(comment) = rest.strip_prefix('#') else {
                 self.rest = rest;
@@ -89,7 +93,7 @@ impl<'source> Reader<'source> {
             return Ok(first);
         }
         let mut all = first.map(|first| vec![first]);
-        while self.skip('|') {
+        while self.skip(b'|') {
             let next = self.concatenation()?;
             all = all.zip(next).map(|(mut all, next)| {
                 all.push(next);
@@ -100,17 +104,22 @@ impl<'source> Reader<'source> {
     }
 
     pub(super) fn concatenation(&mut self) -> Result<Option<Words>, Unknown> {
-        let mut parts: Vec<Part> = Vec::new();
+        let mut all = Concatenation::default();
+        // Kept back, because a repetition may follow it.
+        let mut last: Option<Part> = None;
         loop {
             self.skip_space();
-            match self.rest.chars().next() {
-                None | Some('|' | ')') => return Ok(Words::of_all(parts)),
-                Some('*' | '?' | '+' | '{') => {
+            match self.rest.as_bytes().first() {
+                None | Some(b'|' | b')') => return Ok(all.finish(last)),
+                Some(b'*' | b'?' | b'+' | b'{') => {
                     let least = self.repetition()?;
-                    let part = parts.pop().ok_or(Unknown)?;
-                    parts.push(Part::Other(if least == 0 { None } else { part.words() }));
+                    let part = last.take().ok_or(Unknown)?;
+                    last = Some(Part::Other(if least == 0 { None } else { part.words() }));
                 }
-                Some(_) => parts.push(self.part()?),
+                Some(_) => {
+                    let part = self.part()?;
+                    last.replace(part).into_iter().for_each(|part| all.push(part));
+                }
             }
         }
     }
@@ -131,7 +140,7 @@ impl<'source> Reader<'source> {
             }
             _ => 0,
         };
-        self.skip('?');
+        self.skip(b'?');
         Ok(least)
     }
 
@@ -160,7 +169,7 @@ impl<'source> Reader<'source> {
 
     fn group(&mut self) -> Result<Part, Unknown> {
         let ignored_space = self.ignores_space;
-        if self.skip('?') {
+        if self.skip(b'?') {
             if self.rest.starts_with("P<") || self.rest.starts_with('<') {
                 self.rest = self.rest.split_once('>').ok_or(Unknown)?.1;
             } else if self.flags()? {
@@ -170,7 +179,7 @@ impl<'source> Reader<'source> {
         }
         let words = self.alternation()?;
         self.ignores_space = ignored_space;
-        if self.skip(')') { Ok(Part::Other(words)) } else { Err(Unknown) }
+        if self.skip(b')') { Ok(Part::Other(words)) } else { Err(Unknown) }
     }
 
     /// The flags of a group. Returns whether they are for the rest of the group around them.
@@ -191,11 +200,11 @@ impl<'source> Reader<'source> {
     /// The rest of a class, in which there may be others.
     fn class(&mut self) -> Result<(), Unknown> {
         self.skip_space();
-        if self.skip('^') {
+        if self.skip(b'^') {
             self.skip_space();
         }
         // At the start, it has no special meaning.
-        self.skip(']');
+        self.skip(b']');
         loop {
             match self.next().ok_or(Unknown)? {
                 ']' => return Ok(()),

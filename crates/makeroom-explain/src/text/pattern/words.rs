@@ -42,7 +42,7 @@ impl Words {
             let words = reader.concatenation().ok()?;
             let alternative = &from[..from.len() - reader.rest.len()];
             alternatives.push((format!("{flags}{alternative}"), words));
-            if !reader.skip('|') {
+            if !reader.skip(b'|') {
                 break;
             }
         }
@@ -50,34 +50,14 @@ impl Words {
         (reader.rest.is_empty() && !reader.sets_flags).then_some(alternatives)
     }
 
+    /// Whether it is only one letter, which nearly every text contains.
+    fn is_short(&self) -> bool {
+        matches!(self, Self::One(word) if word.len() < 2)
+    }
+
     /// Whether a text may contain a word that ASCII does not show: one with a letter that folds to it.
     pub(super) fn may_fold(text: &str) -> bool {
         !text.is_ascii() && text.contains(FOLDED)
-    }
-
-    /// The words of parts that follow one another.
-    pub(super) fn of_all(mut parts: Vec<Part>) -> Option<Self> {
-        if parts.len() < 2 {
-            return parts.pop()?.words();
-        }
-        let mut all = Vec::new();
-        let mut run = Vec::new();
-        for part in parts {
-            match part {
-                Part::Letter(letter) => run.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes()),
-                Part::Other(words) => {
-                    all.push(Self::One(std::mem::take(&mut run)));
-                    all.extend(words);
-                }
-            }
-        }
-        all.push(Self::One(run));
-        // Single letters are in nearly every text.
-        all.retain(|words| !matches!(words, Self::One(word) if word.len() < 2));
-        // The cheapest first: one word that is missing decides.
-        all.sort_by_key(|words| !matches!(words, Self::One(_) | Self::OutsideAscii));
-        all.dedup();
-        if all.is_empty() { None } else { Some(Self::All(all)) }
     }
 
     /// Whether a text contains the words. Adds up the bytes that are searched.
@@ -94,6 +74,53 @@ impl Words {
             Self::All(all) => all.iter().all(|words| words.are_in(text, searched)),
             Self::Any(any) => any.iter().any(|words| words.are_in(text, searched)),
         }
+    }
+}
+
+/// Collects the words of consecutive parts. Consecutive letters form one word.
+#[derive(Default)]
+pub(super) struct Concatenation {
+    all: Vec<Words>,
+    /// The letters since the last part that was not a letter.
+    letters: Vec<u8>,
+    has_parts: bool,
+}
+
+impl Concatenation {
+    pub(super) fn push(&mut self, part: Part) {
+        self.has_parts = true;
+        match part {
+            Part::Letter(letter) => {
+                self.letters.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes())
+            }
+            Part::Other(words) => {
+                self.end_word();
+                self.all.extend(words.filter(|words| !words.is_short()));
+            }
+        }
+    }
+
+    fn end_word(&mut self) {
+        if self.letters.len() > 1 {
+            self.all.push(Words::One(self.letters.as_slice().into()));
+        }
+        self.letters.clear();
+    }
+
+    /// The words of all parts, including `last`.
+    pub(super) fn finish(mut self, last: Option<Part>) -> Option<Words> {
+        if !self.has_parts {
+            return last?.words();
+        }
+        last.into_iter().for_each(|last| self.push(last));
+        if self.all.is_empty() {
+            return Some(Words::One(self.letters)).filter(|word| !word.is_short());
+        }
+        self.end_word();
+        // The cheapest first: a single missing word decides.
+        self.all.sort_by_key(|words| !matches!(words, Words::One(_) | Words::OutsideAscii));
+        self.all.dedup();
+        Some(Words::All(self.all))
     }
 }
 
@@ -142,7 +169,13 @@ mod tests {
                 let branches: Option<Vec<Words>> = alternation.asts.iter().map(required).collect();
                 Part::Other(branches.map(Words::Any))
             }
-            Ast::Concat(concat) => Part::Other(Words::of_all(concat.asts.iter().map(part).collect())),
+            Ast::Concat(concat) => {
+                let mut parts: Vec<Part> = concat.asts.iter().map(part).collect();
+                let last = parts.pop();
+                let mut all = Concatenation::default();
+                parts.into_iter().for_each(|part| all.push(part));
+                Part::Other(all.finish(last))
+            }
             _ => Part::Other(None),
         }
     }

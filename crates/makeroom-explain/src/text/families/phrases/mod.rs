@@ -18,12 +18,11 @@ pub(in crate::text) mod statuses;
 use std::sync::{LazyLock, OnceLock};
 
 use makeroom_core::{Bytes, DeviceIndex, Framework};
-use regex::Captures;
 
 use crate::text::facts::{Facts, Resource, Severity, Statement};
 use crate::text::figures::{binary_size, pattern, size};
 use crate::text::log::Passage;
-use crate::text::pattern::Regex;
+use crate::text::pattern::{Captures, Regex};
 use crate::text::site::source_line;
 use crate::thresholds::ABSURD;
 use crate::{Cause, Certainty};
