@@ -202,16 +202,13 @@ pub(crate) fn open(path: &[u8]) -> io::Result<Guarded> {
 /// Reads a whole file.
 pub(crate) fn read(path: impl AsRef<OsStr>) -> io::Result<Vec<u8>> {
     let file = open(path.as_ref().as_bytes())?;
-    let mut content = Vec::new();
+    let (mut content, mut piece) = (Vec::new(), vec![0; PIECE]);
     loop {
-        let start = content.len();
-        content.resize(start + PIECE, 0);
-        let read = file.read_at(content.get_mut(start..).unwrap_or_default(), start as u64);
-        content.truncate(start + *read.as_ref().unwrap_or(&0));
-        match read {
+        match file.read_at(&mut piece, content.len() as u64) {
             Ok(0) => return Ok(content),
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-            _ => {}
+            Ok(read) => content.extend_from_slice(piece.get(..read).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
 }
