@@ -1,7 +1,7 @@
 //! Work with a timeout, on a helper thread that is abandoned when it blocks.
 //!
-//! A file system that does not respond, or a lock that another process holds forever, blocks its caller for good; only
-//! a thread of its own can be left behind. The kernel releases it when this process exits.
+//! A file system that does not respond, or a lock that another process never releases, blocks its caller forever. Such
+//! work therefore runs on a separate thread, which can be abandoned and ends when this process exits.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// A thread that works on one thing at a time. Drop it after a timeout, because it is still busy then.
+/// A thread that runs one piece of work at a time. Drop it after a timeout, because it may still be busy.
 #[derive(Debug)]
 pub(crate) struct Helper {
     work: Sender<Work>,
@@ -34,7 +34,7 @@ impl Helper {
         Ok(Self { work, done })
     }
 
-    /// The result of some work, or `None` on timeout.
+    /// Runs work and returns its result; `None` on timeout or if the work panicked.
     pub(crate) fn within<Result: Send + 'static>(
         &self,
         time: Duration,
@@ -46,7 +46,7 @@ impl Helper {
             let result = work();
             *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
         };
-        // Channels of results would be compiled once per type of result.
+        // A channel of results would be compiled once per result type.
         if !self.is_done_within(time, Box::new(run)) {
             return None;
         }
@@ -58,7 +58,7 @@ impl Helper {
     }
 }
 
-/// The result of some work on a thread of its own, or `None` on timeout.
+/// Runs work on a new thread and returns its result; `None` on timeout, or if the work panicked or no thread could start.
 pub(crate) fn within<Result: Send + 'static>(
     time: Duration,
     work: impl FnOnce() -> Result + Send + 'static,

@@ -48,7 +48,7 @@ pub fn explanation_json(explanation: &Explanation) -> Value {
     })
 }
 
-/// The items as a JSON array. This loop compiles faster than an iterator that is collected at each of forty places.
+/// The items as a JSON array. This loop compiles faster than collecting an iterator at each of forty places.
 pub(crate) fn list<Item>(items: &[Item], value: impl Fn(&Item) -> Value) -> Value {
     let mut values = Vec::with_capacity(items.len());
     for item in items {
