@@ -29,6 +29,7 @@ impl Process {
     }
 
     /// Whether the current process was forked since the first pool was created.
+    #[cfg(feature = "drop-sites")]
     pub(crate) fn is_forked() -> bool {
         GENERATION.load(Ordering::Relaxed) > 0
     }
