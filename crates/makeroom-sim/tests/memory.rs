@@ -40,10 +40,10 @@ fn peak() -> u64 {
 
 #[test]
 fn dense_recordings_take_a_bounded_multiple_of_their_size() {
+    use EventKind::{DeviceAlloc, DeviceFree};
     if !in_own_process("memory::dense_recordings_take_a_bounded_multiple_of_their_size") {
         return;
     }
-    use EventKind::{DeviceAlloc, DeviceFree};
     for kinds in [&[DeviceAlloc][..], &[DeviceAlloc, DeviceFree]] {
         let file = dense(kinds);
         std::fs::write("/proc/self/clear_refs", "5").expect("the peak is reset");

@@ -214,7 +214,9 @@ pub(crate) struct RegexSet {
 impl RegexSet {
     /// Patterns that are part of this program.
     pub(crate) fn new(sources: Vec<String>) -> Self {
-        sources.iter().for_each(|source| check_syntax(source));
+        for source in &sources {
+            check_syntax(source);
+        }
         Self {
             gate: Gate::new(sources.iter().map(|source| &source[..])),
             sources,

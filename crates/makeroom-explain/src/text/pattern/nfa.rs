@@ -103,7 +103,7 @@ impl Alternative {
     }
 }
 
-/// Does not call `meta::Regex::is_match`, which searches texts over 128 bytes with the PikeVM: the backtracker is faster.
+/// Does not call `meta::Regex::is_match`, which searches texts over 128 bytes with the `PikeVM`: the backtracker is faster.
 fn is_match(nfa: &meta::Regex, text: &str) -> bool {
     nfa.search_half(&Input::new(text)).is_some()
 }

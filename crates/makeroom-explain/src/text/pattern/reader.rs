@@ -112,9 +112,9 @@ impl<'source> Reader<'source> {
             match self.rest.as_bytes().first() {
                 None | Some(b'|' | b')') => return Ok(all.finish(last)),
                 Some(b'*' | b'?' | b'+' | b'{') => {
-                    let least = self.repetition()?;
+                    let is_optional = self.repetition()? == 0;
                     let part = last.take().ok_or(Unknown)?;
-                    last = Some(Part::Other(if least == 0 { None } else { part.words() }));
+                    last = Some(Part::Other(if is_optional { None } else { part.words() }));
                 }
                 Some(_) => {
                     let part = self.part()?;

@@ -26,7 +26,7 @@ fn a_pattern_is_compiled_for_a_long_text() {
     );
     assert_eq!(regex.find("an ask1").map(|found| found.range()), Some(3..7));
     assert_eq!(regex.split("one ask1 two").collect::<Vec<_>>(), ["one ", " two"]);
-    assert_eq!(regex.replace_all("one ask1 two", |found| found.to_uppercase()), "one ASK1 two");
+    assert_eq!(regex.replace_all("one ask1 two", str::to_uppercase), "one ASK1 two");
     assert!(!regex.is_compiled());
     assert!(!regex.is_match(&"task3 ".repeat(4000)) && regex.is_compiled());
     assert_eq!(regex.captures("ask3 or ASK4").unwrap()["number"], *"3");

@@ -91,7 +91,7 @@ impl Concatenation {
         self.has_parts = true;
         match part {
             Part::Letter(letter) => {
-                self.letters.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes())
+                self.letters.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
             }
             Part::Other(words) => {
                 self.end_word();
@@ -112,7 +112,9 @@ impl Concatenation {
         if !self.has_parts {
             return last?.words();
         }
-        last.into_iter().for_each(|last| self.push(last));
+        if let Some(last) = last {
+            self.push(last);
+        }
         if self.all.is_empty() {
             return Some(Words::One(self.letters)).filter(|word| !word.is_short());
         }
@@ -173,7 +175,9 @@ mod tests {
                 let mut parts: Vec<Part> = concat.asts.iter().map(part).collect();
                 let last = parts.pop();
                 let mut all = Concatenation::default();
-                parts.into_iter().for_each(|part| all.push(part));
+                for part in parts {
+                    all.push(part);
+                }
                 Part::Other(all.finish(last))
             }
             _ => Part::Other(None),
