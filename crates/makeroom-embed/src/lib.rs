@@ -68,7 +68,7 @@ fn joined(names: &TokenStream) -> Result<Joined, String> {
 }
 
 fn lzma(content: &[u8], line: &CommandLine) -> io::Result<Vec<u8>> {
-    // For the libraries, the best preset takes seconds: too long for a debug build.
+    // For the libraries, the best preset takes seconds: too long if the embedding crate is not optimized.
     let preset = if line.optimizes { BEST_PRESET } else { 0 };
     let mut options = LzmaOptions::with_preset(preset);
     // As large as the content: smaller would miss what the libraries share, and the encoder allocates about ten times this much.

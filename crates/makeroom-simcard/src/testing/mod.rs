@@ -151,7 +151,7 @@ pub fn text(bytes: &[u8]) -> String {
 ///
 /// If the test fails in the child process.
 pub fn in_own_process(test: &str) -> bool {
-    const ALONE: &str = "MAKEROOM_TEST_ALONE";
+    const ALONE: &str = "TEST_IN_OWN_PROCESS";
     if env::var_os(ALONE).is_some_and(|alone| alone == test) {
         return true;
     }

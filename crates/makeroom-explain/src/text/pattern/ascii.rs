@@ -80,7 +80,7 @@ pub(super) mod tests {
     /// Each pattern, compiled for all texts and for ASCII texts.
     fn both() -> &'static [(meta::Regex, meta::Regex)] {
         static BOTH: OnceLock<Vec<(meta::Regex, meta::Regex)>> = OnceLock::new();
-        let for_ascii = |source| compile_for_ascii(meta::Config::new(), &[source]).unwrap();
+        let for_ascii = |source: &str| compile_for_ascii(meta::Config::new(), &[source]).unwrap();
         let both = || SOURCES.map(|source| (meta::Regex::new(source).unwrap(), for_ascii(source))).into();
         BOTH.get_or_init(both)
     }

@@ -197,8 +197,8 @@ fn check_syntax(source: &str) {
 }
 
 /// Compiles patterns for ASCII texts. Returns `None` if one of them has no such form.
-fn compile_for_ascii(config: meta::Config, sources: &[&str]) -> Option<meta::Regex> {
-    let trees: Option<Vec<_>> = sources.iter().map(|source| ascii::parse(source)).collect();
+fn compile_for_ascii(config: meta::Config, sources: &[impl AsRef<str>]) -> Option<meta::Regex> {
+    let trees: Option<Vec<_>> = sources.iter().map(|source| ascii::parse(source.as_ref())).collect();
     meta::Builder::new().configure(config.utf8_empty(false)).build_many_from_hir(&trees?).ok()
 }
 
@@ -243,9 +243,8 @@ impl RegexSet {
         }
         // Callers need to know which patterns match, not where.
         let config = || meta::Config::new().match_kind(MatchKind::All).which_captures(WhichCaptures::None);
-        let sources: Vec<&str> = self.sources.iter().map(|source| &source[..]).collect();
-        let for_ascii = || self.for_ascii.get_or_init(|| compile_for_ascii(config(), &sources)).as_ref();
-        let general = || expect_valid(meta::Builder::new().configure(config()).build_many(&sources));
+        let for_ascii = || self.for_ascii.get_or_init(|| compile_for_ascii(config(), &self.sources)).as_ref();
+        let general = || expect_valid(meta::Builder::new().configure(config()).build_many(&self.sources));
         let found = ascii::suffices_for(text).then(for_ascii).flatten();
         found.or_else(|| self.general.get_or_init(general).as_ref())
     }
