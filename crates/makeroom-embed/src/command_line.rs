@@ -1,4 +1,4 @@
-//! The parts of rustc's command line that the macros need: whether it links and optimizes, and the files of the dependencies.
+//! The parts of rustc's command line that the macros need: whether it links, and the files of the dependencies.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,8 +8,6 @@ use std::path::PathBuf;
 pub(crate) struct CommandLine {
     /// Whether it links a program (`--emit` has `link`), and does not only check.
     pub(crate) links: bool,
-    /// Whether it optimizes (`-C opt-level`).
-    pub(crate) optimizes: bool,
     /// Each dependency's name and file (`--extern`).
     pub(crate) externs: Vec<(String, PathBuf)>,
 }
@@ -35,12 +33,6 @@ impl CommandLine {
             match name.as_str() {
                 "--emit" => {
                     line.links |= value().split(',').any(|kind| kind.split('=').next() == Some("link"));
-                }
-                // Cargo passes `-C` and `opt-level=3` as two arguments.
-                "-C" => {
-                    if let Some(level) = value().strip_prefix("opt-level=") {
-                        line.optimizes = level != "0";
-                    }
                 }
                 "--extern" => line.externs.extend(dependency(&value())),
                 _ => {}
@@ -94,13 +86,6 @@ mod tests {
             assert!(line.links, "{arguments:?}");
             assert_eq!(line.externs, [("one".to_owned(), PathBuf::from("/d/libone.rlib"))], "{arguments:?}");
         }
-    }
-
-    #[test]
-    fn optimization_is_off_by_default() {
-        assert!(!parse(&["--emit=link"]).optimizes);
-        assert!(!parse(&["-C", "opt-level=0", "-C", "lto"]).optimizes);
-        assert!(parse(&["-C", "opt-level=z", "-C", "strip=none"]).optimizes);
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Embeds files, compressed: `file!("src/page.html")` is the content of a file of the crate, and
-//! `libraries!(makeroom_preload, makeroom_simgpu)` is the content of shared libraries that cargo builds as dependencies,
-//! `libmakeroom_preload.so` and `libmakeroom_simgpu.so`. `path!(makeroom_preload)` is the path of one, for tests.
+//! Embeds files: `libraries!(makeroom_preload, makeroom_simgpu)` is the content of shared libraries that cargo builds as
+//! dependencies, `libmakeroom_preload.so` and `libmakeroom_simgpu.so`. `path!(makeroom_preload)` is the path of one, for tests.
 //!
-//! Both are compressed with LZMA. The libraries share one stream, because each contains the standard library: the stream is
-//! less than two thirds of the size of three zlib streams.
+//! The feature `lzma` adds `lzma_libraries!` and `lzma_file!("src/page.html")`, whose content is compressed. The released command
+//! uses them. Other builds do without: compiling LZMA takes longer than it saves. The libraries share one stream, because each
+//! contains the standard library: the stream is less than two thirds of the size of three zlib streams.
 //!
 //! For a library, a binary crate lists the library in its `[dependencies]` and never names it in its code. Cargo then builds the library
 //! once, in the same build and with the same options (`--locked`, `--offline`, `--target`, the profile), and rustc links
@@ -17,65 +17,81 @@
 //! same name except for the extension. The macros read the arguments of the process that expands them.
 //!
 //! Commands that only check (`cargo check`, `cargo clippy`, `cargo doc`, editors) build no library. There the macros
-//! expand to an empty slice and an empty path.
+//! expand to empty slices and an empty path.
 
 mod command_line;
+#[cfg(feature = "lzma")]
+mod lzma;
 
-use std::io::Write as _;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
-use lzma_rust2::{DICT_SIZE_MIN, LzmaOptions, LzmaWriter};
-use proc_macro::{Literal, TokenStream, TokenTree};
+use proc_macro::{Literal, TokenStream};
 
 use command_line::CommandLine;
 
-/// Higher ones differ only in the size of the dictionary, which is set here.
-const BEST_PRESET: u32 = 6;
-
-/// The contents of dependencies' shared libraries, by the names of their crates, as a `(&'static [u8], [(usize, u64); N])`: one
-/// stream in the `.lzma` format that contains them in this order, and for each library its end in the decompressed content and
-/// its FNV-1a hash. The stream is empty if this command builds no libraries.
+/// The shared libraries of dependencies, by the names of their crates, as a `[(&'static [u8], u64); N]`: the content of each, and
+/// its FNV-1a hash. The contents are empty if this command builds no libraries.
 #[proc_macro]
 pub fn libraries(names: TokenStream) -> TokenStream {
-    match joined(&names) {
-        Ok((stream, parts)) => {
-            format!("({}, {parts:?})", Literal::byte_string(&stream)).parse().unwrap_or_default()
-        }
-        Err(message) => error(&message),
-    }
+    expand(libraries_of(&names))
 }
 
-/// The stream, and for each library its end in the decompressed content and its hash.
-type Joined = (Vec<u8>, Vec<(usize, u64)>);
+fn libraries_of(names: &TokenStream) -> Result<String, String> {
+    let rows = found(names)?.into_iter().map(|path| match path {
+        Some(path) => Ok(format!("({}, {})", include(&path), hash(&read(&path)?))),
+        None => Ok(format!("(&[], {})", hash(&[]))),
+    });
+    Ok(format!("[{}]", rows.collect::<Result<Vec<_>, String>>()?.join(", ")))
+}
+
+/// [`libraries`], compressed, as a `(&'static [u8], [(usize, u64); N])`: one stream in the `.lzma` format that contains them in
+/// this order, and for each library its end in the decompressed content and its FNV-1a hash. The stream is empty if this command
+/// builds no libraries.
+#[cfg(feature = "lzma")]
+#[proc_macro]
+pub fn lzma_libraries(names: TokenStream) -> TokenStream {
+    expand(lzma_libraries_of(&names))
+}
 
 /// Cargo recompiles the embedding crate when a library has changed, because it is a dependency.
-fn joined(names: &TokenStream) -> Result<Joined, String> {
-    let line = command_line::of_this_process()?;
+#[cfg(feature = "lzma")]
+fn lzma_libraries_of(names: &TokenStream) -> Result<String, String> {
     let (mut content, mut parts) = (Vec::new(), Vec::new());
-    for name in names.to_string().split(',').map(str::trim) {
-        if let Some(path) = find(&line, name)? {
-            content.extend(fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?);
-        }
-        let start = parts.last().map_or(0, |&(end, _)| end);
-        parts.push((content.len(), hash(&content[start..])));
+    for path in found(names)? {
+        let library = path.map_or_else(|| Ok(Vec::new()), |path| read(&path))?;
+        content.extend(&library);
+        parts.push((content.len(), hash(&library)));
     }
-    if content.is_empty() {
-        return Ok((Vec::new(), parts));
-    }
-    let stream = lzma(&content, &line).map_err(|error| error.to_string())?;
-    Ok((stream, parts))
+    let stream = if content.is_empty() { Vec::new() } else { lzma::compress(&content)? };
+    Ok(format!("({}, {parts:?})", Literal::byte_string(&stream)))
 }
 
-fn lzma(content: &[u8], line: &CommandLine) -> io::Result<Vec<u8>> {
-    // For the libraries, the best preset takes seconds: too long if the embedding crate is not optimized.
-    let preset = if line.optimizes { BEST_PRESET } else { 0 };
-    let mut options = LzmaOptions::with_preset(preset);
-    // As large as the content: smaller would miss what the libraries share, and the encoder allocates about ten times this much.
-    options.dict_size = (content.len() as u32).max(DICT_SIZE_MIN);
-    let mut writer = LzmaWriter::new_use_header(Vec::new(), &options, Some(content.len() as u64))?;
-    writer.write_all(content)?;
-    writer.finish()
+/// The content of a file as a `&'static [u8]` in the `.lzma` format, given its path in the crate's directory.
+#[cfg(feature = "lzma")]
+#[proc_macro]
+pub fn lzma_file(path: TokenStream) -> TokenStream {
+    let root = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let path = Path::new(&root).join(path.to_string().trim_matches('"'));
+    // The compiler does not know which files a macro reads; `include_bytes` makes it compile again after a change.
+    let content = read(&path).and_then(|content| lzma::compress(&content));
+    expand(content.map(|stream| {
+        format!("{{ const _: &[u8] = {}; {} }}", include(&path), Literal::byte_string(&stream))
+    }))
+}
+
+/// The paths of the named libraries; `None` for each if this command builds no libraries.
+fn found(names: &TokenStream) -> Result<Vec<Option<PathBuf>>, String> {
+    let line = command_line::of_this_process()?;
+    names.to_string().split(',').map(|name| find(&line, name.trim())).collect()
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn include(path: &Path) -> String {
+    format!("::core::include_bytes!({})", Literal::string(&path.to_string_lossy()))
 }
 
 /// FNV-1a.
@@ -85,35 +101,10 @@ fn hash(content: &[u8]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// The content of a file as a `&'static [u8]` in the `.lzma` format, given its path in the crate's directory.
-#[proc_macro]
-pub fn file(path: TokenStream) -> TokenStream {
-    let root = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
-    let literal = path.to_string();
-    let path = Path::new(&root).join(literal.trim_matches('"'));
-    let compressed = command_line::of_this_process().and_then(|line| {
-        fs::read(&path).and_then(|content| lzma(&content, &line)).map_err(|error| error.to_string())
-    });
-    match compressed {
-        // The compiler does not know which files a macro reads; `include_bytes` makes it compile again after a change.
-        Ok(content) => format!(
-            "{{ const _: &[u8] = ::core::include_bytes!({}); {} }}",
-            Literal::string(&path.to_string_lossy()),
-            Literal::byte_string(&content)
-        )
-        .parse()
-        .unwrap_or_default(),
-        Err(message) => error(&format!("{}: {message}", path.display())),
-    }
-}
-
 /// The path of a dependency's shared library, by the name of its crate, as a `&'static str`.
 #[proc_macro]
 pub fn path(name: TokenStream) -> TokenStream {
-    match path_of(&name) {
-        Ok(path) => literal(Literal::string(&path.unwrap_or_default())),
-        Err(message) => error(&message),
-    }
+    expand(path_of(&name).map(|path| Literal::string(&path.unwrap_or_default()).to_string()))
 }
 
 fn path_of(name: &TokenStream) -> Result<Option<String>, String> {
@@ -144,13 +135,11 @@ fn find(line: &CommandLine, name: &str) -> Result<Option<PathBuf>, String> {
     Ok(Some(path))
 }
 
-fn error(message: &str) -> TokenStream {
-    let message = Literal::string(message);
-    format!("::core::compile_error!({message})").parse().unwrap_or_default()
-}
-
-fn literal(value: Literal) -> TokenStream {
-    TokenTree::from(value).into()
+/// The tokens of an expression; an error becomes an error of the compiler.
+fn expand(expression: Result<String, String>) -> TokenStream {
+    let expression = expression
+        .unwrap_or_else(|message| format!("::core::compile_error!({})", Literal::string(&message)));
+    expression.parse().unwrap_or_default()
 }
 
 #[cfg(test)]

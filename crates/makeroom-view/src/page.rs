@@ -3,23 +3,23 @@
 //! The page is a single file with inline script and style. It is built from `viewer/` and checked in, so that cargo
 //! alone builds everything.
 
-use std::io::Read as _;
-use std::sync::{LazyLock, OnceLock};
+use std::sync::OnceLock;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use lzma_rust2::LzmaReader;
 use sha2::{Digest, Sha256};
 
 /// The page without data.
 // A link to viewer/dist/index.html: a package contains only files of its own directory.
-static COMPRESSED: &[u8] = makeroom_embed::file!("src/viewer.html");
+#[cfg(not(feature = "compressed"))]
+static PAGE: &str = include_str!("viewer.html");
 
 // Only a damaged binary could fail to decompress; the test below would find an empty page.
-static PAGE: LazyLock<String> = LazyLock::new(|| {
-    let mut page = String::new();
-    let reader = LzmaReader::new_mem_limit(COMPRESSED, u32::MAX, None);
-    reader.and_then(|mut reader| reader.read_to_string(&mut page)).map_or_else(|_| String::new(), |_| page)
+#[cfg(feature = "compressed")]
+static PAGE: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
+    let stream: &[u8] = makeroom_embed::lzma_file!("src/viewer.html");
+    let reader = lzma_rust2::LzmaReader::new_mem_limit(stream, u32::MAX, None);
+    reader.and_then(std::io::read_to_string).unwrap_or_default()
 });
 
 /// The place for a report's data.

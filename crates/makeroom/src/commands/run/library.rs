@@ -11,40 +11,22 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use lzma_rust2::LzmaReader;
 use rustix::fs::StatVfsMountFlags;
 
+use super::embedded::{self, Library};
 use super::folders;
 use crate::commands::new_file;
 
 /// The ending of the link's name.
 const PASSES_CHECK: &str = "-before-libasan.so";
 
-/// The libraries, in the order in which the stream contains them. The recorder is first: `run` needs only the recorder, and
-/// stops decompressing after it.
-#[derive(Clone, Copy)]
-enum Library {
-    Recorder,
-    Driver,
-    Management,
-}
-
-/// One LZMA stream, and for each library its end in the decompressed content and its [`hash`].
-#[cfg(target_os = "linux")]
-static EMBEDDED: (&[u8], [(usize, u64); 3]) =
-    makeroom_embed::libraries!(makeroom_preload, makeroom_simgpu, makeroom_simnvml);
-
-/// Without libraries, `run` and `demo` report that they work only on Linux.
-#[cfg(not(target_os = "linux"))]
-static EMBEDDED: (&[u8], [(usize, u64); 3]) = (&[], [(0, 0); 3]);
-
 /// The path of the recorder: the link.
 pub(crate) fn place() -> io::Result<PathBuf> {
-    if EMBEDDED.0.is_empty() {
+    if embedded::is_empty() {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "the recorder works only on Linux"));
     }
     folders::first(place_in)
@@ -57,7 +39,7 @@ pub(crate) fn folder() -> io::Result<PathBuf> {
 
 /// The directory of the software GPU: its two libraries, under the names by which programs load a driver.
 pub(crate) fn place_software_gpu() -> io::Result<PathBuf> {
-    if EMBEDDED.0.is_empty() {
+    if embedded::is_empty() {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "the software GPU works only on Linux"));
     }
     let [driver, management] = makeroom_simcard::install::NAMES;
@@ -85,14 +67,10 @@ pub(crate) fn place_in(folder: &Path) -> io::Result<PathBuf> {
 }
 
 impl Library {
-    fn hash(self) -> u64 {
-        EMBEDDED.1[self as usize].1
-    }
-
-    /// Writes the library to a file, unless the file has this content. Decompressing takes longer than everything else that
-    /// `run` does before the program starts, so the hash decides.
+    /// Writes the library to a file, unless the file has this content. The hash decides, because decompressing takes longer
+    /// than everything else that `run` does before the program starts.
     fn place(self, path: &Path) -> io::Result<()> {
-        if fs::read(path).is_ok_and(|content| hash(&content) == self.hash()) {
+        if fs::read(path).is_ok_and(|content| embedded::hash(&content) == self.hash()) {
             return Ok(());
         }
         let content = self.content()?;
@@ -105,16 +83,6 @@ impl Library {
             let _ = fs::remove_file(&draft);
         }
         written
-    }
-
-    fn content(self) -> io::Result<Vec<u8>> {
-        let (stream, libraries) = EMBEDDED;
-        let start = (self as usize).checked_sub(1).map_or(0, |before| libraries[before].0);
-        let mut content = vec![0; libraries[self as usize].0 - start];
-        let mut decoder = LzmaReader::new_mem_limit(stream, u32::MAX, None)?;
-        io::copy(&mut decoder.by_ref().take(start as u64), &mut io::sink())?;
-        decoder.read_exact(&mut content)?;
-        Ok(content)
     }
 }
 
@@ -136,13 +104,6 @@ fn executable(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// FNV-1a, as `makeroom_embed` computes it.
-fn hash(content: &[u8]) -> u64 {
-    content
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
-}
-
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -160,7 +121,7 @@ mod tests {
                 library.place(&path).unwrap();
                 let content = fs::read(&path).unwrap();
                 assert!(content.starts_with(b"\x7fELF"));
-                assert_eq!(hash(&content), library.hash());
+                assert_eq!(embedded::hash(&content), library.hash());
             }
         }
         fs::remove_dir_all(&folder).unwrap();

@@ -5,6 +5,7 @@
 
 mod child;
 mod destination;
+mod embedded;
 mod folders;
 mod forward;
 mod job;
