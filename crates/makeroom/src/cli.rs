@@ -63,9 +63,6 @@ pub(crate) enum Command {
     Completions(Completions),
     #[command(hide = true)]
     Man(Man),
-    /// Query the driver on behalf of another makeroom process
-    #[command(name = crate::commands::SURVEY, hide = true)]
-    Survey,
     #[command(hide = true)]
     DemoProgram(DemoProgram),
 }

@@ -11,14 +11,21 @@ mod version;
 use std::process::ExitCode;
 
 use clap::Parser;
-use commands::WITNESS;
+use commands::{SURVEY, WITNESS};
 
 fn main() -> ExitCode {
-    if std::env::args_os().next().is_some_and(|name| name == WITNESS) {
+    // Children of this program live long: without clap they stay small.
+    let mut words = std::env::args_os();
+    let (name, first) = (words.next(), words.next());
+    if name.is_some_and(|name| name == WITNESS) {
         return if commands::witness().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
-    let arguments = cli::Arguments::parse();
-    match commands::run(arguments.command) {
+    let result = if first.is_some_and(|first| first == SURVEY) {
+        commands::survey()
+    } else {
+        commands::run(cli::Arguments::parse().command)
+    };
+    match result {
         Ok(status) => status,
         Err(failure) => failure.report(),
     }

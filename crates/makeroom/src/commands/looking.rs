@@ -1,7 +1,7 @@
 //! Shared by the commands about this machine's GPUs: the watcher, and the child process that queries the driver.
 
 use std::io;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use makeroom_holders::{Watcher, WatcherOptions};
@@ -9,7 +9,7 @@ use makeroom_holders::{Watcher, WatcherOptions};
 use crate::cli::Looking;
 use crate::failure::Failure;
 
-/// The hidden command of the child process that queries the driver.
+/// The only argument of the child process that queries the driver.
 pub(crate) const SURVEY: &str = "__survey";
 
 /// A watcher for a single look.
@@ -38,6 +38,7 @@ fn watcher(options: WatcherOptions) -> Result<Watcher, Failure> {
 }
 
 /// Queries the driver once per line on stdin. Runs in the child process.
-pub(crate) fn survey() -> Result<(), Failure> {
-    Ok(makeroom_holders::answer(io::stdin().lock(), io::stdout().lock())?)
+pub(crate) fn survey() -> Result<ExitCode, Failure> {
+    makeroom_holders::answer(io::stdin().lock(), io::stdout().lock())?;
+    Ok(ExitCode::SUCCESS)
 }

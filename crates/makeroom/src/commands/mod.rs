@@ -34,7 +34,7 @@ use crate::cli::Command;
 use crate::failure::Failure;
 
 pub(crate) use kind::Kind;
-pub(crate) use looking::SURVEY;
+pub(crate) use looking::{SURVEY, survey};
 pub(crate) use run::witness::{NAME as WITNESS, run as witness};
 
 /// Runs a command and returns its exit status.
@@ -56,7 +56,6 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Completions(arguments) => install::completions(&arguments),
         Command::Env(arguments) => env::run(&arguments),
         Command::Man(arguments) => install::man(&arguments),
-        Command::Survey => looking::survey(),
         Command::DemoProgram(arguments) => demo::program::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
