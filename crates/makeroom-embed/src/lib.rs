@@ -137,8 +137,8 @@ fn find(line: &CommandLine, name: &str) -> Result<Option<PathBuf>, String> {
 
 /// The tokens of an expression; an error becomes an error of the compiler.
 fn expand(expression: Result<String, String>) -> TokenStream {
-    let expression = expression
-        .unwrap_or_else(|message| format!("::core::compile_error!({})", Literal::string(&message)));
+    let expression =
+        expression.unwrap_or_else(|message| format!("::core::compile_error!({})", Literal::string(&message)));
     expression.parse().unwrap_or_default()
 }
 

@@ -3,7 +3,7 @@
 //! An inconsistent snapshot is still worth reading, so nothing here is an error. Each kind of problem is one note per
 //! device, with a count and the first case.
 
-use makeroom_core::{DeviceTrace, Segment, Trace};
+use makeroom_core::{DeviceTrace, Segment, SortCompact as _, Trace};
 
 /// Maximum number of notes; a file may name fifty thousand devices.
 const MOST_NOTES: usize = 10;
@@ -11,7 +11,7 @@ const MOST_NOTES: usize = 10;
 /// Sorts segments and blocks by address and notes gaps and overlaps.
 pub(crate) fn check(trace: &mut Trace) {
     for device in &mut trace.devices {
-        device.segments.sort_by_key(|segment| segment.address);
+        device.segments.sort_compact_by_key(|segment| segment.address);
         for segment in &mut device.segments {
             segment.blocks.sort_by_key(|block| block.address);
         }

@@ -1,7 +1,7 @@
 //! Parts of a snapshot that newer recorders add: texts that the program attached to its memory, pinned host memory, and
 //! parts that are not known yet, which are named in a note.
 
-use makeroom_core::{Action, DeviceTrace, FastMap};
+use makeroom_core::{Action, DeviceTrace, FastMap, SortCompact as _};
 
 use super::assemble::Once;
 use super::heap::SnapshotHeap;
@@ -39,7 +39,7 @@ impl SnapshotHeap {
             let segment = self.segment(loose);
             host.segments.push(segment);
         }
-        host.segments.sort_by_key(|segment| segment.address);
+        host.segments.sort_compact_by_key(|segment| segment.address);
         // One list, or one per device. A file may list a row more than once.
         let mut once = Once::new(if record.get(Word::HostTraces).is_some() { self.events.len() } else { 0 });
         let list = record.get(Word::HostTraces);

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use makeroom_core::identity::JobIdentity;
 use makeroom_core::{
-    Address, Bytes, DeviceIndex, FastHasher, FastMap, HostSample, PageFigure, PagesUse, Remark, StackId,
-    Stacks,
+    Address, Bytes, DeviceIndex, FastHasher, FastMap, HostSample, PageFigure, PagesUse, Remark,
+    SortCompact as _, StackId, Stacks,
 };
 use makeroom_ordered::OrderedMap;
 
@@ -379,10 +379,10 @@ impl Collected {
                 .collect();
             self.devices.retain(|device| named.contains(device));
         }
-        self.others.sort_by_key(|other| other.since_ns);
-        self.device_samples.sort_by_key(|sample| sample.since_ns);
-        self.host_samples.sort_by_key(|&(since_ns, _)| since_ns);
-        self.remarks.sort_by_key(|&(since_ns, _)| since_ns);
+        self.others.sort_compact_by_key(|other| other.since_ns);
+        self.device_samples.sort_compact_by_key(|sample| sample.since_ns);
+        self.host_samples.sort_compact_by_key(|&(since_ns, _)| since_ns);
+        self.remarks.sort_compact_by_key(|&(since_ns, _)| since_ns);
         self.devices.sort_unstable();
     }
 }

@@ -6,7 +6,7 @@ use makeroom_core::identity::{JobField, JobIdentity};
 use makeroom_core::{
     Action, Address, Bytes, CallCount, CodeRecord, CompactedHistory, ContextRecord, DeviceIdentity,
     DeviceIndex, DeviceSample, DeviceTrace, Event, FailedLaunch, FastMap, HeapLimit, NameId, PinnedBlock,
-    ProcessEnd, ProcessIdentity, ProcessRecord, RefusedContext, StackId,
+    ProcessEnd, ProcessIdentity, ProcessRecord, RefusedContext, SortCompact as _, StackId,
 };
 use makeroom_ordered::OrderedMap;
 
@@ -51,7 +51,7 @@ pub(super) fn assemble(
     let measured = collected.device_samples.iter();
     record.device_samples = measured.map(|sample| device_sample(clock, collected, sample)).collect();
     // They are in order of time, which is preserved within each device.
-    record.device_samples.sort_by_key(|sample| sample.device);
+    record.device_samples.sort_compact_by_key(|sample| sample.device);
     let measured = std::mem::take(&mut collected.host_samples).into_iter();
     record.host_samples = measured.map(|(_, sample)| sample).collect();
     record.devices = collected.device_definitions.iter().map(device).collect();

@@ -23,6 +23,7 @@ mod register;
 use std::collections::BTreeMap;
 
 use makeroom_core::DeviceIndex;
+use makeroom_ordered::OrderedMap;
 
 use self::physical::PhysicalMemory;
 use self::register::{Class, Register};
@@ -50,7 +51,7 @@ pub struct LiveSet {
     blocks: Register,
     physical: PhysicalMemory,
     /// Each device's references to its primary context, oldest first.
-    primaries: BTreeMap<DeviceIndex, Vec<Seen>>,
+    primaries: OrderedMap<DeviceIndex, Vec<Seen>>,
     /// The latest value of each setting: kind, device, pool and which one.
     values: BTreeMap<(u8, u32, u64, u64), Seen>,
     samples: Vec<(ThreadNumber, Sample)>,
