@@ -9,31 +9,32 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
-/// The page without data.
-// A link to viewer/dist/index.html: a package contains only files of its own directory.
-#[cfg(not(feature = "compressed"))]
-static PAGE: &str = include_str!("viewer.html");
-
-// Only a damaged binary could fail to decompress; the test below would find an empty page.
-#[cfg(feature = "compressed")]
-static PAGE: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
-    let stream: &[u8] = makeroom_embed::lzma_file!("src/viewer.html");
-    let reader = lzma_rust2::LzmaReader::new_mem_limit(stream, u32::MAX, None);
-    reader.and_then(std::io::read_to_string).unwrap_or_default()
-});
-
 /// The place for a report's data.
 const DATA: &str = "<script id=\"makeroom-data\" type=\"application/octet-stream\">";
 
-/// The page as the server sends it.
+/// The page without data, as the server sends it.
+// A link to viewer/dist/index.html: a package contains only files of its own directory.
+#[cfg(not(feature = "compressed"))]
 pub(crate) fn page() -> &'static str {
-    &PAGE
+    include_str!("viewer.html")
+}
+
+/// The page without data, as the server sends it.
+// Only a damaged binary could fail to decompress; the test below would find an empty page.
+#[cfg(feature = "compressed")]
+pub(crate) fn page() -> &'static str {
+    static PAGE: OnceLock<String> = OnceLock::new();
+    PAGE.get_or_init(|| {
+        let stream: &[u8] = makeroom_embed::lzma_file!("src/viewer.html");
+        let reader = lzma_rust2::LzmaReader::new_mem_limit(stream, u32::MAX, None);
+        reader.and_then(std::io::read_to_string).unwrap_or_default()
+    })
 }
 
 /// The policy of the served page: it may run its own script and send requests to this server.
 pub(crate) fn policy() -> &'static str {
     static POLICY: OnceLock<String> = OnceLock::new();
-    POLICY.get_or_init(|| format!("{}; connect-src 'self'; frame-ancestors 'none'", common_policy(&PAGE)))
+    POLICY.get_or_init(|| format!("{}; connect-src 'self'; frame-ancestors 'none'", common_policy(page())))
 }
 
 fn common_policy(page: &str) -> String {
@@ -49,7 +50,7 @@ fn common_policy(page: &str) -> String {
 
 /// The page with embedded data; `None` if the page has no place for it.
 pub(crate) fn with_data(data: &str) -> Option<String> {
-    filled(&PAGE, DATA, data)
+    filled(page(), DATA, data)
 }
 
 /// A page with data after the element `start`, and with its policy.
@@ -83,9 +84,9 @@ mod tests {
 
     #[test]
     fn the_page_has_one_place_for_data_and_is_small() {
-        assert_eq!(PAGE.matches(DATA).count(), 1);
+        assert_eq!(page().matches(DATA).count(), 1);
         assert!(with_data("QUJD").is_some_and(|page| page.contains("octet-stream\">QUJD</script>")));
-        assert!(PAGE.len() < 1_000_000, "{}", PAGE.len());
+        assert!(page().len() < 1_000_000, "{}", page().len());
         assert!(policy().contains("script-src 'sha256-"), "{}", policy());
     }
 }
