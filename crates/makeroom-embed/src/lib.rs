@@ -1,9 +1,9 @@
-//! Embeds files: `libraries!(makeroom_preload, makeroom_simgpu)` is the content of shared libraries that cargo builds as
+//! Embeds shared libraries: `libraries!(makeroom_preload, makeroom_simgpu)` is the content of two that cargo builds as
 //! dependencies, `libmakeroom_preload.so` and `libmakeroom_simgpu.so`. `path!(makeroom_preload)` is the path of one, for tests.
 //!
-//! The feature `lzma` adds `lzma_libraries!` and `lzma_file!("src/page.html")`, whose content is compressed. The released command
-//! uses them. Other builds do without: compiling LZMA takes longer than it saves. The libraries share one stream, because each
-//! contains the standard library: the stream is less than two thirds of the size of three zlib streams.
+//! The feature `lzma` adds `lzma_libraries!` and `lzma_file!("src/page.html")`, whose content is compressed. Only the released
+//! command uses them, because the LZMA crate takes about 10 s to compile. The libraries share one stream, because each contains
+//! the standard library: the stream is less than two thirds of the size of three zlib streams.
 //!
 //! For a library, a binary crate lists the library in its `[dependencies]` and never names it in its code. Cargo then builds the library
 //! once, in the same build and with the same options (`--locked`, `--offline`, `--target`, the profile), and rustc links
