@@ -204,13 +204,15 @@ struct Reader<'root> {
     pods: Pods,
     patient: Patient,
     budget: LookBudget,
+    /// The executables of processes with children, which are read once for all children.
+    parents_programs: OrderedMap<u32, Option<PathBuf>>,
 }
 
 impl<'root> Reader<'root> {
     fn new(root: &'root Path) -> Self {
         let (users, pods) = (Users::read(root), Pods::read(root));
         let (patient, budget) = (Patient::default(), LookBudget::default());
-        Self { root, uptime: uptime(root), users, pods, patient, budget }
+        Self { root, uptime: uptime(root), users, pods, patient, budget, parents_programs: OrderedMap::new() }
     }
 
     fn directory(&self, pid: u32) -> PathBuf {
@@ -254,10 +256,12 @@ impl<'root> Reader<'root> {
         }
     }
 
-    fn has_parents_program(&self, stat: &Stat) -> Option<bool> {
-        let program = |pid: u32| fs::read_link(self.directory(pid).join("exe")).ok();
+    fn has_parents_program(&mut self, stat: &Stat) -> Option<bool> {
+        let root = self.root;
+        let program = |pid: u32| fs::read_link(root.join(pid.to_string()).join("exe")).ok();
         let own = program(stat.pid)?;
-        Some(program(stat.parent).is_some_and(|parents| parents == own))
+        let parents = self.parents_programs.entry(stat.parent).or_insert_with(|| program(stat.parent));
+        Some(parents.as_ref().is_some_and(|parents| *parents == own))
     }
 
     /// Whether a session was started by systemd, the system's or a user's. Sessions that a service starts for users

@@ -1,7 +1,11 @@
 //! Parses `/proc/PID/stat`.
 
-use std::fs;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
+
+/// More than the longest line: about 50 numbers, and a name of at most 64 bytes.
+const LONGEST_LINE: usize = 4096;
 
 /// The fields of the line that are needed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,7 +45,10 @@ pub enum State {
 impl Stat {
     /// Reads a process's stat line; `None` if it is gone.
     pub(crate) fn read(directory: &Path) -> Option<Self> {
-        Self::parse(&fs::read(directory.join("stat")).ok()?)
+        // The kernel writes the whole line in one call. `fs::read` needs six, because the file has no size.
+        let mut line = [0; LONGEST_LINE];
+        let length = File::open(directory.join("stat")).ok()?.read(&mut line).ok()?;
+        Self::parse(&line[..length])
     }
 
     /// Parses the line. The name is in parentheses and may contain any character, so fields are counted from the last

@@ -9,6 +9,7 @@ mod logs;
 mod otlp;
 mod prometheus;
 
+use std::borrow::Cow;
 use std::time::SystemTime;
 
 use makeroom_core::{Bytes, SortCompact as _};
@@ -35,33 +36,33 @@ pub struct RecordedPrograms<'read> {
 
 /// The labels of a group of processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Group {
-    user: String,
-    program: String,
-    container: String,
-    pod: String,
-    namespace: String,
-    pod_name: String,
-    slurm_job: String,
-    ray_actor: String,
+struct Group<'account> {
+    user: Cow<'account, str>,
+    program: Cow<'account, str>,
+    container: Cow<'account, str>,
+    pod: Cow<'account, str>,
+    namespace: &'account str,
+    pod_name: &'account str,
+    slurm_job: Cow<'account, str>,
+    ray_actor: Cow<'account, str>,
 }
 
-impl Group {
-    fn of_holder(holder: &Holder) -> Self {
-        let unseen = || Self { program: "unseen".to_owned(), ..Self::default() };
+impl<'account> Group<'account> {
+    fn of_holder(holder: &'account Holder) -> Self {
+        let unseen = || Self { program: "unseen".into(), ..Self::default() };
         holder.process.as_ref().map_or_else(unseen, Self::of_process)
     }
 
-    fn of_process(process: &Process) -> Self {
+    fn of_process(process: &'account Process) -> Self {
         let belonging = &process.belonging;
         Self {
             user: short(&process.user_name),
-            program: short(&process.program()),
+            program: short(&process.program()).into_owned().into(),
             container: short(belonging.short_container().unwrap_or_default()),
             pod: short(belonging.pod.as_deref().unwrap_or_default()),
             // Kubernetes' own limits apply to these two.
-            namespace: process.pod_name.namespace.clone(),
-            pod_name: process.pod_name.name.clone(),
+            namespace: &process.pod_name.namespace,
+            pod_name: &process.pod_name.name,
             slurm_job: short(belonging.slurm_job.as_deref().unwrap_or_default()),
             ray_actor: short(process.ray_actor().unwrap_or_default()),
         }
@@ -69,7 +70,7 @@ impl Group {
 
     /// The group of all that do not get their own series.
     fn other() -> Self {
-        Self { program: "other".to_owned(), ..Self::default() }
+        Self { program: "other".into(), ..Self::default() }
     }
 
     /// Labels for Prometheus. `namespace` and `pod` are names, as in other exporters; the others are IDs.
@@ -79,8 +80,8 @@ impl Group {
             ("program", &self.program),
             ("container_id", &self.container),
             ("pod_uid", &self.pod),
-            ("namespace", &self.namespace),
-            ("pod", &self.pod_name),
+            ("namespace", self.namespace),
+            ("pod", self.pod_name),
             ("slurm_job", &self.slurm_job),
             ("ray_actor", &self.ray_actor),
         ]
@@ -93,8 +94,8 @@ impl Group {
             ("process.executable.name", &self.program),
             ("container.id", &self.container),
             ("k8s.pod.uid", &self.pod),
-            ("k8s.namespace.name", &self.namespace),
-            ("k8s.pod.name", &self.pod_name),
+            ("k8s.namespace.name", self.namespace),
+            ("k8s.pod.name", self.pod_name),
             ("slurm.job.id", &self.slurm_job),
             ("ray.actor.name", &self.ray_actor),
         ]
@@ -102,12 +103,12 @@ impl Group {
 }
 
 /// The holders of a device in groups, largest first; the smallest are one group, `other`.
-fn groups(device: &Device) -> Vec<(Group, Bytes)> {
-    let mut sums: OrderedMap<Group, Bytes> = OrderedMap::new();
+fn groups(device: &Device) -> Vec<(Group<'_>, Bytes)> {
+    let mut sums: OrderedMap<Group<'_>, Bytes> = OrderedMap::new();
     for holder in &device.holders {
         *sums.entry(Group::of_holder(holder)).or_default() += holder.bytes.unwrap_or(Bytes::ZERO);
     }
-    let mut groups: Vec<(Group, Bytes)> = sums.into_iter().collect();
+    let mut groups: Vec<(Group<'_>, Bytes)> = sums.into_iter().collect();
     groups.sort_compact_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
     if groups.len() > MOST_GROUPS {
         let rest: Bytes = groups.drain(MOST_GROUPS..).map(|(_, bytes)| bytes).sum();
@@ -117,17 +118,17 @@ fn groups(device: &Device) -> Vec<(Group, Bytes)> {
 }
 
 /// The beginning of a label.
-fn short(label: &str) -> String {
-    if label.chars().count() <= LONGEST_LABEL {
-        return label.to_owned();
+fn short(label: &str) -> Cow<'_, str> {
+    if label.len() <= LONGEST_LABEL || label.chars().count() <= LONGEST_LABEL {
+        return label.into();
     }
     label.chars().take(LONGEST_LABEL - 1).chain(['…']).collect()
 }
 
 /// The recorders in groups: how many there are, and the oldest heartbeat. The largest groups come first, and the
 /// smallest are one group.
-fn recorder_groups(recorders: &[Recorder]) -> Vec<(Group, usize, SystemTime)> {
-    let mut groups: OrderedMap<Group, (usize, SystemTime)> = OrderedMap::new();
+fn recorder_groups(recorders: &[Recorder]) -> Vec<(Group<'_>, usize, SystemTime)> {
+    let mut groups: OrderedMap<Group<'_>, (usize, SystemTime)> = OrderedMap::new();
     for recorder in recorders {
         let group = groups.entry(Group::of_process(&recorder.process)).or_insert((0, recorder.heartbeat));
         *group = (group.0 + 1, group.1.min(recorder.heartbeat));
@@ -142,8 +143,8 @@ fn recorder_groups(recorders: &[Recorder]) -> Vec<(Group, usize, SystemTime)> {
 }
 
 /// The latest failures: the newest of each group and cause, newest first.
-fn latest_failures(tally: &Tally, now: SystemTime) -> Vec<(Group, &'static str, SystemTime)> {
-    let mut latest: Vec<(Group, &'static str, SystemTime)> = Vec::new();
+fn latest_failures(tally: &Tally, now: SystemTime) -> Vec<(Group<'_>, &'static str, SystemTime)> {
+    let mut latest: Vec<(Group<'_>, &'static str, SystemTime)> = Vec::new();
     for failure in tally.latest(now) {
         let group = Group::of_process(&failure.process);
         let is_known = latest.iter().any(|(known, cause, _)| *known == group && *cause == failure.cause);
