@@ -24,7 +24,7 @@ PYTHON = (
     ("pool", "use less memory", {"_pool", "_library", "_chunks"}),
 )
 # The crate that most programs start with comes first.
-FIRST = "makeroom-explain"
+FIRST = "makeroom-text"
 
 
 def crates():

@@ -26,7 +26,7 @@ def measured(options):
     if not options.texts:
         raise Skip("needs a collection: bench/run texts TEXTS.jsonl")
     flags = [f"--{name}" for name in DETAILS if getattr(options, name)]
-    lines = build.call([build.example("makeroom-explain", "measure_texts"), os.path.abspath(options.texts), *flags]).splitlines()
+    lines = build.call([build.example("makeroom-text", "measure_texts"), os.path.abspath(options.texts), *flags]).splitlines()
     start = next(number for number, line in enumerate(lines) if re.match(r"\d+ texts in", line))
     if flags:
         print("\n".join(lines[:start]))

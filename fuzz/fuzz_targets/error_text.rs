@@ -6,15 +6,15 @@
 //! ```text
 //! mkdir -p fuzz/corpus/error_text
 //! python3 -c "import json; [open(f'fuzz/corpus/error_text/{n}', 'w').write(json.loads(line)['text'])
-//!   for n, line in enumerate(open('crates/makeroom-explain/tests/provoked.jsonl'))]"
+//!   for n, line in enumerate(open('crates/makeroom-text/tests/provoked.jsonl'))]"
 //! cargo +nightly fuzz run error_text -- -max_len=20000 -rss_limit_mb=512 -timeout=5
 //! ```
 #![no_main]
 
 use anstream::adapter::strip_str;
 use libfuzzer_sys::fuzz_target;
-use makeroom_explain::explain_text;
 use makeroom_report::{explanation_json, explanation_text, sanitize};
+use makeroom_text::explain_text;
 use serde_json::Value;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -6,24 +6,24 @@ use crate::Fix;
 
 /// PyTorch's setting against fragmentation. The older variable name is understood by every version; where both
 /// are set it wins.
-pub(crate) fn expandable_segments() -> Fix {
+pub fn expandable_segments() -> Fix {
     Fix::new("turn on expandable segments, so that PyTorch grows a segment instead of splitting it")
         .command("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
 }
 
 /// Why returning the cache would not help.
-pub(crate) fn told_cached(cached: Bytes) -> String {
+pub fn told_cached(cached: Bytes) -> String {
     if cached == Bytes::ZERO { "nothing is cached".to_owned() } else { format!("only {cached} is cached") }
 }
 
 /// Trade time for memory.
-pub(crate) fn checkpointing() -> Fix {
+pub fn checkpointing() -> Fix {
     Fix::new("recompute activations in the backward pass instead of storing them (gradient checkpointing)")
         .command("model.gradient_checkpointing_enable()")
 }
 
 /// Halve activations.
-pub(crate) fn half_precision(maker: Maker) -> Fix {
+pub fn half_precision(maker: Maker) -> Fix {
     let device = match maker {
         Maker::Intel => "xpu",
         Maker::Apple => "mps",
@@ -35,17 +35,21 @@ pub(crate) fn half_precision(maker: Maker) -> Fix {
 
 /// Whose GPU it is: the commands differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Maker {
+pub enum Maker {
+    /// NVIDIA, and where a text does not tell.
     #[default]
     Nvidia,
+    /// AMD.
     Amd,
+    /// Intel.
     Intel,
+    /// Apple.
     Apple,
 }
 
 impl Maker {
     /// The maker of the devices that a framework's format is for.
-    pub(crate) fn of_framework(framework: Framework) -> Self {
+    pub fn of_framework(framework: Framework) -> Self {
         match framework {
             Framework::PyTorchRocm | Framework::Hip => Self::Amd,
             Framework::PyTorchXpu => Self::Intel,
@@ -56,7 +60,7 @@ impl Maker {
 }
 
 /// Look who holds the card.
-pub(crate) fn list_holders(maker: Maker) -> Fix {
+pub fn list_holders(maker: Maker) -> Fix {
     match maker {
         Maker::Nvidia => Fix::new("list the processes that hold GPU memory, and stop those that are yours")
             .command("makeroom ps"),
@@ -71,13 +75,13 @@ pub(crate) fn list_holders(maker: Maker) -> Fix {
 }
 
 /// Look for holders that `nvidia-smi` does not list.
-pub(crate) fn find_hidden_holders() -> Fix {
+pub fn find_hidden_holders() -> Fix {
     Fix::new("list the processes that have the device open, including those that nvidia-smi does not show")
         .command("sudo fuser -v /dev/nvidia*")
 }
 
 /// Go elsewhere; never to the device that is full.
-pub(crate) fn another_device(maker: Maker, full: Option<DeviceIndex>) -> Option<Fix> {
+pub fn another_device(maker: Maker, full: Option<DeviceIndex>) -> Option<Fix> {
     let variable = match maker {
         Maker::Nvidia => "CUDA_VISIBLE_DEVICES",
         Maker::Amd => "HIP_VISIBLE_DEVICES",
@@ -89,18 +93,18 @@ pub(crate) fn another_device(maker: Maker, full: Option<DeviceIndex>) -> Option<
 }
 
 /// Give another framework's cache back.
-pub(crate) fn empty_other_cache() -> Fix {
+pub fn empty_other_cache() -> Fix {
     Fix::new("release the other framework's cache before this one allocates")
         .command("torch.cuda.empty_cache(); cupy.get_default_memory_pool().free_all_blocks()")
 }
 
 /// Give PyTorch's cache back before others ask.
-pub(crate) fn empty_own_cache() -> Fix {
+pub fn empty_own_cache() -> Fix {
     Fix::new("release PyTorch's cache before other libraries allocate").command("torch.cuda.empty_cache()")
 }
 
 /// One context for all.
-pub(crate) fn fewer_contexts() -> Fix {
+pub fn fewer_contexts() -> Fix {
     Fix::new(
         "share the device's primary context between workers, or destroy each context when its work is done",
     )
@@ -108,14 +112,14 @@ pub(crate) fn fewer_contexts() -> Fix {
 }
 
 /// Give back what each step took, in a program without PyTorch.
-pub(crate) fn leak_without_tensors() -> Fix {
+pub fn leak_without_tensors() -> Fix {
     Fix::new(
         "free every allocation of a step on every path: use an owning type (RAII) in C++ and Rust, and keep no references across steps in Python",
     )
 }
 
 /// Stop keeping what each step made.
-pub(crate) fn leak() -> Vec<Fix> {
+pub fn leak() -> Vec<Fix> {
     vec![
         Fix::new("accumulate numbers, not tensors: a stored loss keeps its whole graph alive")
             .command("total += loss.item()"),
@@ -126,25 +130,25 @@ pub(crate) fn leak() -> Vec<Fix> {
 }
 
 /// Make room for kernels that call malloc.
-pub(crate) fn raise_kernel_heap() -> Fix {
+pub fn raise_kernel_heap() -> Fix {
     Fix::new("increase the in-kernel heap size before the first launch, or allocate outside kernels")
         .command("cudaDeviceSetLimit(cudaLimitMallocHeapSize, BYTES);")
 }
 
 /// For kernels that allocate from a heap whose size the program has set.
-pub(crate) fn check_kernel_malloc() -> Fix {
+pub fn check_kernel_malloc() -> Fix {
     Fix::new("check in the kernel whether malloc returns NULL: nothing else shows that the heap is full")
 }
 
 /// Pinned memory is the machine's, and it has a limit.
-pub(crate) fn host_memory_in_pieces() -> Fix {
+pub fn host_memory_in_pieces() -> Fix {
     Fix::new(
         "copy through one pinned buffer of a few megabytes instead of pinning all the data, and free pinned buffers with cudaFreeHost",
     )
 }
 
 /// Wait for frees in stream order.
-pub(crate) fn wait_for_streams() -> Fix {
+pub fn wait_for_streams() -> Fix {
     Fix::new(
         "synchronize before allocating outside the stream-ordered pool, or allocate with cudaMallocAsync too",
     )
@@ -152,7 +156,7 @@ pub(crate) fn wait_for_streams() -> Fix {
 }
 
 /// Free memory that another stream used as soon as it is freed.
-pub(crate) fn avoid_record_stream() -> Fix {
+pub fn avoid_record_stream() -> Fix {
     Fix::new(
         "instead of calling record_stream, which delays the free, make the tensor's own stream wait for the stream that uses it, then free the tensor",
     )
@@ -160,7 +164,7 @@ pub(crate) fn avoid_record_stream() -> Fix {
 }
 
 /// Compare allocator settings for a recording.
-pub(crate) fn tune() -> Fix {
+pub fn tune() -> Fix {
     Fix::new(
         "replay this recording under other allocator settings to find those that reserve the least memory",
     )
@@ -168,19 +172,19 @@ pub(crate) fn tune() -> Fix {
 }
 
 /// Who asked for memory is known only with stacks.
-pub(crate) fn record_with_stacks() -> Fix {
+pub fn record_with_stacks() -> Fix {
     Fix::new("record again with stacks, which this recording lacks, to see which lines allocate")
         .command("makeroom run -- …")
 }
 
 /// Record everything, whatever framework it is: the recording knows who took what.
-pub(crate) fn record_run() -> Fix {
+pub fn record_run() -> Fix {
     Fix::new("record the program: the recording shows which line allocated what, and explains the failure")
         .command("makeroom run -- PROGRAM …")
 }
 
 /// Record a run so that the next failure can be explained by line.
-pub(crate) fn record_snapshot() -> Fix {
+pub fn record_snapshot() -> Fix {
     Fix::new(
         "take a snapshot: call torch.cuda.memory._record_memory_history() at the start and \
          torch.cuda.memory._dump_snapshot('run.pickle') in the exception handler, then",

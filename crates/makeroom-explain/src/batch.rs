@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::text::{Regex, mixed_pattern, pattern};
+use makeroom_search::{Regex, mixed_pattern, pattern};
 
 static BATCH: LazyLock<Regex> =
     LazyLock::new(|| pattern(r#"(?i)\b(?:mini)?-?batch[_\- ]?size["']?\s*(?:[:=]|is\b)?\s*(\d{1,6})\b"#));
@@ -27,7 +27,7 @@ static ADVISED: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// The batch size that a person names in a sentence about the run.
-pub(crate) fn batch_told(text: &str) -> Option<u64> {
+pub fn batch_told(text: &str) -> Option<u64> {
     let told = |words: &Regex| {
         words.captures_iter(text).find_map(|found| {
             let is_advised = ADVISED.is_match(&text[..found.get(0)?.start()]);
@@ -40,7 +40,7 @@ pub(crate) fn batch_told(text: &str) -> Option<u64> {
 }
 
 /// The batch size that a text names.
-pub(crate) fn batch_in(text: &str) -> Option<u64> {
+pub fn batch_in(text: &str) -> Option<u64> {
     BATCH.captures(text)?[1].parse().ok()
 }
 

@@ -315,8 +315,15 @@ impl Growth {
 
 #[cfg(test)]
 mod tests {
+    use makeroom_core::{Trace, TraceKind};
+
     use super::*;
-    use crate::explain_text;
+    use crate::{TraceQuestion, explain_trace};
+
+    /// What is said of a recording in which nothing happened.
+    fn explain_nothing() -> Explanation {
+        explain_trace(&Trace::new(TraceKind::TorchSnapshot), &TraceQuestion::default())
+    }
 
     fn usage(live: u64, reserved: u64, waiting: u64) -> Usage {
         let [live, reserved, waiting] = [live, reserved, waiting].map(Bytes::mib);
@@ -339,9 +346,10 @@ mod tests {
     #[test]
     fn every_explanation_has_one_word() {
         let state = |explanation: &Explanation| explanation.health().state.name();
-        let failed = explain_text("RuntimeError: CUDA error: out of memory");
+        let mut failed = explain_nothing();
+        failed.verdict.cause = Cause::LiveDataFillsDevice;
         assert_eq!(state(&failed), "failed");
-        let mut none = explain_text("all went well");
+        let mut none = explain_nothing();
         assert_eq!((none.verdict.cause, state(&none)), (Cause::None, "unknown"));
         none.usage = Some(usage(900, 999, 0));
         assert_eq!(state(&none), "unknown", "too short to show a leak");
@@ -372,7 +380,7 @@ mod tests {
 
     #[test]
     fn growth_has_a_sentence_even_if_there_is_none() {
-        let mut explanation = explain_text("all went well");
+        let mut explanation = explain_nothing();
         assert_eq!(explanation.growth_sentence(), None);
         let ends = (Bytes::mib(100), Bytes::mib(200));
         let settled =

@@ -55,7 +55,7 @@ const PACKAGES: [&str; 24] = [
 ];
 
 /// Whether a source file belongs to a library rather than to the program.
-pub(crate) fn is_library_file(file: &str) -> bool {
+pub fn is_library_file(file: &str) -> bool {
     file.is_empty()
         || file == "??"
         || INSTALLED.iter().any(|fragment| file.contains(fragment))
@@ -65,13 +65,13 @@ pub(crate) fn is_library_file(file: &str) -> bool {
 
 /// Whether a file is native source of the program itself: it has an extension of C++, CUDA or Rust, and lies where no system
 /// and no package puts its headers.
-pub(crate) fn is_own_source(file: &str) -> bool {
+pub fn is_own_source(file: &str) -> bool {
     let is_installed = INSTALLED.iter().chain(&SYSTEM).any(|fragment| file.contains(fragment));
     is_native(file) && !is_installed
 }
 
 /// Whether a file that an error text names is native source of the program, not of a framework that was built elsewhere.
-pub(crate) fn is_program_source(file: &str) -> bool {
+pub fn is_program_source(file: &str) -> bool {
     const BUILT_ELSEWHERE: [&str; 5] = ["aten/", "c10/", "/torch/", "/tensorflow/", "external/"];
     is_own_source(file)
         && !PACKAGES.iter().any(|package| file.starts_with(package))
@@ -88,7 +88,7 @@ fn is_native(file: &str) -> bool {
 }
 
 /// A file's name as people say it: what follows the installation directory, or the last two parts of a path.
-pub(crate) fn short_file(file: &str) -> &str {
+pub fn short_file(file: &str) -> &str {
     for marker in ["site-packages/", "dist-packages/"] {
         if let Some(position) = file.find(marker) {
             return &file[position + marker.len()..];

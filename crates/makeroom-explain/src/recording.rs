@@ -4,9 +4,9 @@
 
 use makeroom_core::Trace;
 
+use crate::Explanation;
 use crate::run;
 use crate::trace::{TraceQuestion, explain_memory};
-use crate::{Explanation, Room, explain_text};
 
 /// Explains a recording.
 pub fn explain_trace(trace: &Trace, question: &TraceQuestion) -> Explanation {
@@ -16,21 +16,6 @@ pub fn explain_trace(trace: &Trace, question: &TraceQuestion) -> Explanation {
         run::judge_missing(&mut explanation, &summary);
         explanation.run = Some(summary);
     }
-    explanation
-}
-
-/// Explains an error message together with the memory that was live when it was raised, such as JAX's memory profile: the
-/// text has the cause, the profile has the lines.
-pub fn explain_text_with(text: &str, live: &Trace) -> Explanation {
-    let mut explanation = explain_text(text);
-    let device = explanation.request.as_ref().and_then(|request| request.device);
-    let device = device.filter(|device| live.devices.iter().any(|known| known.device == *device));
-    let held = explain_memory(live, &TraceQuestion { room: Room::Unknown, device });
-    if explanation.sites.is_empty() {
-        explanation.sites = held.sites;
-        explanation.other_sites = held.other_sites;
-    }
-    explanation.notes.extend(held.notes);
     explanation
 }
 
@@ -69,25 +54,6 @@ mod tests {
         }
         trace.notes.push("largest live arrays: one".to_owned());
         trace
-    }
-
-    const TEXT: &str = "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate \
-                        8589934592 bytes.";
-
-    #[test]
-    fn the_text_has_the_cause_and_the_profile_the_lines() {
-        let plain = explain_text(TEXT);
-        let both = explain_text_with(TEXT, &profile(&[(0, 7)]));
-        assert_eq!((both.verdict.cause, both.request), (plain.verdict.cause, plain.request));
-        assert_eq!(both.sites[0].bytes, Bytes::mib(7));
-        assert!(both.sites[0].place.contains("train.py:1 step"), "{}", both.sites[0].place);
-        assert!(both.notes.contains(&"largest live arrays: one".to_owned()), "{:?}", both.notes);
-    }
-
-    #[test]
-    fn the_fullest_device_is_shown_if_the_text_names_none() {
-        let both = explain_text_with(TEXT, &profile(&[(0, 7), (1, 9)]));
-        assert_eq!(both.sites[0].bytes, Bytes::mib(9));
     }
 
     #[test]

@@ -7,15 +7,15 @@
 use makeroom_core::Bytes;
 
 /// Memory of a PyTorch process outside its allocator: the driver's context, code, cuBLAS and cuDNN handles.
-pub(crate) const CONTEXT_TYPICAL: Bytes = Bytes::mib(600);
+pub const CONTEXT_TYPICAL: Bytes = Bytes::mib(600);
 /// The same with NCCL, workspaces and a desktop; anything above this belongs to another holder.
-pub(crate) const CONTEXT_CEILING: Bytes = Bytes::mib(1434);
+pub const CONTEXT_CEILING: Bytes = Bytes::mib(1434);
 /// The largest GPU on sale in 2026 has 288 GB (NVIDIA B300, AMD MI355X).
-pub(crate) const LARGEST_GPU: Bytes = Bytes::new(288_000_000_000);
+pub const LARGEST_GPU: Bytes = Bytes::new(288_000_000_000);
 /// No GPU and no machine with unified memory comes near this: a size overflowed or a shape is wrong.
-pub(crate) const ABSURD: Bytes = Bytes::gib(16 << 10);
+pub const ABSURD: Bytes = Bytes::gib(16 << 10);
 /// Hardly a machine has this much host memory for one piece: the size is more likely wrong than needed.
-pub(crate) const ABSURD_ON_HOST: Bytes = Bytes::gib(1536);
+pub const ABSURD_ON_HOST: Bytes = Bytes::gib(1536);
 /// A request this many times the device's memory is a wrong shape rather than a large batch.
 const ABSURD_FACTOR: f64 = 1024.0;
 /// Cached memory of this share of the reserved memory is more than the usual remainder between live blocks.
@@ -36,37 +36,37 @@ const LEAK_SHARE: f64 = 0.25;
 
 /// A failed request and the memory around it, as far as the input says.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Shortage {
+pub struct Shortage {
     /// The failed request.
-    pub(crate) request: Bytes,
+    pub request: Bytes,
     /// The device's memory, or the limit in its place.
-    pub(crate) total: Option<Bytes>,
+    pub total: Option<Bytes>,
     /// Memory that the allocator could still take from the driver.
-    pub(crate) free: Option<Bytes>,
+    pub free: Option<Bytes>,
     /// Memory in use by the program.
-    pub(crate) live: Option<Bytes>,
+    pub live: Option<Bytes>,
     /// Memory that the allocator holds unused.
-    pub(crate) cached: Option<Bytes>,
+    pub cached: Option<Bytes>,
     /// Device memory that no allocation can use: the context of this process.
-    pub(crate) context: Bytes,
+    pub context: Bytes,
 }
 
 impl Shortage {
     /// `integer_or_shape_bug`: nothing has that much memory.
-    pub(crate) fn is_absurd(&self) -> bool {
+    pub fn is_absurd(&self) -> bool {
         self.request >= ABSURD || self.total.is_some_and(|total| self.request > total.scaled(ABSURD_FACTOR))
     }
 
     /// `request_exceeds_device`: the request alone is larger than the device, less the context that it takes to
     /// make the request at all. Where the device's size is unknown, larger than any GPU.
-    pub(crate) fn exceeds_device(&self) -> bool {
+    pub fn exceeds_device(&self) -> bool {
         self.request > self.total.map_or(LARGEST_GPU, |total| total - self.context)
     }
 
     /// Bytes that had to be free in addition. A nearly full device fails requests that seem to fit, because the
     /// driver rounds and keeps pages of its own; then the shortfall is the whole request. Live memory beyond the device's size
     /// has to go as well.
-    pub(crate) fn missing(&self) -> Option<Bytes> {
+    pub fn missing(&self) -> Option<Bytes> {
         let free = self.free?;
         let short = if free < self.request { self.request - free } else { self.request };
         let beyond = self.live.zip(self.total).map_or(Bytes::ZERO, |(live, total)| live - total);
@@ -75,7 +75,7 @@ impl Shortage {
 
     /// `fragmentation`: free and cached memory together suffice, and the cached part is larger than both what is
     /// missing and the usual remainder between live blocks.
-    pub(crate) fn is_fragmented(&self) -> bool {
+    pub fn is_fragmented(&self) -> bool {
         let Some(cached) = self.cached else { return false };
         let share = cached.share_of(self.live.unwrap_or(Bytes::ZERO) + cached);
         let missing = self.request - self.free.unwrap_or(Bytes::ZERO);
@@ -87,29 +87,29 @@ impl Shortage {
 
     /// The same, from the figures of a text alone: a cache that is small compared with the request is the usual
     /// remainder, even if the shortfall is small.
-    pub(crate) fn is_fragmented_in_text(&self) -> bool {
+    pub fn is_fragmented_in_text(&self) -> bool {
         self.cached.is_some_and(|cached| cached >= self.request.scaled(LEAST_OF_REQUEST))
             && self.is_fragmented()
     }
 
     /// Whether the cache alone would hold the request. Texts round both figures.
-    pub(crate) fn is_cache_enough(&self) -> bool {
+    pub fn is_cache_enough(&self) -> bool {
         self.cached.is_some_and(|cached| cached.scaled(ROUNDING) >= self.request)
     }
 
     /// `live_data_fills_device`, beyond doubt: live memory and the request exceed the device.
-    pub(crate) fn live_exceeds_device(&self) -> bool {
+    pub fn live_exceeds_device(&self) -> bool {
         matches!((self.live, self.total), (Some(live), Some(total)) if live + self.request > total)
     }
 }
 
 /// `non_framework_overhead` by private pools: they hold most of `whole` and at least the missing bytes.
-pub(crate) fn private_pools_decide(pools: Bytes, whole: Bytes, missing: Bytes) -> bool {
+pub fn private_pools_decide(pools: Bytes, whole: Bytes, missing: Bytes) -> bool {
     pools.share_of(whole) >= PRIVATE_POOL_SHARE && pools >= missing
 }
 
 /// `leak`: memory that grew from step to step is a substantial part of the live memory.
-pub(crate) fn leak_decides(leaked: Bytes, live: Bytes) -> bool {
+pub fn leak_decides(leaked: Bytes, live: Bytes) -> bool {
     leaked.share_of(live) >= LEAK_SHARE
 }
 

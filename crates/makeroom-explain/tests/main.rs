@@ -1,21 +1,10 @@
-//! Tests of explanations: error texts, recordings and the advice for them.
+//! Tests of explanations of recordings.
 //!
 //! They are a single program, so that the crates under test are linked only once.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod advice;
-mod documents_and_reports;
-mod first_hand_reports;
-mod fitting_platforms;
-mod fitting_steps;
 mod growth;
 mod health;
-mod hostile_texts;
-mod plausible_steps;
 mod pools;
 mod processes;
 mod recordings;
-mod texts;
-mod told_failures;
-mod told_kills_and_figures;
-mod told_sizes;

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use makeroom_core::identity::JobIdentity;
 use makeroom_core::{Bytes, Trace};
-use makeroom_explain::{Cause, Certainty, explain_text, explain_text_with};
+use makeroom_explain::{Cause, Certainty};
 use makeroom_gather::Watcher;
 use makeroom_trace::Input;
 use makeroom_view::{Viewer, report};
@@ -30,6 +30,7 @@ use pyo3::prelude::*;
 
 use answer::Answer;
 use failure::{InputError, UsageError};
+use makeroom_text::{explain_text, explain_text_with};
 use recording::{Question, Recording};
 use table::Table;
 

@@ -5,7 +5,7 @@
 //! styles if the output is not a terminal.
 //!
 //! ```
-//! use makeroom_explain::explain_text;
+//! use makeroom_text::explain_text;
 //! use makeroom_report::{explanation_json, explanation_text, sanitize};
 //!
 //! let explanation = explain_text("RuntimeError: CUDA out of memory. Tried to allocate 900.00 GiB");

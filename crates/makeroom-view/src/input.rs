@@ -3,8 +3,9 @@
 use std::sync::OnceLock;
 
 use makeroom_core::{Bytes, DeviceTrace, Trace, TraceKind};
-use makeroom_explain::{Explanation, Room, TraceQuestion, explain_text, explain_trace};
+use makeroom_explain::{Explanation, Room, TraceQuestion, explain_trace};
 use makeroom_report::{explanation_json, explanation_text};
+use makeroom_text::explain_text;
 use serde_json::Value;
 
 use crate::alternative::Alternative;

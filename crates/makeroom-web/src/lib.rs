@@ -13,8 +13,9 @@
 
 use std::cell::RefCell;
 
-use makeroom_explain::{Explanation, TextReader, TraceQuestion, explain_trace};
+use makeroom_explain::{Explanation, TraceQuestion, explain_trace};
 use makeroom_report::{explanation_json, explanation_text, sanitize};
+use makeroom_text::TextReader;
 use makeroom_trace::Error;
 use serde_json::{Value, json};
 

@@ -92,7 +92,7 @@ pub struct TraceQuestion {
 }
 
 /// Explains the memory of one device.
-pub(crate) fn explain_memory(trace: &Trace, question: &TraceQuestion) -> Explanation {
+pub fn explain_memory(trace: &Trace, question: &TraceQuestion) -> Explanation {
     let Some(device) = trace.device(question.device) else { return empty(trace) };
     let mut explanation = Subject::new(trace, device).explain(question.room);
     let others = trace.devices.len() - 1;

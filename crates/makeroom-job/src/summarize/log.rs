@@ -14,8 +14,8 @@ use makeroom_core::identity::{
     FailureList, JobIdentity, LinePrefix, ListedRank, PodLabels, PodStatuses, ProcessReports, RayReports,
     ReportedProcess, without_header,
 };
-use makeroom_explain::TextReader;
 use makeroom_ordered::OrderedMap;
+use makeroom_text::TextReader;
 
 use super::Source;
 use super::crashes;

@@ -2,8 +2,9 @@
 
 use makeroom_core::Bytes;
 use makeroom_core::identity::{JobField, JobIdentity, ProcessEvent, ReportedProcess};
-use makeroom_explain::{Cause, Explanation, LedgerLine, TextReader};
+use makeroom_explain::{Cause, Explanation, LedgerLine};
 use makeroom_ordered::{OrderedMap, OrderedSet};
+use makeroom_text::TextReader;
 
 use super::log_text::{Label, RankText};
 use super::{MOST_FIXES, Source, first_fixes};

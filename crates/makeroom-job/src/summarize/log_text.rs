@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use makeroom_core::identity::{JobIdentity, LinePrefix};
-use makeroom_explain::TextReader;
+use makeroom_text::TextReader;
 
 use super::collectives;
 use super::crashes;

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use makeroom_core::DeviceIndex;
-use makeroom_explain::{By, Explanation, TextReader, TraceQuestion, explain_running, explain_trace, grouped};
+use makeroom_explain::{By, Explanation, TraceQuestion, explain_running, explain_trace, grouped};
 use makeroom_job::{JobReport, answer};
 use makeroom_report::{explanation_json, explanation_text, grouped_json, grouped_text};
+use makeroom_text::TextReader;
 use serde_json::Value;
 
 use crate::cli::{RecordingOptions, Why};

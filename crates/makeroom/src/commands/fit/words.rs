@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use makeroom_explain::{Cause, explain_text};
+use makeroom_explain::Cause;
+use makeroom_text::explain_text;
 
 /// Number of lines to show.
 const LAST_LINES: usize = 12;
