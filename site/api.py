@@ -54,7 +54,7 @@ The parts of makeroom are libraries. Each name leads to the documentation of a c
 The command itself has no library. To use a crate before it is on crates.io, depend on the repository:
 
 ```sh
-cargo add --git https://github.com/makeroom/makeroom {FIRST}
+cargo add --git https://github.com/makeroom/makeroom {FIRST} makeroom-explain
 ```
 """
 

@@ -22,7 +22,7 @@ pub fn checkpointing() -> Fix {
         .command("model.gradient_checkpointing_enable()")
 }
 
-/// Halve activations.
+/// Train in half precision.
 pub fn half_precision(maker: Maker) -> Fix {
     let device = match maker {
         Maker::Intel => "xpu",
@@ -36,7 +36,7 @@ pub fn half_precision(maker: Maker) -> Fix {
 /// Whose GPU it is: the commands differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Maker {
-    /// NVIDIA, and where a text does not tell.
+    /// NVIDIA; also if the text does not name a vendor.
     #[default]
     Nvidia,
     /// AMD.
@@ -59,7 +59,7 @@ impl Maker {
     }
 }
 
-/// Look who holds the card.
+/// List the processes that hold memory on the GPU.
 pub fn list_holders(maker: Maker) -> Fix {
     match maker {
         Maker::Nvidia => Fix::new("list the processes that hold GPU memory, and stop those that are yours")
@@ -80,7 +80,7 @@ pub fn find_hidden_holders() -> Fix {
         .command("sudo fuser -v /dev/nvidia*")
 }
 
-/// Go elsewhere; never to the device that is full.
+/// Use a GPU other than the full one.
 pub fn another_device(maker: Maker, full: Option<DeviceIndex>) -> Option<Fix> {
     let variable = match maker {
         Maker::Nvidia => "CUDA_VISIBLE_DEVICES",
@@ -99,7 +99,7 @@ pub fn empty_other_cache() -> Fix {
 }
 
 /// Give PyTorch's cache back before others ask.
-pub fn empty_own_cache() -> Fix {
+pub(crate) fn empty_own_cache() -> Fix {
     Fix::new("release PyTorch's cache before other libraries allocate").command("torch.cuda.empty_cache()")
 }
 
@@ -130,25 +130,25 @@ pub fn leak() -> Vec<Fix> {
 }
 
 /// Make room for kernels that call malloc.
-pub fn raise_kernel_heap() -> Fix {
+pub(crate) fn raise_kernel_heap() -> Fix {
     Fix::new("increase the in-kernel heap size before the first launch, or allocate outside kernels")
         .command("cudaDeviceSetLimit(cudaLimitMallocHeapSize, BYTES);")
 }
 
 /// For kernels that allocate from a heap whose size the program has set.
-pub fn check_kernel_malloc() -> Fix {
+pub(crate) fn check_kernel_malloc() -> Fix {
     Fix::new("check in the kernel whether malloc returns NULL: nothing else shows that the heap is full")
 }
 
 /// Pinned memory is the machine's, and it has a limit.
-pub fn host_memory_in_pieces() -> Fix {
+pub(crate) fn host_memory_in_pieces() -> Fix {
     Fix::new(
         "copy through one pinned buffer of a few megabytes instead of pinning all the data, and free pinned buffers with cudaFreeHost",
     )
 }
 
 /// Wait for frees in stream order.
-pub fn wait_for_streams() -> Fix {
+pub(crate) fn wait_for_streams() -> Fix {
     Fix::new(
         "synchronize before allocating outside the stream-ordered pool, or allocate with cudaMallocAsync too",
     )
@@ -156,7 +156,7 @@ pub fn wait_for_streams() -> Fix {
 }
 
 /// Free memory that another stream used as soon as it is freed.
-pub fn avoid_record_stream() -> Fix {
+pub(crate) fn avoid_record_stream() -> Fix {
     Fix::new(
         "instead of calling record_stream, which delays the free, make the tensor's own stream wait for the stream that uses it, then free the tensor",
     )
@@ -172,7 +172,7 @@ pub fn tune() -> Fix {
 }
 
 /// Who asked for memory is known only with stacks.
-pub fn record_with_stacks() -> Fix {
+pub(crate) fn record_with_stacks() -> Fix {
     Fix::new("record again with stacks, which this recording lacks, to see which lines allocate")
         .command("makeroom run -- …")
 }

@@ -320,7 +320,7 @@ mod tests {
     use super::*;
     use crate::{TraceQuestion, explain_trace};
 
-    /// What is said of a recording in which nothing happened.
+    /// The explanation of an empty recording.
     fn explain_nothing() -> Explanation {
         explain_trace(&Trace::new(TraceKind::TorchSnapshot), &TraceQuestion::default())
     }

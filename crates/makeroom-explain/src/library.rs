@@ -65,7 +65,7 @@ pub fn is_library_file(file: &str) -> bool {
 
 /// Whether a file is native source of the program itself: it has an extension of C++, CUDA or Rust, and lies where no system
 /// and no package puts its headers.
-pub fn is_own_source(file: &str) -> bool {
+pub(crate) fn is_own_source(file: &str) -> bool {
     let is_installed = INSTALLED.iter().chain(&SYSTEM).any(|fragment| file.contains(fragment));
     is_native(file) && !is_installed
 }
@@ -88,7 +88,7 @@ fn is_native(file: &str) -> bool {
 }
 
 /// A file's name as people say it: what follows the installation directory, or the last two parts of a path.
-pub fn short_file(file: &str) -> &str {
+pub(crate) fn short_file(file: &str) -> &str {
     for marker in ["site-packages/", "dist-packages/"] {
         if let Some(position) = file.find(marker) {
             return &file[position + marker.len()..];

@@ -30,35 +30,26 @@ pub fn explain_running(trace: &Trace, question: &TraceQuestion) -> Explanation {
 
 #[cfg(test)]
 mod tests {
-    use makeroom_core::{
-        Address, Block, BlockState, Bytes, DeviceIndex, DeviceTrace, Frame, Segment, TraceKind,
-    };
+    use makeroom_core::{Address, Block, BlockState, Bytes, DeviceTrace, Frame, Segment, TraceKind};
 
     use super::*;
 
-    /// A profile of one live buffer per device, allocated at a line of the device's number.
-    fn profile(devices: &[(u32, u64)]) -> Trace {
+    /// A profile of one live buffer.
+    fn profile() -> Trace {
         let mut trace = Trace::new(TraceKind::JaxProfile);
-        for &(device, mebibytes) in devices {
-            let (function, file) = (trace.stacks.name("step"), trace.stacks.name("/home/user/train.py"));
-            let frame = trace.stacks.frame(Frame { function, file, line: device + 1, ..Frame::default() });
-            let stack = trace.stacks.stack(&[frame]);
-            let (address, size) = (Address(1 << 21), Bytes::mib(mebibytes));
-            let block = Block { address, size, requested: Some(size), state: BlockState::Live, stack };
-            let segment = Segment { address, size, blocks: vec![block], stack, ..Segment::default() };
-            trace.devices.push(DeviceTrace {
-                device: DeviceIndex(device),
-                segments: vec![segment],
-                ..DeviceTrace::default()
-            });
-        }
-        trace.notes.push("largest live arrays: one".to_owned());
+        let (function, file) = (trace.stacks.name("step"), trace.stacks.name("/home/user/train.py"));
+        let frame = trace.stacks.frame(Frame { function, file, line: 1, ..Frame::default() });
+        let stack = trace.stacks.stack(&[frame]);
+        let (address, size) = (Address(1 << 21), Bytes::mib(7));
+        let block = Block { address, size, requested: Some(size), state: BlockState::Live, stack };
+        let segment = Segment { address, size, blocks: vec![block], stack, ..Segment::default() };
+        trace.devices.push(DeviceTrace { segments: vec![segment], ..DeviceTrace::default() });
         trace
     }
 
     #[test]
     fn a_profile_alone_says_what_is_live() {
-        let explanation = explain_trace(&profile(&[(0, 7)]), &TraceQuestion::default());
+        let explanation = explain_trace(&profile(), &TraceQuestion::default());
         assert!(
             explanation.verdict.summary.contains("7.00 MiB in 1 buffer,"),
             "{}",

@@ -75,7 +75,7 @@ impl Shortage {
 
     /// `fragmentation`: free and cached memory together suffice, and the cached part is larger than both what is
     /// missing and the usual remainder between live blocks.
-    pub fn is_fragmented(&self) -> bool {
+    pub(crate) fn is_fragmented(&self) -> bool {
         let Some(cached) = self.cached else { return false };
         let share = cached.share_of(self.live.unwrap_or(Bytes::ZERO) + cached);
         let missing = self.request - self.free.unwrap_or(Bytes::ZERO);
@@ -109,7 +109,7 @@ pub fn private_pools_decide(pools: Bytes, whole: Bytes, missing: Bytes) -> bool 
 }
 
 /// `leak`: memory that grew from step to step is a substantial part of the live memory.
-pub fn leak_decides(leaked: Bytes, live: Bytes) -> bool {
+pub(crate) fn leak_decides(leaked: Bytes, live: Bytes) -> bool {
     leaked.share_of(live) >= LEAK_SHARE
 }
 

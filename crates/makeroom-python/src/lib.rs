@@ -23,6 +23,7 @@ use makeroom_core::identity::JobIdentity;
 use makeroom_core::{Bytes, Trace};
 use makeroom_explain::{Cause, Certainty};
 use makeroom_gather::Watcher;
+use makeroom_text::{explain_text, explain_text_with};
 use makeroom_trace::Input;
 use makeroom_view::{Viewer, report};
 use pyo3::exceptions::PyRuntimeError;
@@ -30,7 +31,6 @@ use pyo3::prelude::*;
 
 use answer::Answer;
 use failure::{InputError, UsageError};
-use makeroom_text::{explain_text, explain_text_with};
 use recording::{Question, Recording};
 use table::Table;
 

@@ -5,8 +5,8 @@
 //! styles if the output is not a terminal.
 //!
 //! ```
-//! use makeroom_text::explain_text;
 //! use makeroom_report::{explanation_json, explanation_text, sanitize};
+//! use makeroom_text::explain_text;
 //!
 //! let explanation = explain_text("RuntimeError: CUDA out of memory. Tried to allocate 900.00 GiB");
 //! let text = sanitize(&explanation_text(&explanation, 100, None));

@@ -9,7 +9,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
 /// An anchor of this length is compared at every byte of a log, and counts only where a word begins.
 pub const SHORT_ANCHOR: usize = 3;
-/// With anchors of at least this length, besides short ones, fewer than all bytes of a log are sampled.
+/// If all longer anchors have at least this length, the log is sampled at a stride instead of at every byte.
 pub const LEAST_SAMPLED: usize = GRAM + 1;
 
 /// Bytes per sample.
@@ -35,7 +35,7 @@ pub fn counts_at(text: &[u8], start: usize, length: usize) -> bool {
 pub struct Frequencies(Vec<u32>);
 
 impl Frequencies {
-    /// Counts in the beginning of a sample.
+    /// Counts the 4-grams at the beginning of a sample.
     pub fn count(sample: &[u8]) -> Self {
         let mut counts = vec![0; TABLE_LENGTH];
         for gram in sample[..sample.len().min(LONGEST_SAMPLE)].windows(GRAM) {

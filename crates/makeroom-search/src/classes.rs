@@ -5,9 +5,10 @@
 
 use std::borrow::Cow;
 
-use super::pattern::{Regex, RegexSet};
+use crate::pattern::{Regex, RegexSet};
 
-/// A pattern that is part of this program. Its classes are those of ASCII, unless it contains non-ASCII letters.
+/// A pattern from source code. Its classes are those of ASCII, unless it contains non-ASCII letters. If it is invalid, debug
+/// builds panic, and in release builds it matches nothing.
 pub fn pattern(source: &str) -> Regex {
     Regex::new(with_ascii_classes(source).into_owned())
 }

@@ -1,4 +1,4 @@
-//! Removes what terminals act on and people do not see, because it may sit inside a word of an error message.
+//! Removes escape sequences and control characters, which may split a word of an error message.
 
 use std::borrow::Cow;
 
@@ -39,6 +39,7 @@ pub fn text_without_controls(text: &str) -> Cow<'_, str> {
         Cow::Borrowed(_) => Cow::Borrowed(text),
         Cow::Owned(clean) => match String::from_utf8(clean) {
             Ok(clean) => Cow::Owned(clean),
+            // Not reached: only whole characters are removed.
             Err(error) => Cow::Owned(String::from_utf8_lossy(error.as_bytes()).into_owned()),
         },
     }
@@ -82,7 +83,7 @@ mod tests {
         assert_eq!(without_controls(b"\x1b[31\nnext").as_ref(), b"\nnext");
     }
 
-    /// The same for one line, character by character.
+    /// A reference implementation for one line, character by character.
     fn characters_without_controls(line: &str) -> String {
         let mut clean = String::with_capacity(line.len());
         let mut rest = line.chars();
@@ -114,8 +115,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_clean_line_is_what_its_characters_say(
-            parts in prop::collection::vec(prop_oneof!["[ -~é显\u{85}\u{7f}\t]{0,4}", "\u{1b}[\\[\\]()A]?"], 0..8),
+        fn a_line_is_cleaned_as_if_character_by_character(
+            parts in prop::collection::vec(prop_oneof![r"[ -~é显\x{85}\x{7f}\x{7}\t]{0,4}", r"\x{1b}[\[\]()A\\]?"], 0..8),
         ) {
             let line = parts.concat();
             prop_assert_eq!(text_without_controls(&line), characters_without_controls(&line));

@@ -1,4 +1,4 @@
-//! Searches for one word in any case, where `-` and `_` are the same: options are written both ways.
+//! Searches for one word, ignoring ASCII case and treating `-` and `_` as equal, because options are written both ways.
 
 use memchr::memchr2_iter;
 

@@ -1,4 +1,4 @@
-//! Searches error texts and logs for what a program knows: patterns, words and anchors, hundreds of each.
+//! Searches error texts and logs for hundreds of patterns, words and anchors.
 //!
 //! ```
 //! use makeroom_search::pattern;
@@ -9,13 +9,16 @@
 //! ```
 //!
 //! ```text
-//! pattern/       regular expressions, compiled only for a text that may match;  classes.rs  which characters `\w` stands for
-//! word_set.rs    hundreds of words at once
-//! folded.rs      one word, where `-` and `_` are the same
-//! anchors.rs     the words of all error messages, in logs of gigabytes;  controls.rs  what such a log is cleaned of first
+//! pattern/       regular expressions, each compiled only for a text that may match it
+//! classes.rs     gives `\d`, `\w` and `\b` in a pattern their ASCII meaning
+//! word_set.rs    searches for hundreds of words at once
+//! folded.rs      searches for one word, ignoring case; `-` equals `_`
+//! anchors.rs     finds the words of all error messages in logs of gigabytes
+//! controls.rs    removes escape sequences and control characters
 //! ```
 //!
-//! This is its own crate because it is what takes the time: it is optimized for speed, the code that uses it for size.
+//! Explaining a text spends nearly all of its time here. As a separate crate, this code can be optimized for speed without
+//! optimizing its callers.
 #![forbid(unsafe_code)]
 
 mod anchors;

@@ -26,9 +26,9 @@ pub struct WordSet {
 /// Where a word is in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Occurrence {
-    /// Its bytes in the text end before this one.
+    /// The offset after its last byte.
     pub end: usize,
-    /// Its first byte.
+    /// The offset of its first byte.
     pub start: usize,
     /// The index of the word.
     pub word: usize,
@@ -46,7 +46,8 @@ impl WordSet {
         Self { words, by_letter, automaton: OnceLock::new(), compared: AtomicUsize::new(0) }
     }
 
-    /// All occurrences of all words, including overlapping ones, ordered by where they end.
+    /// All occurrences of all words, including overlapping ones, ordered by where they end. Boxed, so that the search is compiled
+    /// here and not in each caller.
     pub fn occurrences<'text>(&'text self, text: &'text str) -> Box<dyn Iterator<Item = Occurrence> + 'text> {
         let is_compared = self.automaton.get().is_none()
             && self.compared.fetch_add(text.len(), Ordering::Relaxed) + text.len()

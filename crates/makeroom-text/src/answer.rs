@@ -6,33 +6,33 @@ use makeroom_core::{Bytes, Framework};
 use makeroom_explain::thresholds::CONTEXT_CEILING;
 use makeroom_explain::{
     Cause, Certainty, Explanation, Finding, Fix, InputKind, InputSummary, Ledger, LedgerLine, Request,
-    Verdict,
+    Verdict, advice,
 };
 use makeroom_search::{Regex, pattern};
 
-use super::context::Context;
-use super::cured;
-use super::discussion::is_discussion;
-use super::document::Document;
-use super::facts::{Facts, Resource, Severity};
-use super::figures::find_size;
-use super::find::{self, Found};
-use super::fixes;
-use super::gpu_names;
-use super::growth;
-use super::host_told;
-use super::hypotheses;
-use super::job;
-use super::judge::{Account, judge};
-use super::lines::{is_own_failure, is_report, is_told_by_person, says_handled};
-use super::log::Log;
-use super::other_failure::{self, OtherFailure};
-use super::placement;
-use super::searched::Searched;
-use super::situation::Situation;
-use super::told;
-use super::told_sizes;
-use super::undetermined;
+use crate::context::Context;
+use crate::cured;
+use crate::discussion::is_discussion;
+use crate::document::Document;
+use crate::facts::{Facts, Resource, Severity};
+use crate::figures::find_size;
+use crate::find::{self, Found};
+use crate::fixes;
+use crate::gpu_names;
+use crate::growth;
+use crate::host_told;
+use crate::hypotheses;
+use crate::job;
+use crate::judge::{Account, judge};
+use crate::lines::{is_own_failure, is_report, is_told_by_person, says_handled};
+use crate::log::Log;
+use crate::other_failure::{self, OtherFailure};
+use crate::placement;
+use crate::searched::Searched;
+use crate::situation::Situation;
+use crate::told;
+use crate::told_sizes;
+use crate::undetermined;
 
 /// A text that was pasted or wrapped by a terminal is no longer than this; a log file is not wrapped.
 const LONGEST_UNWRAPPED: usize = 4 << 20;
@@ -348,7 +348,7 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, 
             "pass the lines around the error, or the whole output of the program: PROGRAM 2>&1 | makeroom why"
                 .to_owned(),
         );
-        explanation.next.push(makeroom_explain::advice::record_run());
+        explanation.next.push(advice::record_run());
         return explanation;
     };
     let facts = found.first;
@@ -423,7 +423,7 @@ fn in_document(facts: &Facts, summary: String) -> Explanation {
     explanation.notes.push(
         "to explain a failure of your own, pass the program's output: PROGRAM 2>&1 | makeroom why".to_owned(),
     );
-    explanation.next.push(makeroom_explain::advice::record_run());
+    explanation.next.push(advice::record_run());
     explanation
 }
 

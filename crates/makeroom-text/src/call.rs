@@ -14,8 +14,8 @@ use std::sync::LazyLock;
 use makeroom_core::Bytes;
 use makeroom_search::{Captures, Regex, pattern};
 
-use super::figures::{captured_number, captured_size, size};
-use super::log::clipped;
+use crate::figures::{captured_number, captured_size, size};
+use crate::log::clipped;
 
 /// What one line says about the call that failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

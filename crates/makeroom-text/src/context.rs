@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 use makeroom_core::Bytes;
 use makeroom_search::{Regex, pattern};
 
-use super::figures::binary_size;
-use super::growth;
-use super::lines::is_progress;
-use super::log::{Log, split_prefix};
+use crate::figures::binary_size;
+use crate::growth;
+use crate::lines::is_progress;
+use crate::log::{Log, split_prefix};
 
 /// What surrounds a failure.
 #[derive(Debug, Default)]
@@ -269,7 +269,7 @@ Epoch [3][150/900] lr: 0.1, memory: 40519, loss: 1.1";
     fn the_programs_own_line_is_found_in_a_traceback() {
         let text = "Traceback (most recent call last):\n  File \"train.py\", line 12, in step\n    loss = model(x)\n  File \"/usr/lib/python3/site-packages/torch/nn/modules/module.py\", line 1779, in _call\n    return f()\nCUDA out of memory. Tried to allocate 2.00 GiB";
         let log = Log::new(text);
-        let index = super::super::find::failures(&log).unwrap().index;
+        let index = crate::find::failures(&log).unwrap().index;
         assert_eq!(Context::read(&log, index).site.as_deref(), Some("train.py:12 step"));
     }
 }

@@ -8,11 +8,11 @@ use std::sync::LazyLock;
 use makeroom_explain::{Cause, Certainty, Finding, Fix};
 use makeroom_search::{Regex, pattern};
 
-use super::environment::System;
-use super::facts::Resource;
-use super::figures::captured_number;
-use super::situation::Situation;
-use super::smaller::BATCH;
+use crate::environment::System;
+use crate::facts::Resource;
+use crate::figures::captured_number;
+use crate::situation::Situation;
+use crate::smaller::BATCH;
 
 /// Sentences of people are in the first lines of a text, and no longer than this.
 const LINES_SEARCHED: usize = 300;
@@ -288,7 +288,7 @@ fn quoted(sentence: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::answer::explain_text;
+    use crate::answer::explain_text;
 
     fn first(text: &str) -> String {
         let text = format!("CUDA error: out of memory\n{text}");

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use makeroom_search::{Regex, pattern};
 
-use super::log::Log;
+use crate::log::Log;
 
 /// A title and the headings of a form stand in the first lines of a text.
 const LINES_SEARCHED: usize = 100;

@@ -9,9 +9,9 @@ use std::sync::LazyLock;
 
 use makeroom_search::{Regex, mixed_pattern, pattern};
 
-use super::discussion::is_message_change;
-use super::facts::Facts;
-use super::log::{Log, clipped};
+use crate::discussion::is_message_change;
+use crate::facts::Facts;
+use crate::log::{Log, clipped};
 
 /// The kind of document that quotes an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

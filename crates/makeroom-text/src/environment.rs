@@ -7,8 +7,8 @@ use makeroom_core::Framework;
 use makeroom_explain::advice::Maker;
 use makeroom_search::{Captures, Regex, pattern};
 
-use super::figures::captured_number;
-use super::searched::Searched;
+use crate::figures::captured_number;
+use crate::searched::Searched;
 
 /// Words of hosted notebooks.
 const HOSTED: [&str; 6] = [

@@ -8,7 +8,7 @@ use makeroom_core::{Bytes, DeviceIndex, Framework};
 use makeroom_explain::thresholds::{ABSURD, LARGEST_GPU};
 use makeroom_explain::{Cause, Certainty, Fix};
 
-use super::log::Passage;
+use crate::log::Passage;
 
 /// The kind of memory a text is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,18 +10,18 @@ use makeroom_core::Framework;
 use makeroom_explain::{Cause, Certainty};
 use makeroom_search::{Occurrence, WordSet, counts_at};
 
-use super::discussion::{is_discussion, is_request};
-use super::document::{self, Document};
-use super::facts::{Facts, Severity};
-use super::family::{FAMILIES, LAST_RESORTS};
-use super::job::FailureAt;
-use super::lines::{
+use crate::discussion::{is_discussion, is_request};
+use crate::document::{self, Document};
+use crate::facts::{Facts, Severity};
+use crate::family::{FAMILIES, LAST_RESORTS};
+use crate::job::FailureAt;
+use crate::lines::{
     LineKind, crashes_at_once, ends_in_error, is_crash_reported, is_handled, kind, kind_of_known,
     progress_between,
 };
-use super::log::Log;
-use super::other_failure;
-use super::site::source_line;
+use crate::log::Log;
+use crate::other_failure;
+use crate::site::source_line;
 
 /// A log can hold millions of failures (a retry loop); this many are read, the others are only counted.
 const MOST_READ: usize = 400;

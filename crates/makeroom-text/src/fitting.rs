@@ -7,9 +7,9 @@ use makeroom_core::Framework;
 use makeroom_explain::Fix;
 use makeroom_search::{Regex, pattern};
 
-use super::environment::{Device, System};
-use super::programs;
-use super::situation::Situation;
+use crate::environment::{Device, System};
+use crate::programs;
+use crate::situation::Situation;
 
 /// What PyTorch before 1.10 does not have: allocator settings, `autocast`, `inference_mode`; and what needs a later one.
 const LATER_TORCH: [&str; 7] = [
@@ -181,10 +181,10 @@ fn is_set(command: &str, situation: &Situation<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::context::Context;
-    use super::super::find;
-    use super::super::log::Log;
     use super::*;
+    use crate::context::Context;
+    use crate::find;
+    use crate::log::Log;
 
     fn is_kept(text: &str, command: &str) -> bool {
         let log = Log::new(text);

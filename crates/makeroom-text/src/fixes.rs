@@ -12,20 +12,20 @@ use makeroom_explain::thresholds::LARGEST_GPU;
 use makeroom_explain::{Cause, Certainty, Finding, Fix};
 use makeroom_search::contains_folded;
 
-use super::environment::{Device, System};
-use super::facts::{Facts, Resource};
-use super::fitting;
-use super::general_fixes::{MOST_CHUNKS, general};
-use super::holders::{can_make_room_itself, list_holders};
-use super::host_fixes;
-use super::judge::Account;
-use super::knobs;
-use super::phases;
-use super::programs::{self, Work};
-use super::settings::Settings;
-use super::situation::Situation;
-use super::smaller::{self, is_from_pytorch};
-use super::torch_fixes::allocator_first;
+use crate::environment::{Device, System};
+use crate::facts::{Facts, Resource};
+use crate::fitting;
+use crate::general_fixes::{MOST_CHUNKS, general};
+use crate::holders::{can_make_room_itself, list_holders};
+use crate::host_fixes;
+use crate::judge::Account;
+use crate::knobs;
+use crate::phases;
+use crate::programs::{self, Work};
+use crate::settings::Settings;
+use crate::situation::Situation;
+use crate::smaller::{self, is_from_pytorch};
+use crate::torch_fixes::allocator_first;
 
 /// More steps than this are not read.
 const MOST_FIXES: usize = 5;

@@ -5,14 +5,14 @@ use makeroom_explain::advice::{self, Maker};
 use makeroom_explain::thresholds::CONTEXT_TYPICAL;
 use makeroom_explain::{Cause, Fix};
 
-use super::facts::Resource;
-use super::families::cuda_kernel;
-use super::holders;
-use super::leak_fixes;
-use super::own_code;
-use super::situation::Situation;
-use super::smaller::{self, is_from_pytorch, roughly};
-use super::torch_fixes;
+use crate::facts::Resource;
+use crate::families::cuda_kernel;
+use crate::holders;
+use crate::leak_fixes;
+use crate::own_code;
+use crate::situation::Situation;
+use crate::smaller::{self, is_from_pytorch, roughly};
+use crate::torch_fixes;
 
 /// Work in more parts than this is a wrong shape rather than a plan.
 pub(crate) const MOST_CHUNKS: u64 = 16;
@@ -470,10 +470,10 @@ fn overhead(situation: &Situation<'_>) -> Vec<Fix> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::context::Context;
-    use super::super::find;
-    use super::super::log::Log;
     use super::*;
+    use crate::context::Context;
+    use crate::find;
+    use crate::log::Log;
 
     fn commands(text: &str, cause: Cause) -> String {
         let log = Log::new(text);

@@ -7,9 +7,9 @@ use std::sync::LazyLock;
 use makeroom_core::Bytes;
 use makeroom_search::{Captures, Regex, pattern};
 
-use super::facts::{Facts, Resource};
-use super::figures::binary_size;
-use super::searched::Searched;
+use crate::facts::{Facts, Resource};
+use crate::figures::binary_size;
+use crate::searched::Searched;
 
 /// A model name; the second group is a size that belongs to the name.
 static NAME: LazyLock<Regex> = LazyLock::new(|| {

@@ -11,9 +11,9 @@ use makeroom_core::Framework;
 use makeroom_explain::{Cause, Certainty};
 use makeroom_search::{Regex, pattern};
 
-use super::facts::{Facts, Resource};
-use super::find::is_patch;
-use super::log::{Log, split_prefix};
+use crate::facts::{Facts, Resource};
+use crate::find::is_patch;
+use crate::log::{Log, split_prefix};
 
 /// A report stands in the first lines of a text.
 const LINES_SEARCHED: usize = 100;

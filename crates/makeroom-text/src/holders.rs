@@ -8,12 +8,12 @@ use makeroom_explain::thresholds::CONTEXT_TYPICAL;
 use makeroom_explain::{Cause, Fix};
 use makeroom_search::{Regex, pattern};
 
-use super::environment::{Device, System};
-use super::figures::captured_number;
-use super::fixes::is_without_cuda;
-use super::judge::Account;
-use super::programs::{self, Work};
-use super::situation::Situation;
+use crate::environment::{Device, System};
+use crate::figures::captured_number;
+use crate::fixes::is_without_cuda;
+use crate::judge::Account;
+use crate::programs::{self, Work};
+use crate::situation::Situation;
 
 /// Only the largest of other processes are worth stopping.
 const MOST_STOPPED: usize = 3;
@@ -293,10 +293,10 @@ pub(crate) fn may_make_room_itself(account: &Account<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::context::Context;
-    use super::super::find;
-    use super::super::log::Log;
     use super::*;
+    use crate::context::Context;
+    use crate::find;
+    use crate::log::Log;
 
     fn steps(text: &str) -> Vec<Fix> {
         let log = Log::new(text);

@@ -11,14 +11,14 @@ use makeroom_core::{Bytes, Framework};
 use makeroom_explain::{Cause, Fix};
 use makeroom_search::{Regex, pattern};
 
-use super::environment::System;
-use super::facts::Statement;
-use super::fixes::is_without_cuda;
-use super::language::Language;
-use super::own_code::is_own_code;
-use super::programs::Work;
-use super::situation::Situation;
-use super::smaller;
+use crate::environment::System;
+use crate::facts::Statement;
+use crate::fixes::is_without_cuda;
+use crate::language::Language;
+use crate::own_code::is_own_code;
+use crate::programs::Work;
+use crate::situation::Situation;
+use crate::smaller;
 
 /// The steps for a text about host memory.
 pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
@@ -494,10 +494,10 @@ fn gigabytes(bytes: Bytes) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::context::Context;
-    use super::super::find;
-    use super::super::log::Log;
     use super::*;
+    use crate::context::Context;
+    use crate::find;
+    use crate::log::Log;
 
     fn commands(text: &str) -> Vec<String> {
         let log = Log::new(text);

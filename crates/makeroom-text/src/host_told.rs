@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 use makeroom_explain::{Cause, Certainty};
 use makeroom_search::{Regex, pattern};
 
-use super::facts::{Facts, Resource};
-use super::searched::Searched;
+use crate::facts::{Facts, Resource};
+use crate::searched::Searched;
 
 /// A call that registers host memory, and its failure.
 static REGISTER: LazyLock<Regex> = LazyLock::new(|| {

@@ -9,11 +9,11 @@ use makeroom_explain::library::is_library_file;
 use makeroom_explain::{Cause, Certainty, Finding, Fix};
 use makeroom_search::{Regex, pattern};
 
-use super::facts::Resource;
-use super::fixes;
-use super::holders;
-use super::situation::Situation;
 use crate::environment::{Device, System};
+use crate::facts::Resource;
+use crate::fixes;
+use crate::holders;
+use crate::situation::Situation;
 
 /// More hypotheses than this do not help.
 const MOST: usize = 3;

@@ -6,7 +6,7 @@
 use makeroom_core::identity::{FailureList, LinePrefix, ListedRank};
 use makeroom_ordered::OrderedSet;
 
-use super::log::{Log, split_prefix};
+use crate::log::{Log, split_prefix};
 
 /// A failure in the log: the line and whether it is about memory.
 #[derive(Clone, Copy, Debug)]

@@ -14,9 +14,9 @@ use makeroom_explain::Fix;
 use makeroom_search::{Match, Regex, pattern};
 
 use self::quantities::{Follows, IN_SIZES, OTHER_WORDS, QUANTITIES};
-use super::boundaries;
-use super::settings::is_suggested;
-use super::situation::Situation;
+use crate::boundaries;
+use crate::settings::is_suggested;
+use crate::situation::Situation;
 
 /// More assignments than this are a dump, of which the first ones are read.
 const MOST_READ: usize = 4000;
@@ -340,10 +340,10 @@ fn found(situation: &Situation<'_>, wants_batch: bool) -> Vec<Fix> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::context::Context;
-    use super::super::find;
-    use super::super::log::Log;
     use super::*;
+    use crate::context::Context;
+    use crate::find;
+    use crate::log::Log;
 
     fn commands(settings: &str) -> Vec<String> {
         let text = format!("{settings}\nRuntimeError: CUDA out of memory. Tried to allocate 1.00 GiB");

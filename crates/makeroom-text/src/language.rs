@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use makeroom_search::{Regex, pattern};
 
-use super::searched::Searched;
+use crate::searched::Searched;
 
 /// The languages that programs on GPUs are written in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,12 +3,12 @@
 use makeroom_core::Framework;
 use makeroom_explain::{Cause, Fix, advice};
 
-use super::facts::Resource;
-use super::fixes::is_without_cuda;
-use super::own_code;
-use super::programs;
-use super::situation::Situation;
-use super::smaller;
+use crate::facts::Resource;
+use crate::fixes::is_without_cuda;
+use crate::own_code;
+use crate::programs;
+use crate::situation::Situation;
+use crate::smaller;
 
 /// Memory that grows from step to step.
 pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {

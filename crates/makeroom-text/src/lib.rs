@@ -13,8 +13,9 @@
 //! ```
 //!
 //! ```text
-//! boundaries.rs     offsets that do not split a character;  searched.rs  the parts of a long text that are searched
 //! log.rs            clean lines, grouped by writer; stream/ condenses logs that are larger than memory
+//! boundaries.rs     offsets that do not split a character; searched.rs has the parts of a long text that are searched
+//! facts.rs          what a text says, before anything is concluded from it; figures.rs reads sizes
 //! lines.rs          what kind of line: a program's error or a person's sentence, handled or not
 //! document.rs       whether an error is quoted in a guide, a changelog or a message with placeholders
 //! discussion.rs     whether a text discusses memory: a request, a question, a change, release notes
@@ -29,15 +30,17 @@
 //! identifiers.rs    names of branches, files and options that contain an error's words
 //! placement.rs      whether the GPU or the machine ran out, where the error does not say
 //! host_told.rs      host memory that the text names although the error reads like the GPU's
-//! gpu_names.rs      the size of a GPU that a text only names
-//! judge/            facts in, findings out, by the definitions of makeroom_explain::thresholds
+//! gpu_names.rs      the size of a GPU that a text only names; smi_table.rs reads tables of nvidia-smi
+//! judge/            facts in, findings out, by the definitions of makeroom_explain::thresholds; undetermined.rs if they do
+//!                   not decide
 //! situation.rs      what advice depends on: settings.rs, environment.rs, language.rs, programs/
 //! fixes.rs          steps for a cause: programs/ in a program's own options, else general_fixes.rs, torch_fixes.rs,
 //!                   leak_fixes.rs, holders.rs (other processes), host_fixes.rs (host memory), smaller.rs (less data at
 //!                   once), knobs.rs (the text's own settings), own_code.rs (programs that call the driver)
+//! fitting.rs        drops steps that the version or operating system does not support; phases.rs adds those for loading and saving
 //! cured.rs          what the text itself says that helped, given as its own first step
 //! hypotheses.rs     possible causes of an open case, each with a check
-//! answer.rs         all of it put together;  recorded.rs  with the memory that was live
+//! answer.rs         combines all of it; recorded.rs adds a recording of the live memory
 //! ```
 #![forbid(unsafe_code)]
 

@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 
 use makeroom_search::{Regex, pattern};
 
-use super::identifiers::without_names;
-use super::log::{Log, split_prefix};
+use crate::identifiers::without_names;
+use crate::log::{Log, split_prefix};
 
 /// Tokens that only programs print.
 static ERROR: LazyLock<Regex> = LazyLock::new(|| {

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use makeroom_search::{Regex, pattern, text_without_controls};
 
-use super::boundaries;
+use crate::boundaries;
 
 /// How many lines before an anchor a family may look at.
 const LINES_BEFORE: usize = 80;

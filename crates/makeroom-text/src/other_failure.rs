@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use makeroom_explain::Fix;
 use makeroom_search::{Regex, RegexSet, pattern, pattern_set};
 
-use super::lines::{LineKind, kind, lists_possible_reasons};
-use super::log::{Log, clipped, split_prefix};
+use crate::lines::{LineKind, kind, lists_possible_reasons};
+use crate::log::{Log, clipped, split_prefix};
 
 /// Another failure in a text.
 #[derive(Clone, Debug)]

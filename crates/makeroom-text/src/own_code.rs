@@ -5,11 +5,11 @@ use makeroom_explain::Fix;
 use makeroom_explain::advice::Maker;
 use makeroom_explain::thresholds::CONTEXT_TYPICAL;
 
-use super::environment::System;
-use super::facts::{Facts, Resource};
-use super::knobs;
-use super::situation::Situation;
-use super::smaller::{is_from_pytorch, roughly, without_a_change};
+use crate::environment::System;
+use crate::facts::{Facts, Resource};
+use crate::knobs;
+use crate::situation::Situation;
+use crate::smaller::{is_from_pytorch, roughly, without_a_change};
 
 /// Free memory that buffers may take: the driver rounds, and other allocations follow.
 const USABLE: f64 = 0.9;
@@ -213,10 +213,10 @@ pub(crate) fn is_own_code(facts: &Facts) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::context::Context;
-    use super::super::find;
-    use super::super::log::Log;
     use super::*;
+    use crate::context::Context;
+    use crate::find;
+    use crate::log::Log;
 
     fn lines(text: &str) -> Vec<String> {
         let log = Log::new(text);

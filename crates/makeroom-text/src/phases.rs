@@ -3,7 +3,7 @@
 
 use makeroom_explain::{Cause, Fix};
 
-use super::situation::Situation;
+use crate::situation::Situation;
 
 /// What a program was doing when memory ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,11 +193,11 @@ pub(crate) fn smaller_weights(situation: &Situation<'_>) -> Vec<Fix> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::context::Context;
-    use super::super::find;
-    use super::super::fixes::for_cause;
-    use super::super::log::Log;
     use super::*;
+    use crate::context::Context;
+    use crate::find;
+    use crate::fixes::for_cause;
+    use crate::log::Log;
 
     const OOM: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB. GPU 0 has a total capacity of 40.00 GiB of which 200.00 MiB is free. Including non-PyTorch memory, this process has 39.70 GiB memory in use. Of the allocated memory 39.00 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated.";
 

@@ -7,10 +7,10 @@ use std::sync::LazyLock;
 
 use makeroom_search::{Regex, pattern};
 
-use super::facts::{Facts, Resource};
-use super::identifiers::without_names;
-use super::language::Language;
-use super::searched::Searched;
+use crate::facts::{Facts, Resource};
+use crate::identifiers::without_names;
+use crate::language::Language;
+use crate::searched::Searched;
 
 /// Names of device memory in a line.
 static DEVICE: LazyLock<Regex> = LazyLock::new(|| {

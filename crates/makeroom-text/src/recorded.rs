@@ -3,7 +3,7 @@
 use makeroom_core::Trace;
 use makeroom_explain::{Explanation, Room, TraceQuestion, explain_memory};
 
-use super::answer::explain_text;
+use crate::answer::explain_text;
 
 /// Explains an error message together with the memory that was live when it was raised, such as JAX's memory profile: the
 /// text has the cause, the profile has the lines.

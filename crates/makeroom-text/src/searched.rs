@@ -3,7 +3,7 @@
 
 use makeroom_search::contains_folded;
 
-use super::boundaries;
+use crate::boundaries;
 
 /// A text up to this long is searched whole.
 const LONGEST_WHOLE: usize = 2 << 20;

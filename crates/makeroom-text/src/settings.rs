@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 use makeroom_search::{Regex, find_folded, pattern};
 use memchr::memmem;
 
-use super::boundaries;
-use super::searched::Searched;
+use crate::boundaries;
+use crate::searched::Searched;
 
 /// The options that a text shows.
 #[derive(Clone, Copy, Debug)]

@@ -4,18 +4,18 @@ use std::cell::OnceCell;
 
 use makeroom_core::{Bytes, DeviceIndex};
 
-use super::context::Context;
-use super::environment::Environment;
-use super::facts::Facts;
-use super::judge::Account;
-use super::knobs::Knob;
-use super::language::Language;
-use super::log::Log;
-use super::programs::{self, Program, Work};
-use super::searched::Searched;
-use super::settings::{EXPANDABLE, Settings};
-use super::smaller::BATCH;
-use super::smi_table::{self, Table};
+use crate::context::Context;
+use crate::environment::Environment;
+use crate::facts::Facts;
+use crate::judge::Account;
+use crate::knobs::Knob;
+use crate::language::Language;
+use crate::log::Log;
+use crate::programs::{self, Program, Work};
+use crate::searched::Searched;
+use crate::settings::{EXPANDABLE, Settings};
+use crate::smaller::BATCH;
+use crate::smi_table::{self, Table};
 
 /// A failure with all that surrounds it.
 pub(crate) struct Situation<'log> {

@@ -8,12 +8,12 @@ use makeroom_core::{Bytes, Framework};
 use makeroom_explain::Fix;
 use makeroom_explain::advice::Maker;
 
-use super::environment::{Device, System};
-use super::facts::Facts;
-use super::fixes::is_without_cuda;
-use super::knobs;
-use super::own_code::{self, is_own_code};
-use super::situation::Situation;
+use crate::environment::{Device, System};
+use crate::facts::Facts;
+use crate::fixes::is_without_cuda;
+use crate::knobs;
+use crate::own_code::{self, is_own_code};
+use crate::situation::Situation;
 
 /// The batch size under its usual names.
 pub(crate) const BATCH: &[&str] = &[
@@ -318,10 +318,10 @@ pub(crate) fn is_from_pytorch(facts: &Facts) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::context::Context;
-    use super::super::find;
-    use super::super::log::Log;
     use super::*;
+    use crate::context::Context;
+    use crate::find;
+    use crate::log::Log;
 
     fn steps(text: &str) -> Vec<String> {
         let log = Log::new(text);

@@ -17,8 +17,8 @@ use makeroom_core::{Bytes, DeviceIndex};
 use makeroom_search::{Captures, Regex, pattern};
 use memchr::memchr2;
 
-use super::facts::ListedProcess;
-use super::figures::captured_number;
+use crate::facts::ListedProcess;
+use crate::figures::captured_number;
 
 /// How full one device was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,9 +9,9 @@ use makeroom_core::Framework;
 use makeroom_explain::{Cause, Certainty, Fix};
 use makeroom_search::{Regex, pattern};
 
-use super::facts::{Facts, Resource, Statement};
-use super::find::is_patch;
-use super::log::Log;
+use crate::facts::{Facts, Resource, Statement};
+use crate::find::is_patch;
+use crate::log::Log;
 
 /// A report stands in the first lines of a text.
 const LINES_SEARCHED: usize = 100;

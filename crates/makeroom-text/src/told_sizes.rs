@@ -9,9 +9,9 @@ use makeroom_core::Bytes;
 use makeroom_explain::{Cause, Certainty};
 use makeroom_search::{Captures, Regex, pattern};
 
-use super::facts::{Facts, Resource};
-use super::figures::binary_size;
-use super::searched::Searched;
+use crate::facts::{Facts, Resource};
+use crate::figures::binary_size;
+use crate::searched::Searched;
 
 /// Data that takes this share of a GPU leaves no room for a context, a desktop and work buffers.
 const NEARLY_ALL: f64 = 0.85;

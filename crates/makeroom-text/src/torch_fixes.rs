@@ -5,10 +5,10 @@ use makeroom_core::{Bytes, Framework};
 use makeroom_explain::Fix;
 use makeroom_explain::advice::{self, Maker};
 
-use super::environment::System;
-use super::facts::Allocator;
-use super::situation::Situation;
-use super::smaller;
+use crate::environment::System;
+use crate::facts::Allocator;
+use crate::situation::Situation;
+use crate::smaller;
 
 /// A cache in pieces.
 pub(crate) fn fragmentation(situation: &Situation<'_>) -> Vec<Fix> {

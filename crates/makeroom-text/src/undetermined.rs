@@ -7,9 +7,9 @@ use makeroom_explain::advice::Maker;
 use makeroom_explain::{Cause, Certainty, Finding};
 use makeroom_search::{Regex, pattern};
 
-use super::environment::Device;
-use super::facts::{Facts, Resource};
-use super::situation::Situation;
+use crate::environment::Device;
+use crate::facts::{Facts, Resource};
+use crate::situation::Situation;
 
 /// A request below this fits any GPU that is not full.
 const SMALL: Bytes = Bytes::mib(64);

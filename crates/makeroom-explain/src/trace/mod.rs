@@ -91,7 +91,7 @@ pub struct TraceQuestion {
     pub device: Option<DeviceIndex>,
 }
 
-/// Explains the memory of one device.
+/// Explains the memory of one device. [`explain_trace`](crate::explain_trace) also explains what the process leaked or missed.
 pub fn explain_memory(trace: &Trace, question: &TraceQuestion) -> Explanation {
     let Some(device) = trace.device(question.device) else { return empty(trace) };
     let mut explanation = Subject::new(trace, device).explain(question.room);

@@ -204,7 +204,7 @@ struct Reader<'root> {
     pods: Pods,
     patient: Patient,
     budget: LookBudget,
-    /// The executables of processes with children, which are read once for all children.
+    /// The executables of parent processes, each read once for all of its children.
     parents_programs: OrderedMap<u32, Option<PathBuf>>,
 }
 
@@ -341,5 +341,25 @@ mod tests {
         let process = running(&["x"]);
         assert_eq!(process.user, Some(rustix::process::geteuid().as_raw()));
         assert!(process.age.is_some() && !process.is_its_unit);
+    }
+
+    #[test]
+    fn each_process_is_compared_with_its_own_parent() {
+        let root = std::env::temp_dir().join(format!("makeroom-parents-{}", std::process::id()));
+        for (pid, program) in [(1, "/a"), (2, "/b"), (3, "/a"), (4, "/a"), (5, "/b")] {
+            let directory = root.join(pid.to_string());
+            fs::create_dir_all(&directory).unwrap();
+            std::os::unix::fs::symlink(program, directory.join("exe")).unwrap();
+        }
+        let mut reader = Reader::new(&root);
+        let mut answer = |pid, parent| reader.has_parents_program(&Stat { pid, parent, ..Stat::default() });
+        for (pid, parent, expected) in
+            [(3, 1, true), (4, 2, false), (5, 1, false), (3, 2, false), (5, 2, true)]
+        {
+            assert_eq!(answer(pid, parent), Some(expected), "{pid}, {parent}");
+        }
+        // One of both has exited.
+        assert_eq!((answer(3, 9), answer(9, 1)), (Some(false), None));
+        fs::remove_dir_all(root).unwrap();
     }
 }

@@ -45,7 +45,7 @@ pub enum State {
 impl Stat {
     /// Reads a process's stat line; `None` if it is gone.
     pub(crate) fn read(directory: &Path) -> Option<Self> {
-        // The kernel writes the whole line in one call. `fs::read` needs six, because the file has no size.
+        // One read returns the whole line. `fs::read` would need about six, because the file reports a size of 0.
         let mut line = [0; LONGEST_LINE];
         let length = File::open(directory.join("stat")).ok()?.read(&mut line).ok()?;
         Self::parse(&line[..length])

@@ -55,7 +55,7 @@ impl<'text> Captures<'text> {
         self.groups.get_group(group).map(|span| Match::new(self.text, span.range()))
     }
 
-    /// The group with a name.
+    /// The group with this name, if it matched.
     pub fn name(&self, name: &str) -> Option<Match<'text>> {
         self.groups.get_group_by_name(name).map(|span| Match::new(self.text, span.range()))
     }

@@ -190,7 +190,8 @@ fn expect_valid(compiled: Result<meta::Regex, meta::BuildError>) -> Option<meta:
 
 /// Panics in debug builds if a pattern has a syntax error.
 fn check_syntax(source: &str) {
-    // Checking more than the syntax would take most of the time of a short command; compiling the pattern checks the rest.
+    // Checking more than the syntax would take most of the time of a short command. The rest is checked when the pattern is
+    // compiled, for the first text that may match.
     debug_assert!(regex_syntax::ast::parse::Parser::new().parse(source).is_ok(), "{source}");
 }
 

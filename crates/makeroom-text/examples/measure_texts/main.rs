@@ -1,7 +1,7 @@
 //! Measures `why` on a labeled collection of texts.
 //!
 //! ```sh
-//! cargo run --release -p makeroom-explain --example measure_texts -- TEXTS.jsonl [--wrong] [--answers] [--steps]
+//! cargo run --release -p makeroom-text --example measure_texts -- TEXTS.jsonl [--wrong] [--answers] [--steps]
 //! ```
 //!
 //! Each line of the collection is `{"source", "kind", "expected", "accept", "text"}`; `expected` is a cause as in

@@ -8,7 +8,7 @@
 //! | `[TM][ERROR] CUDA runtime error: out of memory /lmdeploy/src/turbomind/utils/memory_utils.cu:32` | TurboMind's allocation failed |
 
 use makeroom_core::Framework;
-use makeroom_explain::Cause;
+use makeroom_explain::{Cause, Certainty};
 use makeroom_search::contains_folded;
 
 use crate::facts::{Facts, Resource, Severity};
@@ -40,7 +40,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     has("out of memory").then(|| {
         facts.state(
             Cause::LiveDataFillsDevice,
-            makeroom_explain::Certainty::Possible,
+            Certainty::Possible,
             "The model's weights and KV cache do not fit on this GPU.",
         );
         facts

@@ -1,6 +1,7 @@
 //! Programs that are known only by their language: MATLAB, R, .NET, browsers, Lua. Their runtimes free GPU memory in
 //! their own ways, and PyTorch's advice is Python. Also ranks of an MPI job, whatever the language.
 
+use makeroom_explain::advice::Maker;
 use makeroom_explain::{Cause, Fix};
 
 use super::Program;
@@ -198,7 +199,7 @@ const BROWSER: &[Lever] = &[
 /// How ranks of one job come to share a GPU, and how each gets its own.
 pub(crate) fn one_gpu_per_rank(situation: &Situation<'_>) -> Option<Fix> {
     let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
-    let is_amd = situation.environment.maker == makeroom_explain::advice::Maker::Amd;
+    let is_amd = situation.environment.maker == Maker::Amd;
     if says(&["srun", "slurm", "sbatch", "gpu-bind", "--ntasks"])
         && says(&["mpi", "rank", "srun", "gpu-bind", "ntasks"])
     {

@@ -5,13 +5,13 @@ mod dialect;
 mod layers;
 mod webui;
 
-use dialect::Dialect;
 use makeroom_core::{Bytes, Framework};
 use makeroom_explain::{Cause, Fix};
 
 use super::{Program, Work};
 use crate::host_fixes;
 use crate::situation::Situation;
+use dialect::Dialect;
 pub(super) use webui::WEBUI;
 
 pub(super) const PROGRAMS: &[&Program] = &[&LLAMA_CPP, &OLLAMA, &WEBUI];

@@ -52,12 +52,11 @@ mod vision;
 mod web_ui;
 
 use makeroom_core::Framework;
+use makeroom_explain::{Cause, Fix};
 
 pub(crate) use jax::add_unified_memory;
 pub(crate) use languages::{leak as leak_in_its_language, one_gpu_per_rank};
 pub(crate) use tensorflow::is_first as is_tensorflow_1;
-
-use makeroom_explain::{Cause, Fix};
 
 use super::facts::{Facts, Resource};
 use super::language::Language;

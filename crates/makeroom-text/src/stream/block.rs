@@ -179,7 +179,7 @@ mod tests {
     fn lines_are_counted_as_a_log_counts_them() {
         for (text, lines) in [("", 0), ("a", 1), ("a\n", 1), ("a\r\n\nb", 2), ("\r\ra\rb\n", 2)] {
             assert_eq!(count_lines(text.as_bytes()), lines, "{text:?}");
-            assert_eq!(super::super::super::log::Log::new(text).len(), lines, "{text:?}");
+            assert_eq!(crate::log::Log::new(text).len(), lines, "{text:?}");
         }
     }
 }

@@ -10,15 +10,15 @@ use makeroom_explain::Explanation;
 use makeroom_search::{AnchorScanner, Frequencies, without_controls};
 use memchr::memmem;
 
-use super::super::answer::explain_condensed;
-use super::super::context::LINES_BELOW_TITLE;
-use super::super::find::SAME_FAILURE_LINES;
-use super::super::log::Log;
-use super::super::searched::Searched;
-use super::super::settings::{EXPANDABLE, Settings};
 use super::Limits;
 use super::block::{Block, Cutter, count_lines};
 use super::probe::Probe;
+use crate::answer::explain_condensed;
+use crate::context::LINES_BELOW_TITLE;
+use crate::find::SAME_FAILURE_LINES;
+use crate::log::Log;
+use crate::searched::Searched;
+use crate::settings::{EXPANDABLE, Settings};
 
 /// Lines kept before the first failure, where memory that grows shows.
 const LINES_BEFORE_FIRST: usize = 20_000;

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! block.rs     cuts the input into blocks of whole lines
-//! probe.rs     reads the failures in a block that may hold an anchor (`AnchorScanner` finds those)
+//! probe.rs     reads the failures in a block; `makeroom_search::AnchorScanner` finds the blocks that may contain any
 //! condense.rs  decides which blocks to keep
 //! ```
 //!
@@ -15,11 +15,12 @@ mod block;
 mod condense;
 mod probe;
 
-use condense::Condenser;
 use makeroom_explain::Explanation;
 
-use super::answer::explain_text;
-use super::searched;
+use condense::Condenser;
+
+use crate::answer::explain_text;
+use crate::searched;
 
 /// How much of a log is kept.
 #[derive(Clone, Copy, Debug)]

@@ -1,12 +1,12 @@
 //! Reads the failures in a part of a log before the whole is known, by the rules and budgets of
-//! [`super::super::find`].
+//! [`crate::find`].
 
 use std::ops::Range;
 
-use super::super::facts::Severity;
-use super::super::family::FAMILIES;
-use super::super::find::{Reader, families_in};
-use super::super::log::Log;
+use crate::facts::Severity;
+use crate::family::FAMILIES;
+use crate::find::{Reader, families_in};
+use crate::log::Log;
 
 /// What was read so far.
 #[derive(Debug)]

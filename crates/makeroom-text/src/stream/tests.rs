@@ -2,9 +2,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::super::answer::explain_condensed;
-use super::super::log::Log;
 use super::*;
+use crate::answer::explain_condensed;
+use crate::log::Log;
 
 /// Limits that condense any log.
 const SMALL: Limits =

@@ -651,7 +651,7 @@ mod tests {
             "memory usage of task 7 reached the limit 4194304 kB; task killed",
         ] {
             let facts = facts_in(text).unwrap_or_else(|| panic!("{text}"));
-            assert_eq!(facts.statements[0].cause, makeroom_explain::Cause::HostMemory, "{text}");
+            assert_eq!(facts.statements[0].cause, Cause::HostMemory, "{text}");
         }
         assert!(facts_in("job ended with exit code 137\nno oom-killer line in dmesg").is_none());
         assert!(facts_in("El proceso fue Matado por el usuario y sigue").is_none());
