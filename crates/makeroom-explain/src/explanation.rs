@@ -40,6 +40,29 @@ pub struct Explanation {
     pub notes: Vec<String>,
 }
 
+impl Explanation {
+    /// An explanation that has only a verdict.
+    pub fn new(input: InputSummary, verdict: Verdict) -> Self {
+        Self {
+            input,
+            request: None,
+            verdict,
+            causes: Vec::new(),
+            ledger: None,
+            sites: Vec::new(),
+            other_sites: Bytes::ZERO,
+            growth: None,
+            usage: None,
+            hidden_limit: None,
+            run: None,
+            alternatives: Vec::new(),
+            wont_help: Vec::new(),
+            next: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}
+
 /// What kind of input was explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputSummary {

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use makeroom_core::{Bytes, Framework};
 use makeroom_explain::thresholds::CONTEXT_CEILING;
 use makeroom_explain::{
-    Cause, Certainty, Explanation, Finding, Fix, InputKind, InputSummary, Ledger, LedgerLine, Request,
-    Verdict, advice,
+    Cause, Certainty, Explanation, Finding, InputKind, InputSummary, Ledger, LedgerLine, Request, Verdict,
+    advice,
 };
 use makeroom_search::{Regex, pattern};
 
@@ -442,23 +442,8 @@ fn none(framework: Framework, certainty: Certainty, summary: String) -> Explanat
 
 /// An answer with a verdict and nothing else.
 fn empty(framework: Framework, cause: Cause, certainty: Certainty, summary: String) -> Explanation {
-    Explanation {
-        input: InputSummary { kind: InputKind::ErrorText, framework },
-        request: None,
-        verdict: Verdict { cause, certainty, summary },
-        causes: Vec::new(),
-        ledger: None,
-        sites: Vec::new(),
-        other_sites: Bytes::ZERO,
-        growth: None,
-        usage: None,
-        hidden_limit: None,
-        run: None,
-        alternatives: Vec::new(),
-        wont_help: Vec::new(),
-        next: Vec::<Fix>::new(),
-        notes: Vec::new(),
-    }
+    let input = InputSummary { kind: InputKind::ErrorText, framework };
+    Explanation::new(input, Verdict { cause, certainty, summary })
 }
 
 /// A quote that fits a line of output.

@@ -4,8 +4,10 @@
 use std::sync::LazyLock;
 
 use makeroom_core::Bytes;
+use makeroom_explain::batch::batch_in;
 use makeroom_search::{Regex, pattern};
 
+use crate::batch::batch_told;
 use crate::figures::binary_size;
 use crate::growth;
 use crate::lines::is_progress;
@@ -121,14 +123,13 @@ impl Context {
             if index > failure_line {
                 continue;
             }
-            context.batch = makeroom_explain::batch::batch_in(line).or(context.batch);
+            context.batch = batch_in(line).or(context.batch);
         }
         context.growth = growth(&figures);
         let near = failure_line.saturating_sub(REPORT_LINES)..(failure_line + REPORT_LINES).min(log.len());
         context.is_growth_reported =
             near.clone().any(|index| GROWS.is_match(log.line(index)) || growth::is_told(log.line(index)));
-        context.batch_told =
-            near.clone().find_map(|index| makeroom_explain::batch::batch_told(log.line(index)));
+        context.batch_told = near.clone().find_map(|index| batch_told(log.line(index)));
         let is_near = |words: &Regex| {
             near.clone().any(|index| {
                 let line = log.line(index);

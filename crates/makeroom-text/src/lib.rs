@@ -23,7 +23,7 @@
 //! find.rs           the failure that decides, the rest counted; job.rs names the ranks
 //! other_failure.rs  definite failures that are not about memory
 //! call.rs           a program's own check of a CUDA call; site.rs has the line it names
-//! context.rs        what else the log says: memory that grows, the program's line
+//! context.rs        what else the log says: memory that grows, the program's line; batch.rs reads batch sizes in sentences
 //! growth.rs         memory growth that a person reports without an error line
 //! told.rs           a job that failed for lack of memory, told without an error line
 //! told_sizes.rs     sizes that a person tells, set against the card; requests printed in bytes
@@ -45,6 +45,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod batch;
 mod boundaries;
 mod call;
 mod context;

@@ -148,22 +148,13 @@ impl<'trace> Subject<'trace> {
         let state = states.pop().unwrap_or_default();
         let pieces = Pieces::new(self.device, &self.settings, &state, moment);
         let (sites, other_sites) = self.places.tree(&by_stack(&state.blocks));
+        let verdict = Verdict { cause: Cause::None, certainty: Certainty::Certain, summary: String::new() };
         let mut explanation = Explanation {
-            input: self.input(),
-            request: None,
-            verdict: Verdict { cause: Cause::None, certainty: Certainty::Certain, summary: String::new() },
-            causes: Vec::new(),
-            ledger: None,
             sites,
             other_sites,
             growth,
-            usage: None,
-            hidden_limit: None,
-            run: None,
-            alternatives: Vec::new(),
-            wont_help: Vec::new(),
-            next: Vec::new(),
             notes: self.notes(),
+            ..Explanation::new(self.input(), verdict)
         };
         explanation.usage = self.usage(&pieces);
         let is_said = room != Room::Unknown;
@@ -368,22 +359,7 @@ fn empty(trace: &Trace) -> Explanation {
         Some(_) => "The process allocated no device memory.",
         None => "The recording is empty: it contains no events and no memory.",
     };
-    let summary = summary.to_owned();
-    Explanation {
-        input: InputSummary { kind: input_kind(trace), framework: Framework::Unknown },
-        request: None,
-        verdict: Verdict { cause: Cause::None, certainty: Certainty::Certain, summary },
-        causes: Vec::new(),
-        ledger: None,
-        sites: Vec::new(),
-        other_sites: Bytes::ZERO,
-        growth: None,
-        usage: None,
-        hidden_limit: None,
-        run: None,
-        alternatives: Vec::new(),
-        wont_help: Vec::new(),
-        next: Vec::new(),
-        notes: trace.notes.clone(),
-    }
+    let input = InputSummary { kind: input_kind(trace), framework: Framework::Unknown };
+    let verdict = Verdict { cause: Cause::None, certainty: Certainty::Certain, summary: summary.to_owned() };
+    Explanation { notes: trace.notes.clone(), ..Explanation::new(input, verdict) }
 }

@@ -257,10 +257,10 @@ impl<'root> Reader<'root> {
     }
 
     fn has_parents_program(&mut self, stat: &Stat) -> Option<bool> {
-        let root = self.root;
-        let program = |pid: u32| fs::read_link(root.join(pid.to_string()).join("exe")).ok();
-        let own = program(stat.pid)?;
-        let parents = self.parents_programs.entry(stat.parent).or_insert_with(|| program(stat.parent));
+        let program = |directory: PathBuf| fs::read_link(directory.join("exe")).ok();
+        let own = program(self.directory(stat.pid))?;
+        let parent = self.directory(stat.parent);
+        let parents = self.parents_programs.entry(stat.parent).or_insert_with(|| program(parent));
         Some(parents.as_ref().is_some_and(|parents| *parents == own))
     }
 

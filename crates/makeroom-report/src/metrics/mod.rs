@@ -56,8 +56,8 @@ impl<'account> Group<'account> {
     fn of_process(process: &'account Process) -> Self {
         let belonging = &process.belonging;
         Self {
-            user: short(&process.user_name),
-            program: short(&process.program()).into_owned().into(),
+            user: short(&*process.user_name),
+            program: short(process.program()),
             container: short(belonging.short_container().unwrap_or_default()),
             pod: short(belonging.pod.as_deref().unwrap_or_default()),
             // Kubernetes' own limits apply to these two.
@@ -118,9 +118,10 @@ fn groups(device: &Device) -> Vec<(Group<'_>, Bytes)> {
 }
 
 /// The beginning of a label.
-fn short(label: &str) -> Cow<'_, str> {
+fn short<'account>(label: impl Into<Cow<'account, str>>) -> Cow<'account, str> {
+    let label = label.into();
     if label.len() <= LONGEST_LABEL || label.chars().count() <= LONGEST_LABEL {
-        return label.into();
+        return label;
     }
     label.chars().take(LONGEST_LABEL - 1).chain(['…']).collect()
 }
